@@ -199,6 +199,11 @@ def undescribed(settings: Settings) -> Sequence[str]:  # type: ignore[empty-body
 
 
 @specifies
+def interface_described(document: dict[str, Any]) -> None:
+    """Add to the description of the interface, an OpenAPI document, what concerns the routes of others."""
+
+
+@specifies
 def demo_settings() -> Mapping[str, Any]:  # type: ignore[empty-body]
     """Settings that ``mirror-server demo`` has beside those of its options."""
 

@@ -32,7 +32,6 @@ from mirror_server.service.housekeeping import Housekeeping
 from mirror_server.service.long_reads import LongReads
 from mirror_server.service.readiness import Readiness
 from mirror_server.service.slots import Slots
-from mirror_server.service.snapshots import SnapshotService
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.service.untold import Untold
 from mirror_server.store import logs, revisions, statistics
@@ -103,7 +102,6 @@ class Services:
         self.devices = self._make_devices()
         self.readiness = Readiness(self.database)
         self.download_slots = Slots.of_downloads(settings.poll_share)
-        self.snapshots = SnapshotService(self.database, self.clock, self.download_slots)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
         self._dispatcher = self._make_dispatcher()

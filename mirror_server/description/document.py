@@ -42,9 +42,9 @@ parameters and headers with `x-extension` are not part of that. Of the scopes in
 Answers are not to be kept by anybody on the way (`Cache-Control: no-store`): values may be personal data. An `ETag` is
 for the client's own `If-None-Match`, and that of the presubscription rules for `If-Match` too.
 
-A trailing slash and doubled slashes mean the same path, and so does `x-unversioned`, which older programs ask for.
-Times are RFC 3339 in UTC, payloads base64. An unknown member of a body is refused, and so is an unknown parameter of
-the query. A parameter or a member that is there twice is refused, unless its description says that it may be.
+A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
+of a body is refused, and so is an unknown parameter of the query. A parameter or a member that is there twice is
+refused, unless its description says that it may be.
 """
 _REQUEST_ID = header(
     routes.REQUEST_ID_HEADER,
@@ -182,8 +182,6 @@ def _of_route(route: Route, device_filters: Sequence[Parameter]) -> Schema:
     described["responses"] |= _errors(route)
     if parameters := _parameters(route, device_filters):
         described["parameters"] = parameters
-    if (other_name := routes.unversioned(route.path)) is not None:
-        described["x-unversioned"] = other_name
     return described | ({"x-scopes": sorted(route.scopes)} if route.scopes else {"security": []})
 
 

@@ -309,11 +309,6 @@ class NotificationLog:
         state = self._database.look(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
-    def count(self, app_id: str) -> int:
-        """How many entries of an application's log are kept."""
-        with self._database.read() as session:
-            return logs.count(session, app_id)
-
     def more(self, app_id: str, *, is_poll: bool = True) -> More:
         """One who is told as soon as an entry is added; cancel it when it is not wanted any more.
 

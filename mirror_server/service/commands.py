@@ -192,23 +192,6 @@ class CommandService:
         future = self._database.submit_together(self._place, asked, touched=asked.touched)
         return future, lambda: self._told(future, placement.device_id, async_id)
 
-    def cached(self, device_id: str, path: str) -> Content | None:
-        """The value of a resource that the mirror holds, while it is fresh; ``None`` where there is no such value.
-
-        Raises:
-            Refusal: There is no such device (404) or no such resource of it (400).
-        """
-        with self._database.read() as session:
-            if devices.find(session, device_id) is None:
-                raise unknown_device(device_id)
-            self._check_path(session, device_id, path)
-            row = resources.find(session, device_id, path)
-        if row is None or row.reported_value is None:
-            return None
-        if row.reported_expires_at is not None and row.reported_expires_at <= self._clock.now():
-            return None
-        return Content(row.reported_value, row.reported_content_type or DEFAULT_CONTENT_TYPE)
-
     def acknowledge(
         self, app_id: str, device_id: str, path: str, *, by: str | None, revision: int | None
     ) -> Future[None]:
@@ -392,7 +375,7 @@ class CommandService:
         if target is None:
             raise unknown_device(device_id)
         if not target.is_resource:
-            self._check_instance(session, device_id, request.path)
+            self.check_instance(session, device_id, request.path)
         _check_seen(session, placement)
         _check_queue(target.unfinished)
         if target.unfinished >= _MANY_WAITING:
@@ -547,11 +530,7 @@ class CommandService:
         for path, each in values:
             yield path, each, resources.desired(session, target.device_id, path)
 
-    def _check_path(self, session: Session, device_id: str, path: str) -> None:
-        if not resources.knows_path(session, device_id, path):
-            self._check_instance(session, device_id, path)
-
-    def _check_instance(self, session: Session, device_id: str, path: str) -> None:
+    def check_instance(self, session: Session, device_id: str, path: str) -> None:
         """Refuse a path that is no resource of the device, nor an object instance that it reads and writes."""
         if not _is_instance(session, device_id, path):
             message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"

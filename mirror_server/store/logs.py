@@ -58,13 +58,6 @@ def state(session: Session, app_id: str) -> LogState | None:
     return LogState(*row) if row else None
 
 
-def count(session: Session, app_id: str) -> int:
-    """How many entries of an application's log are kept: their numbers have no gaps but those of a restore."""
-    found = state(session, app_id)
-    first_seq = session.scalar("SELECT min(seq) FROM notifications WHERE app_id = :app_id", app_id=app_id)
-    return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % NUMBERS_LEFT_OUT
-
-
 def applications(session: Session) -> list[str]:
     """The applications whose notifications are kept."""
     return [row[0] for row in session.rows("SELECT app_id FROM logs ORDER BY app_id")]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 import orjson
 from flask import Blueprint, Flask, Response, current_app
@@ -25,21 +26,28 @@ routes = Blueprint("description", __name__)
 @described("Operation", Answer(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
 def get_description() -> Response:
     """This description."""
-    parts = services()
-    absent = tuple(chain(*parts.extensions.hook.undescribed(settings=parts.settings)))
+    hooks = services().extensions
+    absent = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
     there = (route for route in each_route(current_app) if not route.path.startswith(absent))
-    device_filters = parts.extensions.collected("device_filters")
-    answer = Response(_document(tuple(there), device_filters), content_type="application/json")
+    content = _document(tuple(there), hooks.collected("device_filters"), hooks.collected("interface_described"))
+    answer = Response(content, content_type="application/json")
     make_conditional(answer)
     return answer
 
 
 @lru_cache(maxsize=2)
-def _document(described: tuple[Route, ...], device_filters: tuple[Callable[[], Sequence[Parameter]], ...]) -> bytes:
+def _document(
+    described: tuple[Route, ...],
+    device_filters: tuple[Callable[[], Sequence[Parameter]], ...],
+    complete: tuple[Callable[[dict[str, Any]], None], ...],
+) -> bytes:
     # Made when it is first asked for: this takes longer than starting the server should.
     from mirror_server.description.document import describe  # noqa: PLC0415
 
-    return orjson.dumps(describe(described, DELIVERY, [one for filters in device_filters for one in filters()]))
+    document = describe(described, DELIVERY, [one for filters in device_filters for one in filters()])
+    for add in complete:
+        add(document)
+    return orjson.dumps(document)
 
 
 def each_route(app: Flask) -> Iterator[Route]:

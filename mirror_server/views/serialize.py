@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA
 from mirror_server.core.commands import Command
 from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
@@ -137,26 +136,6 @@ def device(row: DeviceRow) -> dict[str, Any]:
         "custom_attributes": {},
         "queue_mode": bool(row.queue_mode),
         "last_contact_at": timestamp(row.last_contact_at),
-    }
-
-
-def endpoint(device: DeviceRow) -> dict[str, Any]:
-    """A registered device as ``GET /v2/endpoints`` lists it."""
-    return {
-        "name": device.device_id,
-        "type": device.endpoint_type,
-        "status": ALWAYS_ACTIVE,
-        "q": bool(device.queue_mode),
-    }
-
-
-def limits(transactions: int, endpoints: int) -> dict[str, Any]:
-    """What an application may, and how far it has come."""
-    return {
-        "transaction-quota": NO_QUOTA,
-        "transaction-count": transactions,
-        "endpoint-quota": NO_QUOTA,
-        "endpoint-count": endpoints,
     }
 
 

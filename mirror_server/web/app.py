@@ -30,7 +30,6 @@ from mirror_server.views import (
     devices,
     notifications,
     operation,
-    snapshots,
     subscriptions,
 )
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
@@ -235,7 +234,6 @@ def create_app(services: Services) -> MirrorApp:
     app = MirrorApp(services)
     for part in (
         devices,
-        snapshots,
         device_requests,
         subscriptions,
         notifications,

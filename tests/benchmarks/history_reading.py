@@ -29,15 +29,16 @@ from measuring import Figure, Samples, alternate, at_least, at_most, median, rat
 from run_settings import Run, get
 from serving import mirror
 
-from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService, OpenPast
+from mirror_server.extensions.snapshots.arrow import arrow_stream
+from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import open_database
 from mirror_server.service.lru_cache import LruCache
-from mirror_server.service.snapshots import Selection, SnapshotService
+from mirror_server.service.slots import Slots
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition
 
@@ -107,7 +108,8 @@ class _Past:
 
     def snapshot(self) -> float:
         def read() -> None:
-            with closing(SnapshotService(self._database, self._clock, 1.0).open("benchmark", Selection())) as snapshot:
+            snapshots = SnapshotService(self._database, self._clock, Slots.of_downloads(share=1))
+            with closing(snapshots.open("benchmark", Selection())) as snapshot:
                 for _ in arrow_stream(snapshot, "none", LruCache(), b"{}"):
                     pass
 

@@ -7,7 +7,7 @@ from itertools import chain
 import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import END_KEY
-from mirror_server.arrow.stream import SCHEMA
+from mirror_server.extensions.snapshots.arrow import SCHEMA
 
 _BATCHES, _DEVICES = 3, 4
 _AT = datetime(2026, 1, 31, tzinfo=UTC)

@@ -22,7 +22,7 @@ from mirror_sdk.snapshot import arriving
 from mirror_sdk.snapshot.contract import COLUMNS
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
-from mirror_server.arrow.stream import SCHEMA
+from mirror_server.extensions.snapshots.arrow import SCHEMA
 
 GZIP = {"Content-Encoding": "gzip"}
 YEAR_MS = 31_556_952_000

@@ -9,7 +9,7 @@ from mirror_sdk import SnapshotWarning
 from mirror_sdk.errors import BadRequest, NotFound, ValueRefused
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.wire.snapshot import ARROW
-from mirror_server.service import snapshots
+from mirror_server.extensions.snapshots import service as snapshots
 from mirror_server.store import devices
 
 

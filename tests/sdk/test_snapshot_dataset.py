@@ -17,7 +17,7 @@ from mirror_sdk.errors import ConnectionFailed, NotFound, ValueRefused
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.snapshot import dataset
 from mirror_sdk.snapshot.dataset import SnapshotDataset
-from mirror_server.service import snapshots
+from mirror_server.extensions.snapshots import service as snapshots
 
 pytestmark = pytest.mark.filterwarnings("ignore:paths. none of:mirror_sdk.errors.EmptyTableWarning")
 

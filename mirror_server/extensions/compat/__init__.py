@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirror_sdk.wire.routes import NEWEST_CONNECT, is_unversioned
+from mirror_sdk.wire.routes import NEWEST_CONNECT, is_unversioned, unversioned
 from mirror_server.hooks import extends
 
 if TYPE_CHECKING:
@@ -51,9 +51,19 @@ def help_topics() -> dict[str, str]:
 @extends
 def blueprints() -> list[Blueprint]:
     """The older calls."""
-    from mirror_server.extensions.compat.views import routes
+    from mirror_server.extensions.compat import device_calls, views
 
-    return [routes]
+    return [views.routes, device_calls.routes]
+
+
+@extends
+def interface_described(document: dict[str, Any]) -> None:
+    """Tell the other names of paths."""
+    document["info"]["description"] += "\n`x-unversioned` means the same path, which older programs ask for.\n"
+    for path, operations in document["paths"].items():
+        if (other_name := unversioned(path)) is not None:
+            for operation in operations.values():
+                operation["x-unversioned"] = other_name
 
 
 @extends

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import orjson
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.older_calls import REST_VERSIONS, Endpoint, Limits
+from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
+from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA, REST_VERSIONS, Endpoint, Limits
 from mirror_server.description.parts import TEXT, Answer, Content, Parameter, described, json_of
 from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import takes_long
-from mirror_server.service.snapshots import Selection, Snapshot
+from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
-from mirror_server.views import serialize
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.session import Session
 from mirror_server.views.answers import json_answer, when_read
 from mirror_server.views.download import Download
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
 
 _REGISTERED = Condition("registered", "IN", (1,))
+_DEVICES_AT_A_TIME = 1000
 
 _TYPE = Parameter("type", "Only devices that register with this type.", TEXT)
 
@@ -46,11 +50,15 @@ def list_rest_versions() -> Response:
 @described("Operation", Answer(200, "Quotas and counts.", json_of(Limits, "no quotas")))
 def get_limits() -> Response:
     """The quotas of an application, of which there are none."""
-    parts = services()
-    application = app_id()
+    database, asker = services().database, app_id()
 
     def read() -> Response:
-        return json_answer(serialize.limits(parts.log.count(application), parts.devices.count([_REGISTERED])))
+        with database.read() as session:
+            counts = {
+                "transaction-count": _count_entries(session, asker),
+                "endpoint-count": devices.count(session, [_REGISTERED]),
+            }
+        return json_answer({"transaction-quota": NO_QUOTA, "endpoint-quota": NO_QUOTA, **counts})
 
     return when_read(read, lambda limits: limits, is_long=True)
 
@@ -71,27 +79,38 @@ def list_endpoints() -> Response:
     conditions = [_REGISTERED]
     if endpoint_type is not None:
         conditions.append(Condition("endpoint_type", "IN", (endpoint_type,)))
-    parts, is_admitted = services(), g.still_admits
-    opening = partial(parts.snapshots.open, app_id(), Selection(conditions=tuple(conditions)))
-
-    def answer(snapshot: Snapshot) -> Response:
-        return Download(
-            _endpoints(snapshot),
-            is_admitted=is_admitted,
-            release=snapshot.close,
-            content_type="application/json",
-            headers={},
-        )
-
-    is_long = takes_long(conditions, rows=parts.devices.recent_count(), counts=True)
-    return when_read(opening, answer, is_long=is_long, discard=Snapshot.close)
+    parts, is_admitted, asker = services(), g.still_admits, app_id()
+    refusal = parts.download_slots.acquire(asker)
+    if refusal is not None:
+        raise refusal
+    with ExitStack() as stack:
+        stack.callback(partial(parts.download_slots.release, asker))
+        chunks = _endpoints(stack.enter_context(parts.database.read()), conditions)
+        release = stack.pop_all().close
+    return Download(chunks, is_admitted=is_admitted, release=release, content_type="application/json", headers={})
 
 
-def _endpoints(snapshot: Snapshot) -> Generator[bytes]:
-    """A page of devices a chunk; without its last bracket the list has broken off."""
-    before = b"["
-    for page in snapshot.pages():
-        listed = orjson.dumps([serialize.endpoint(device) for device in snapshot.devices(page)])
+def _endpoints(session: Session, conditions: Sequence[Condition]) -> Generator[bytes]:
+    """Some devices a chunk, all as of one instant; without its last bracket the list has broken off."""
+    before, after = b"[", None
+    while page := devices.page(session, conditions, after=after, descending=False, limit=_DEVICES_AT_A_TIME):
+        listed = orjson.dumps([_endpoint(device) for device in page])
         yield before + listed[1:-1]
-        before = b","
+        before, after = b",", page[-1].device_id
     yield b"[]" if before == b"[" else b"]"
+
+
+def _endpoint(device: DeviceRow) -> dict[str, Any]:
+    return {
+        "name": device.device_id,
+        "type": device.endpoint_type,
+        "status": ALWAYS_ACTIVE,
+        "q": bool(device.queue_mode),
+    }
+
+
+def _count_entries(session: Session, app_id: str) -> int:
+    """How many entries of an application's log are kept: their numbers have no gaps but those of a restore."""
+    found = logs.state(session, app_id)
+    first_seq = session.scalar("SELECT min(seq) FROM notifications WHERE app_id = :app_id", app_id=app_id)
+    return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % NUMBERS_LEFT_OUT

@@ -157,17 +157,19 @@ def in_common(settings: Settings) -> str:
 @extends
 def build(services: Services) -> Sequence[object]:
     """What writes it, looks after it and reads it, where one is kept."""
+    from mirror_server.extensions.history.measuring import Measured
     from mirror_server.extensions.history.pasts import PastService, Unrecorded
 
     chosen = services.settings.of(HistorySettings)
     if chosen.keep_history_seconds is None:
-        return [PastService(None, services.clock, services.download_slots), Unrecorded(services.database)]
+        past = PastService(None, services.clock, services.download_slots)
+        return [past, Unrecorded(services.database), Measured(services.database)]
     from mirror_server.extensions.history.keeper import keep_history
     from mirror_server.extensions.history.recorder import Recorder
 
     history, keeper = keep_history(chosen, services.database, services.clock)
     past = PastService(history, services.clock, services.download_slots)
-    return [past, keeper, Recorder(services.database, services.clock)]
+    return [past, keeper, Recorder(services.database, services.clock), Measured(services.database)]
 
 
 @extends

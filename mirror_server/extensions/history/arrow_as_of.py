@@ -14,9 +14,9 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow.columns import to_values
 from mirror_server.arrow.pieces import Pieces
-from mirror_server.arrow.stream import DESIRED, RESOURCE, SCHEMA
 from mirror_server.extensions.history.pasts import Past
 from mirror_server.extensions.history.service import OpenAsOf
+from mirror_server.extensions.snapshots.arrow import DESIRED, RESOURCE, SCHEMA
 from mirror_server.store.resources import ResourceRow
 
 _MOST_BYTES = 16 * 1024 * 1024

@@ -21,7 +21,6 @@ from prometheus_client.registry import Collector
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_server.core.measurements import Measurement
-from mirror_server.extensions.history.store import maintenance as history_maintenance
 from mirror_server.hooks import extends
 
 if TYPE_CHECKING:
@@ -92,7 +91,6 @@ class _State(Collector):
         services = self._services
         with services.database.read() as session:
             stored = list(counted(session))
-            history = history_maintenance.measure(session)
         leads = int(services.is_leader())
         now = [
             Measurement("mirror_leader", "1 for the process that holds the devices and channels.", leads),
@@ -101,7 +99,6 @@ class _State(Collector):
                 "mirror_open_polls", "Long polls, event streams and websockets that are held.", services.log.open_polls
             ),
             Measurement("mirror_store_queue", "Changes that wait to be stored.", services.database.count_waiting()),
-            *history.measurements(),
         ]
         for measurement in (*stored, *now, *chain.from_iterable(services.measurements())):
             yield _family(measurement)

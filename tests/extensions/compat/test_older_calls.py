@@ -1,14 +1,18 @@
 """The older calls of the public API, and paths without a version. Source: wire.md 9."""
 
+import asyncio
+
+from bridge_requests import Request, busy
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.older_calls import Endpoint, Limits
+from mirror_server.service import slots
 
 ENDPOINTS = "/v2/endpoints"
 
 
 def test_endpoints_come_page_by_page_without_devices_that_left(server, key, monkeypatch):
-    monkeypatch.setattr("mirror_server.service.snapshots._DEVICES_AT_A_TIME", 2)
+    monkeypatch.setattr("mirror_server.extensions.compat.views._DEVICES_AT_A_TIME", 2)
     first, *others = sorted(server.add_device(key, f"d{number}") for number in range(5))
     server.registration(key, first, "DELETE")
     # A list that was sent leaves room for the next.
@@ -74,3 +78,42 @@ def test_the_description_tells_the_other_names(server):
     assert told
     assert all(path == f"/v2{name}" for path, name in told.items())
     assert set(told) == {path for path in paths if path.startswith(("/v2/subscriptions", "/v2/notification/"))}
+
+
+def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, refused):
+    server.add_device(key, "d")
+    assert server.call(key, "HEAD", ENDPOINTS).status_code == 405
+    open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(slots._MOST_DOWNLOADS // 2)]
+    assert refused(server.call(key, "GET", ENDPOINTS), 429).reason == "TOO_MANY_SNAPSHOTS"
+    for one in open_ones:
+        one.close()
+    assert server.call(key, "GET", ENDPOINTS).status_code == 200
+
+
+def test_the_loop_answers_others_while_limits_are_counted(server, bridge, key):
+    async def ask():
+        with busy(server):
+            asked = await Request(bridge, key, "/v2/limits").begin()
+            assert asked.status is None
+            assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
+        return (await asked.end()).status
+
+    assert asyncio.run(ask()) == 200
+
+
+def test_without_the_extension_its_routes_and_names_are_gone(new_server):
+    whole = new_server().call(None, "GET", "/openapi.json").json
+    left = new_server(without=("compat",))
+    without = left.call(None, "GET", "/openapi.json").json
+    assert whole["paths"].keys() - without["paths"].keys() == {
+        "/rest-versions",
+        "/v2/limits",
+        ENDPOINTS,
+        f"{ENDPOINTS}/{{device_id}}/{{path}}",
+    }
+    assert whole["components"]["schemas"].keys() - without["components"]["schemas"].keys() == {"Endpoint", "Limits"}
+    assert "x-unversioned" not in str(without)
+    key = left.key()
+    device_id = left.add_device(key, "d")
+    assert left.call(key, "GET", f"{ENDPOINTS}/{device_id}").status_code == 200
+    assert left.call(key, "GET", "/subscriptions").status_code == 404

@@ -6,6 +6,7 @@ import pytest
 from device_resources import action, control, sensor, setting
 
 from mirror_server.store import commands
+from mirror_server.views.deferred import PARK
 
 TEMPERATURE, SWITCH, REBOOT, LABEL = "/3303/0/5700", "/3311/0/5850", "/3/0/4", "/3341/0/5527"
 
@@ -215,3 +216,31 @@ def test_the_resources_of_a_device_are_listed_whatever_is_said_of_the_cache(serv
     assert server.call(key, "GET", f"{path}?noResp=false&cacheOnly=true").json == listed
     assert server.call(key, "GET", f"{path}?noResp=True").json == listed
     refused(server.call(key, "GET", f"{path}?noResp=2"), 400, "noResp")
+
+
+def test_an_unknown_device_is_404_with_its_name(server, key, refused):
+    for method, query in (("GET", ""), ("GET", "?cacheOnly=true"), ("PUT", ""), ("POST", "")):
+        told = refused(ask(server, key, method, "nobody", TEMPERATURE, query, "1" if method == "PUT" else None), 404)
+        assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
+
+
+def test_a_compressed_body_is_refused_and_a_head_is_not_allowed(server, key, light, refused):
+    for method in ("PUT", "POST"):
+        headers = {"Content-Encoding": "gzip"}
+        assert "gzip" in refused(ask(server, key, method, light, SWITCH, data=b"x", headers=headers), 415).message
+    assert ask(server, key, "HEAD", light, SWITCH).status_code == 405
+
+
+def test_a_device_gets_a_request_when_its_id_was_told_unless_nobody_needs_one(server, key, light):
+    def placed(method, path, query, data):
+        url = f"/v2/endpoints/{light}{path}{query}"
+        environ = {PARK: lambda deferred: None}
+        server.call(key, method, url, data=data, environ_overrides=environ)
+        assert server.services.database.settle(60)
+        return len(server.call(key, "GET", "/v2/device-requests").json["data"])
+
+    for method, path, data in (("GET", TEMPERATURE, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, None)):
+        assert placed(method, path, "?noResp=true", data) == 0
+        assert placed(method, path, "", data) == 1
+        server.advance(key, 1)
+    assert list(server.responses(key).values()) == [(200, None)] * 3

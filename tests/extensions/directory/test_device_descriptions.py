@@ -168,14 +168,6 @@ def test_filter_that_names_no_attribute_is_400(server, key, refused):
         assert "custom_attributes__NAME" in refused(answer, 400, name).message
 
 
-def test_snapshot_is_selected_by_it_and_sees_it_change(server, key, device, say):
-    server.add_device(key, "other")
-    for room, count in (("B13", "0"), ("B12", "1"), ("B13", "0")):
-        say(device, custom_attributes={"room": room})
-        answer = server.call(key, "GET", "/v3/device-echo?custom_attributes__room=B12")
-        assert answer.headers["Mirror-Total"] == count
-
-
 def test_if_match_is_400(refused_as):
     for method in ("PUT", "PATCH"):
         body = refused_as(method, json={"name": "b"}, headers={"If-Match": '"nonsense"'})

@@ -63,8 +63,6 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
     assert found.json["registration_expires_at"] == "9999-12-31T23:59:59.999Z"
     for path in (f"/v3/devices/{device_id}/echo", "/v3/devices", f"/v3/devices/{device_id}"):
         assert late.call(key, "GET", path).status_code == 200
-    for accept in ("application/vnd.apache.arrow.stream", "application/x-ndjson"):
-        assert late.call(key, "GET", "/v3/device-echo", headers={"Accept": accept}).get_data()
 
 
 def test_clock_that_runs_by_itself_stops_at_its_end(late, monkeypatch):

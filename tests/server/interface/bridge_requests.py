@@ -81,6 +81,19 @@ class Request:
         await self.task
 
 
+class Reader(Request):
+    """A client that takes nothing of an answer until it is told to."""
+
+    def __init__(self, *args: Any) -> None:
+        self.takes = asyncio.Event()
+        super().__init__(*args)
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await self.takes.wait()
+        self.sent.append(message)
+
+
 def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> None:
     """Add entries to the log of an application in one transaction."""
 
@@ -115,3 +128,16 @@ def busy(server: Any) -> Iterator[None]:
     finally:
         end.set()
         assert all(take(reads, read) for read in begun)
+
+
+def assert_refused(request: Request, reason: str) -> None:
+    assert (request.status, request.json["reason"]) == (429, reason)
+
+
+def small_room(server: Any) -> tuple[Bridge, str]:
+    """A bridge with room for little that is unread, and a key whose log is larger."""
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
+    key = server.key()
+    server.add_device(key, "d")
+    append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))
+    return bridge, key

@@ -1,14 +1,9 @@
 """Failed writes that someone acknowledges, so that they do not count as failed any more: an extension."""
 
-import json
-
-import pyarrow as pa
 import pytest
 from device_resources import sensor, setting
 from resource_paths import LEVEL
 
-from mirror_sdk.wire.device_object import DeviceObject
-from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 
@@ -72,16 +67,3 @@ def test_only_the_failure_that_was_seen_is_acknowledged(server, key, device):
     assert (answer.status_code, answer.json["reason"]) == (400, "RESOURCE_NOT_FOUND")
     assert [field["name"] for field in answer.json["fields"]] == ["resource_path"]
     assert acknowledge(server, key, device, by="").status_code == 400
-
-
-def test_both_forms_of_the_snapshot_and_readers_of_changes_have_it(server, key, device):
-    def snapshot(accept, query=""):
-        return server.call(key, "GET", f"{SNAPSHOT}{query}", headers={"Accept": accept}, buffered=True).get_data()
-
-    revision = json.loads(snapshot(NDJSON).splitlines()[-1])["revision"]
-    acknowledge(server, key, device, by="night shift")
-    told = DeviceObject.model_validate_json(snapshot(NDJSON).splitlines()[0], extra="forbid")
-    failed = next(one.desired for one in told.resources if one.resource_path == READ_ONLY)
-    (rows,) = pa.ipc.open_stream(snapshot(ARROW)).read_all()["desired"].to_pylist()
-    assert (failed.acknowledged_at, "night shift") in {(row["acknowledged_at"], row["acknowledged_by"]) for row in rows}
-    assert b"night shift" in snapshot(NDJSON, f"?changed_after={revision}")

@@ -32,7 +32,7 @@ async def test_responses_of_the_event_loop_are_neither_cached_nor_sniffed(server
     """At once, parked, and parked until something is stored."""
     bridge, key = Bridge(server.app, max_body_bytes=1000, max_parked_polls=10), server.all_scopes
     poll = await Request(bridge, key, "/v2/notification/pull", b"after=latest&hold=20").begin()
-    asked = [("GET", f"/v3/devices/{server.device}/echo"), ("GET", "/v3/device-echo"), ("DELETE", "/v2/subscriptions")]
+    asked = [("GET", f"/v3/devices/{server.device}/echo"), ("DELETE", "/v2/subscriptions")]
     answers = [await Request(bridge, key, path, method=method).end() for method, path in asked]
     await asyncio.to_thread(server.add_device, key, "sensor-2")
     for answer in (*answers, await poll.end()):

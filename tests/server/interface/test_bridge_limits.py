@@ -2,15 +2,12 @@
 
 import asyncio
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from bridge_requests import Request, append, until
+from bridge_requests import Reader, Request, append, assert_refused, small_room, until
 
-from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.streams.event_stream import HEARTBEAT
 from mirror_server.store import maintenance
 from mirror_server.views import notifications
@@ -70,39 +67,13 @@ async def test_one_application_has_a_share_of_the_places(server):
         await each.leave()
 
 
-class Reader(Request):
-    """A client that takes nothing of an answer until it is told to."""
-
-    def __init__(self, *args):
-        self.takes = asyncio.Event()
-        super().__init__(*args)
-
-    async def _send(self, message):
-        if message["type"] == "http.response.body":
-            await self.takes.wait()
-        self.sent.append(message)
-
-
-def assert_refused(request, reason):
-    assert (request.status, request.json["reason"]) == (429, reason)
-
-
-def small_room(server):
-    """A bridge with room for little that is unread, and a key whose log is larger."""
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
-    key = server.key()
-    server.add_device(key, "d")
-    append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))
-    return bridge, key
-
-
 @pytest.mark.parametrize("query", [b"after=0&hold=0", b"hold=0"])
 async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_them(server, query):
     bridge, key = small_room(server)
 
     deaf = Reader(bridge, key, "/v2/notification/pull", query)
     await until(lambda: bridge.unread_bytes > 100_000)
-    for path in (("/v2/notification/pull", b"after=0&hold=0"), ("/v3/device-echo", b""), STREAM, POLL):
+    for path in (("/v2/notification/pull", b"after=0&hold=0"), STREAM, POLL):
         refused = await Request(bridge, key, *path).begin()
         assert_refused(refused, "TOO_MUCH_UNREAD")
         assert refused.headers["retry-after"] == "1"
@@ -168,56 +139,19 @@ async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch)
     assert all([len((await each.end()).json["registrations"]) >= 30 for each in deaf])
 
 
-@pytest.mark.parametrize(
-    "path", [("/v2/notification/events", b"after=0"), ("/v3/device-echo", b""), ("/v3/device-echo/history", b"")]
-)
-async def test_stream_snapshot_or_history_that_no_client_takes_is_made_no_further(new_server, monkeypatch, path):
-    server = new_server(keep_history_seconds=86_400)
+async def test_stream_that_no_client_takes_is_made_no_further(server):
     bridge, key = small_room(server)
-    device = server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
-    values = [
-        HistoryRow(10_000 + number, device, None, "/3303/0/5700", 0, 0, "reported", "read", b"x" * 1000, "text/plain")
-        for number in range(1000)
-    ]
-    server.services.database.write(lambda session: history.add(session, values))
-    made = []
 
-    class Threads(ThreadPoolExecutor):
-        def submit(self, *work):
-            made.append(super().submit(*work))
-            return made[-1]
-
-    with Threads(8) as threads:
-        monkeypatch.setattr("mirror_server.views.download._THREADS", threads)
-        deaf = [Reader(bridge, key, *path) for _ in range(3)]
-        await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
-        # What is being made counts as much as it may become. When it is there, there may be room for the next.
-        count = None
-        while count != len(made):
-            count = len(made)
-            await until(lambda: all(each.done() for each in made))
-            for _ in range(20):
-                await asyncio.sleep(0)
-        assert len(made) <= len(deaf)
-        # It began when there was room, and what it makes next waits for the client.
-        assert 100_000 < bridge.unread_bytes < 1_000_000
-        for each in deaf:
-            each.takes.set()
-            each.gone.set()
-            await each.end()
-        assert bridge.unread_bytes == 0
-
-
-async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_reads(server):
-    _, key = small_room(server)
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST)
-
-    deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
-    await until(lambda: bool(deaf.sent))
-    assert (await Request(bridge, key, "/v3/devices", b"name__neq=x").end()).status == 200
-    assert not deaf.task.done()
-    deaf.takes.set()
-    await deaf.end()
+    deaf = [Reader(bridge, key, "/v2/notification/events", b"after=0") for _ in range(3)]
+    await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert 100_000 < bridge.unread_bytes < 1_000_000
+    for each in deaf:
+        each.takes.set()
+        each.gone.set()
+        await each.end()
+    assert bridge.unread_bytes == 0
 
 
 async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):

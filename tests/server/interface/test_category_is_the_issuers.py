@@ -1,24 +1,16 @@
 """Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1, 7."""
 
-import itertools
 import json
 
 import pytest
 from device_resources import sensor, setting
-from fleet_reads import HISTORY, SNAPSHOT, arrow_of, ask, instant, lines_of
 from resource_paths import LEVEL
 
-from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
 from mirror_server.extensions.streams.event_stream import EventStream
 from mirror_server.service.keys import Scope
 
 READ_ONLY = "/3303/0/5700"
 CATEGORY = "METHOD_NOT_ALLOWED"
-
-
-@pytest.fixture
-def server(new_server):
-    return new_server(keep_history_seconds=86_400)
 
 
 @pytest.fixture
@@ -66,34 +58,6 @@ def test_each_application_sees_the_category_of_its_own_last_write(server, device
     server.patch(issuer, device, answer="normal")
     server.place(other, device, "later", "PUT", READ_ONLY, value="31")
     assert (category_in(server, issuer, device), category_in(server, other, device)) == (None, CATEGORY)
-
-
-def test_reads_of_the_fleet_have_it_for_the_issuer_alone_and_snapshots_as_tables_for_nobody(
-    server, device, issuer, other
-):
-    """A held page of a table is the same for all: nothing in it belongs to one application."""
-    reader = server.key(Scope.READ)
-    server.advance(issuer, 1)
-    for query in ("", f"?path={READ_ONLY}", "?changed_after=0", f"?as_of={instant(server.now)}", "/history"):
-        for form, key in itertools.product((NDJSON, ARROW), (issuer, other, reader, issuer)):
-            content = ask(server, key, SNAPSHOT + query, form).get_data()
-            has_it = key == issuer and (form == NDJSON or query == "/history")
-            assert (CATEGORY.encode() in content) is has_it, (query, form)
-            assert form == ARROW or b'"status":2' in content
-            assert issuer.split("_")[1].encode() not in content
-    for compression in COMPRESSIONS:
-        rows, _ = arrow_of(server, issuer, f"compression={compression}")
-        assert CATEGORY not in str(rows)
-        assert [desired["desired_status"] for desired in rows[0]["desired"]] == [2]
-
-
-def test_the_history_has_it_for_the_issuer_of_each_write(server, device, issuer, other):
-    server.place(other, device, "w", "PUT", READ_ONLY, value="31")
-    for key, read in itertools.product((issuer, other), (lines_of, arrow_of)):
-        failed = [row for row in read(server, key, path=HISTORY)[0] if row.get("status") == 2]
-        assert [row.get("category") for row in failed] == [
-            CATEGORY if key == each else None for each in (issuer, other)
-        ]
 
 
 def test_event_stream_and_log_have_it_for_the_issuer_alone(server, device, issuer, other):

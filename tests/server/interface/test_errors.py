@@ -15,8 +15,6 @@ UNKNOWN_DEVICE = {
     "/v3/devices/nobody/echo": {"GET": None},
     "/v3/devices/nobody/echo/acknowledgements": {"POST": PLACE},
     "/v2/endpoints/nobody": {"GET": None},
-    "/v2/endpoints/nobody/3303/0/5700": {"GET": None, "PUT": "1", "POST": None},
-    "/v2/endpoints/nobody/3303/0/5700?cacheOnly=true": {"GET": None},
     "/v2/device-requests/nobody": {"POST": READ},
     "/v2/subscriptions/nobody/3303/0/5700": {"PUT": None},
 }

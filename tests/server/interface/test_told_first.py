@@ -15,14 +15,11 @@ from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.serve import _server_of
 
 READ = b'{"method":"GET","uri":"/3303/0/5700"}'
-UNNAMED = [
-    ("GET", "/v2/endpoints/{}" + TEMPERATURE, b"", b""),
-    ("PUT", "/v2/endpoints/{}" + SWITCH, b"", b"1"),
-    ("POST", "/v2/endpoints/{}" + REBOOT, b"", b""),
-    ("POST", "/v2/device-requests/{}", b"", READ),
+BODIES = [
+    READ,
+    b'{"method":"PUT","uri":"/3311/0/5850","payload-b64":"MQ=="}',
+    b'{"method":"POST","uri":"/3/0/4"}',
 ]
-NAMED = ("POST", "/v2/device-requests/{}", b"async-id=mine", READ)
-SILENT = ("POST", "/v2/endpoints/{}" + REBOOT, b"noResp=true", b"")
 
 
 @pytest.fixture
@@ -41,7 +38,7 @@ def waits(server, key):
     return len(server.call(key, "GET", "/v2/device-requests").json["data"])
 
 
-def place(server, bridge, key, method, path, query=b"", body=b"", *, ends="taken"):
+def place(server, bridge, key, device, body=READ, query=b"", *, ends="taken"):
     """Place a request through the bridge; gives how many waited for devices when the 202 was given to be sent.
 
     Args:
@@ -57,7 +54,7 @@ def place(server, bridge, key, method, path, query=b"", body=b"", *, ends="taken
                 raise OSError("the connection broke")
 
     async def serve():
-        placed = Placed(bridge, key, path, query, method, body)
+        placed = Placed(bridge, key, f"/v2/device-requests/{device}", query, "POST", body)
         if ends == "gone":
             placed.gone.set()
         with suppress(OSError):
@@ -71,16 +68,15 @@ def place(server, bridge, key, method, path, query=b"", body=b"", *, ends="taken
 
 @pytest.mark.parametrize("ends", ["taken", "gone", "broken"])
 def test_the_device_gets_a_request_after_the_202_that_carries_its_id_was_sent_or_lost(server, bridge, key, light, ends):
-    for number, (method, path, query, body) in enumerate(UNNAMED, 1):
-        waited = place(server, bridge, key, method, path.format(light), query, body, ends=ends)
+    for number, body in enumerate(BODIES, 1):
+        waited = place(server, bridge, key, light, body, ends=ends)
         assert ends != "taken" or set(waited) == {1}
         assert waits(server, key) == 0
         assert list(server.responses(key).values()) == [(200, None)] * number
 
 
 def test_a_request_that_needs_no_id_of_the_service_does_not_wait(server, bridge, key, light):
-    for method, path, query, body in (NAMED, SILENT):
-        assert set(place(server, bridge, key, method, path.format(light), query, body)) == {0}
+    assert set(place(server, bridge, key, light, READ, b"async-id=mine")) == {0}
 
 
 def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
@@ -111,7 +107,7 @@ def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monke
 
 def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no_sooner(server, key, light):
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=600)
-    ask = partial(place, server, bridge, key, "GET", f"/v2/endpoints/{light}{TEMPERATURE}")
+    ask = partial(place, server, bridge, key, light)
     ask()
     assert (waits(server, key), server.responses(key)) == (1, {})
     server.advance(key, 1)
@@ -123,8 +119,8 @@ def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no
 
 
 def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
-    place(server, bridge, key, "GET", f"/v2/endpoints/{light}/1/2/3")
-    place(server, bridge, key, "GET", f"/v2/endpoints/{'0' * 32}{TEMPERATURE}")
+    place(server, bridge, key, light, READ.replace(b"3303", b"3304"))
+    place(server, bridge, key, "0" * 32)
     assert not server.services._untold._held
     assert server.place(key, light, "next", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"next": (200, None)}
@@ -134,7 +130,8 @@ def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
 def left(server, key, light):
     """Places a read whose 202 is never sent, by a server that tells nothing of it."""
     environ = {PARK: lambda deferred: None}
-    return partial(server.call, key, "GET", f"/v2/endpoints/{light}{TEMPERATURE}", environ_overrides=environ)
+    body = {"method": "GET", "uri": TEMPERATURE}
+    return partial(server.call, key, "POST", f"/v2/device-requests/{light}", json=body, environ_overrides=environ)
 
 
 def test_nothing_that_wakes_a_device_gives_it_one_that_is_untold(server, key, light, left):
@@ -167,7 +164,8 @@ def test_one_that_is_never_told_waits_a_second_or_until_a_restart(server, key, l
 
 def test_a_server_with_threads_tells_when_it_has_sent_the_answer(server, key, light):
     headers = {"Authorization": f"Bearer {key}"}
-    answer = server.app.test_client().get(f"/v2/endpoints/{light}{TEMPERATURE}", headers=headers)
+    body = {"method": "GET", "uri": TEMPERATURE}
+    answer = server.app.test_client().post(f"/v2/device-requests/{light}", json=body, headers=headers)
     assert waits(server, key) == 1
     answer.get_data()
     answer.close()

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from devices_on_loopback import until as wait_for
 
-from mirror_server.arrow.stream import arrow_stream
 from mirror_server.clock import ManualClock
 from mirror_server.core.commands import CommandRequest
 from mirror_server.extensions.directory.service import DirectoryService
@@ -27,11 +26,13 @@ from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.extensions.simulator.states import SimulatedResource
+from mirror_server.extensions.snapshots.arrow import arrow_stream
+from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.service.snapshots import Selection, SnapshotService
+from mirror_server.service.slots import Slots
 from mirror_server.services import Services
 from mirror_server.store import device_objects, devices, logs, revisions, settings
 from mirror_server.store import resources as stored_resources
@@ -154,7 +155,7 @@ def test_nobody_is_told_of_a_change_behind_one_that_is_yet_to_come(processes):
 def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
     """Two changes of one page, of which the one with the smaller number is stored last."""
     first, second, reading = processes
-    snapshots = SnapshotService(reading, ManualClock(0), share=1)
+    snapshots = SnapshotService(reading, ManualClock(0), Slots.of_downloads(share=1))
 
     def told() -> dict[str, list[bytes]]:
         with closing(snapshots.open("a", Selection())) as snapshot:

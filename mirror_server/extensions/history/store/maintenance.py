@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
-from mirror_server.core.measurements import Measurement
 from mirror_server.extensions.history.store import history
 from mirror_server.store.session import Session
 
@@ -74,15 +73,6 @@ class HistorySize:
     def rows(self) -> int:
         """How many rows there are."""
         return self.tail_rows + self.segment_rows + self.archive_rows
-
-    def measurements(self) -> list[Measurement]:
-        """As metrics."""
-        rows = {("tail",): self.tail_rows, ("segments",): self.segment_rows, ("archive",): self.archive_rows}
-        sizes = {("segments",): self.segment_bytes, ("archive",): self.archive_bytes}
-        return [
-            Measurement("mirror_history_rows", "Rows of the history by place.", rows, ("place",)),
-            Measurement("mirror_history_bytes", "Size of the compressed history by place.", sizes, ("place",)),
-        ]
 
     def __str__(self) -> str:
         """In one line, for people."""

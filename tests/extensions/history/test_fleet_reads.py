@@ -13,7 +13,8 @@ from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.extensions.history import arrow as arrow_history
 from mirror_server.extensions.history import arrow_as_of as past
 from mirror_server.extensions.history.store import history
-from mirror_server.service import slots, snapshots
+from mirror_server.extensions.snapshots import service as snapshots
+from mirror_server.service import slots
 from mirror_server.service.keys import Scope
 
 RANGES = f"{SNAPSHOT}/ranges"
@@ -40,7 +41,7 @@ def test_form_is_the_accepted_one_and_another_is_406(server, key, refused, monke
         assert {accept: ask(server, key, url, accept).mimetype for accept in forms} == forms, url
         assert ARROW in refused(ask(server, key, url, "text/html"), 406).message
         assert server.call(key, "HEAD", url).status_code == 405
-    monkeypatch.setitem(sys.modules, "mirror_server.arrow.stream", None)
+    monkeypatch.setitem(sys.modules, "mirror_server.extensions.snapshots.arrow", None)
     assert "pyarrow" in refused(ask(server, key, SNAPSHOT, ARROW), 406).message
     assert ask(server, key, SNAPSHOT).status_code == 200
 

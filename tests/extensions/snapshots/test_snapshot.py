@@ -1,12 +1,16 @@
 """The fleet snapshot: one consistent read, in two forms, in pages that may be held. Source: wire.md 7."""
 
+from datetime import UTC, datetime
+
 import pytest
 from device_resources import action, control, sensor
 from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, lines_of
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
-from mirror_server.arrow import stream
+from mirror_server.core.instants import from_datetime
+from mirror_server.extensions.snapshots import arrow as stream
+from mirror_server.extensions.snapshots.service import SnapshotService
 from mirror_server.service import slots
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.store import devices
@@ -144,13 +148,13 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatc
     whole = arrow_of(server, key)
     monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
     monkeypatch.setattr(stream, "_BATCH_BYTES", size)
-    monkeypatch.setattr("mirror_server.store.snapshots._ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_server.extensions.snapshots.store._ROWS_AT_A_TIME", 1)
     server.restart()
     assert arrow_of(server, key) == whole
 
 
 def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids):
-    cache = server.services.snapshots.encoded_pages
+    cache = server.services.part(SnapshotService).encoded_pages
     for number in range(5):
         server.place(key, ids[1], f"again-{number}", "GET", TEMPERATURE)
         # Twice, from the cache the second time.
@@ -206,9 +210,48 @@ def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids
 
 
 def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkeypatch):
-    monkeypatch.setattr("mirror_server.views.snapshots.MAX_RANGES", 2)
+    monkeypatch.setattr("mirror_server.extensions.snapshots.views.MAX_RANGES", 2)
     for _ in range(2 * slots._MOST_DOWNLOADS):
         answer = server.call(key, "GET", f"{RANGES}?devices_per_range=1")
         assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "devices_per_range")
     assert "at least 2" in answer.json["message"]
     assert len(ranges_of(server, key, "devices_per_range=2").data) == 2
+
+
+def test_it_has_who_acknowledged_a_failed_write(server, key):
+    device_id = server.add_device(key, "a", sensor(TEMPERATURE))
+    server.place(key, device_id, "failed", "PUT", TEMPERATURE, value="30")
+    _, end = lines_of(server, key)
+    body = {"resource_path": TEMPERATURE, "by": "night shift"}
+    assert server.call(key, "POST", f"/v3/devices/{device_id}/echo/acknowledgements", json=body).status_code == 204
+    for query in ("", f"changed_after={end.revision}"):
+        (device,), _ = lines_of(server, key, query)
+        desired = device["resources"][0]["desired"]
+        (row,), _ = arrow_of(server, key, query)
+        told = [{"by": each["acknowledged_by"], "at": each["acknowledged_at"]} for each in (desired, row["desired"][0])]
+        assert told == [{"by": "night shift", "at": desired["acknowledged_at"]}] * 2
+
+
+def test_it_is_selected_by_what_people_say_of_devices_and_sees_that_change(server, key, ids):
+    for room, count in (("B13", 0), ("B12", 1), ("B13", 0)):
+        said = {"custom_attributes": {"room": room}}
+        assert server.call(key, "PUT", f"/v3/devices/{ids[0]}", json=said).status_code == 200
+        assert len(lines_of(server, key, "custom_attributes__room=B12")[0]) == count
+
+
+def test_times_close_to_the_end_of_what_can_be_told_are_told(server, key, ids):
+    at = from_datetime(datetime(9998, 12, 31, tzinfo=UTC))
+    statement = "UPDATE resources SET reported_at = :at, reported_expires_at = :at WHERE reported_value IS NOT NULL"
+    server.services.database.write(lambda session: session.run(statement, at=at))
+    (line,), _ = lines_of(server, key, "endpoint_type=B")
+    (row,), _ = arrow_of(server, key, "endpoint_type=B")
+    assert row == in_columns(line)
+    assert "9998-12-31T00:00:00.000Z" in str(row)
+
+
+def test_it_has_no_head_and_no_other_form(server, key):
+    for path in (SNAPSHOT, RANGES):
+        assert server.call(key, "HEAD", path).status_code == 405
+    responses = server.call(None, "GET", "/openapi.json").json["components"]["responses"]
+    example = responses["406"]["content"]["application/json"]["example"]
+    assert server.call(key, "GET", SNAPSHOT, headers={"Accept": "text/csv"}).json["type"] == example["type"]

@@ -4,6 +4,7 @@ import pytest
 from device_resources import control, sensor
 from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, instant, lines_of
 from resource_paths import TEMPERATURE
+from waits import wait_until
 
 from mirror_sdk.errors import BadRequest, NoHistory
 from mirror_sdk.snapshot.reading import of_older_service
@@ -11,6 +12,7 @@ from mirror_sdk.wire.errors import FieldError
 from mirror_sdk.wire.snapshot import COMPRESSIONS
 from mirror_server.devices.link import Content, Observation
 from mirror_server.extensions.history import arrow_as_of as past
+from mirror_server.extensions.history.store import segments
 
 LEVEL = control("/3311/0/5851", "10")
 NOT_KEPT = {"subscribed", "subscribed_at", "expires_at", "reported_expires_at"}
@@ -146,3 +148,18 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, device, monkeyp
         monkeypatch.setattr(past, "_MOST_BYTES", size)
         monkeypatch.setattr("mirror_server.views.forms._CHUNK_BYTES", size)
         assert as_of(server, key, server.now) == whole
+
+
+def test_instant_whose_rows_were_archived_since_is_shown_as_before(new_server, tmp_path):
+    server = new_server(keep_history_seconds=7 * 86_400, history_archive=str(tmp_path / "archive"))
+    key, other = server.key(), server.key()
+    device_id = server.add_device(key, "a", sensor(TEMPERATURE), LEVEL)
+    server.subscribe(key, device_id)
+    server.patch(key, device_id, answer="reject")
+    server.place(key, device_id, "mine", "PUT", LEVEL["path"], value="30")
+    at = server.now
+    before = {reader: as_of(server, reader, at) for reader in (key, other)}
+    server.advance(key, 2 * 86_400)
+    wait_until(lambda: server.services.database.look(lambda session: list(segments.files(session))))
+    assert {reader: as_of(server, reader, at) for reader in (key, other)} == before
+    assert before[key] != before[other]

@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,6 @@ import pyarrow as pa
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.history import HistoryCursor, HistoryEnd, HistoryRow
 from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice
-from mirror_server.arrow import stream
-from mirror_server.extensions.history import arrow as history
 
 SNAPSHOT = "/v3/device-echo"
 HISTORY = f"{SNAPSHOT}/history"
@@ -49,7 +48,8 @@ def arrow_of(server: Any, key: str, query: str = "", path: str = SNAPSHOT) -> Re
     answer = ask(server, key, f"{path}?{query}", ARROW)
     assert (answer.status_code, answer.mimetype) == (200, ARROW), answer.get_data()
     *parts, (last, metadata) = batches_of(answer.get_data())
-    assert (last.num_rows, last.schema) == (0, (history if path == HISTORY else stream).SCHEMA)
+    kind = import_module(f"mirror_server.extensions.{'history' if path == HISTORY else 'snapshots'}.arrow")
+    assert (last.num_rows, last.schema) == (0, kind.SCHEMA)
     rows = json.loads(json.dumps([row for part, _ in parts for row in part.to_pylist()], default=plain))
     if path == HISTORY:
         rows = [

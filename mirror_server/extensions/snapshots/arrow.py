@@ -16,12 +16,12 @@ import pyarrow as pa
 from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow.columns import TYPES, to_array, to_lists
 from mirror_server.arrow.pieces import Pieces
+from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
+from mirror_server.extensions.snapshots.store import REPORTED_COLUMNS, Page
 from mirror_server.service.lru_cache import LruCache
-from mirror_server.service.snapshots import EncodedPage, Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import streamed_columns
 from mirror_server.store.session import Row
-from mirror_server.store.snapshots import REPORTED_COLUMNS, Page
 
 _RESOURCE_FIELDS = [pa.field(name, TYPES[kind]) for name, kind in streamed_columns("resource", "reported").items()]
 _DESIRED_FIELDS = [pa.field(name, TYPES[kind]) for name, kind in streamed_columns("desired").items()]

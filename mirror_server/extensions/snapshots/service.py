@@ -11,14 +11,15 @@ from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
+from mirror_server.extensions.snapshots import store
+from mirror_server.extensions.snapshots.store import Page
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.slots import Slots
-from mirror_server.store import devices, logs, revisions, snapshots
+from mirror_server.store import devices, logs, revisions
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row, Session
-from mirror_server.store.snapshots import Page
 
 _DEVICES_AT_A_TIME = 1000
 
@@ -74,21 +75,21 @@ class Snapshot:
 
     def pages(self, size: int | None = None) -> Iterator[Page]:
         """Its devices by id, so many at a time or a thousand; equal pages of equal selections hold the same."""
-        return snapshots.pages(self._session, self.selection.conditions, size or _DEVICES_AT_A_TIME)
+        return store.pages(self._session, self.selection.conditions, size or _DEVICES_AT_A_TIME)
 
     def devices(self, page: Page) -> list[DeviceRow]:
         """The devices of a page."""
-        return snapshots.devices_of(self._session, self.selection.conditions, page)
+        return store.devices_of(self._session, self.selection.conditions, page)
 
     def resources(self, some: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
-        """The resources of those devices that have changed; see :func:`mirror_server.store.snapshots.resources_of`."""
+        """The resources of those devices that have changed; see :func:`.store.resources_of`."""
         device_ids = [device.device_id for device in some if self.is_changed(device)]
-        return snapshots.resources_of(self._session, columns, device_ids, self.selection.patterns)
+        return store.resources_of(self._session, columns, device_ids, self.selection.patterns)
 
     def desired(self, device_ids: Sequence[str]) -> Iterator[list[Row]]:
-        """Device id and :data:`~mirror_server.store.snapshots.DESIRED_COLUMNS` of their resources that have these."""
-        return snapshots.resources_of(
-            self._session, snapshots.DESIRED_COLUMNS, device_ids, self.selection.patterns, is_desired=True
+        """Device id and :data:`.store.DESIRED_COLUMNS` of their resources that have these."""
+        return store.resources_of(
+            self._session, store.DESIRED_COLUMNS, device_ids, self.selection.patterns, is_desired=True
         )
 
     def is_changed(self, device: DeviceRow) -> bool:

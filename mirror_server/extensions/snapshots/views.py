@@ -1,4 +1,4 @@
-"""The fleet snapshot [an extension]. Source: wire.md 7."""
+"""The fleet snapshot. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from mirror_sdk.wire.snapshot import (
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.description.parts import INSTANT, Answer, Parameter, described, header, json_of, whole_number
+from mirror_server.extensions.snapshots.example import FORMS
+from mirror_server.extensions.snapshots.service import EncodedPage, Selection, Snapshot, SnapshotService
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.service.lru_cache import LruCache
-from mirror_server.service.snapshots import EncodedPage, Selection, Snapshot
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
@@ -38,7 +39,6 @@ from mirror_server.views.download import Download
 from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
 from mirror_server.views.selection import PATTERNS, query_conditions, query_patterns
-from mirror_server.views.snapshot_example import FORMS
 
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
 _AS_OF = Parameter(
@@ -97,7 +97,7 @@ def get_snapshot() -> Response:
             raise Refusal.of_field("changed_after", message)
         return _snapshot_at(instant, form, compression)
     arrow_stream = _arrow_stream() if form == ARROW else None
-    snapshots, is_admitted = services().snapshots, g.still_admits
+    snapshots, is_admitted = services().part(SnapshotService), g.still_admits
 
     def answer(snapshot: Snapshot) -> Response:
         if arrow_stream is None:
@@ -147,7 +147,7 @@ def get_device_ranges() -> Response:
 def _when_open(selection: Selection, answer: Callable[[Snapshot], Response]) -> Response:
     """Answer with a snapshot: to open one counts its devices."""
     parts = services()
-    opening = partial(parts.snapshots.open, app_id(), selection)
+    opening = partial(parts.part(SnapshotService).open, app_id(), selection)
     is_long = takes_long(selection.conditions, rows=parts.devices.recent_count(), counts=True)
     return when_read(opening, answer, is_long=is_long, discard=Snapshot.close)
 
@@ -187,7 +187,8 @@ def _selection() -> Selection:
 
 def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], bytes], Generator[bytes]]:
     try:
-        from mirror_server.arrow.stream import arrow_stream  # noqa: PLC0415 - needs an extra, and takes long to import
+        # It needs an extra, and takes long to import.
+        from mirror_server.extensions.snapshots.arrow import arrow_stream  # noqa: PLC0415
     except ImportError:
         raise Refusal(
             406,

@@ -1,0 +1,29 @@
+"""The fleet snapshot: every device object of a selection, all as of one instant, in one answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirror_server.hooks import extends
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+    from mirror_server.extensions.snapshots.service import SnapshotService
+    from mirror_server.services import Services
+
+
+@extends
+def build(services: Services) -> list[SnapshotService]:
+    """What opens them."""
+    from mirror_server.extensions.snapshots.service import SnapshotService
+
+    return [SnapshotService(services.database, services.clock, services.download_slots)]
+
+
+@extends
+def blueprints() -> list[Blueprint]:
+    """``GET /v3/device-echo``, and the ranges in which it can be taken."""
+    from mirror_server.extensions.snapshots.views import routes
+
+    return [routes]

@@ -1,0 +1,105 @@
+"""The clock of the system jumps: the history is right again when the clock is."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from jumping_clocks import Machine
+from resource_paths import HUMIDITY, TEMPERATURE
+
+from mirror_server.extensions.history.keeper import Keeper
+
+HOUR_SECONDS = 3600
+DAY_SECONDS = 24 * HOUR_SECONDS
+SET, RUN = Machine.set_clock, Machine.run
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+class WithHistory:
+    """A server by the clock of a machine that keeps a history for a week, and a device whose values are read."""
+
+    def __init__(self, server: Any, machine: Machine) -> None:
+        self.server, self.machine, self.key = server, machine, server.key()
+        resources = {"path": TEMPERATURE, "value": "21"}, {"path": HUMIDITY, "value": "40"}
+        self.device_id = server.add_device(self.key, "sensor-1", *resources)
+        self._read = 0
+
+    def read(self, *paths: str) -> None:
+        for path in paths:
+            self._read += 1
+            self.server.place(self.key, self.device_id, f"r{self._read}", "GET", path)
+
+    def steps(self, *steps: tuple[Callable[[Machine, float], None], float]) -> None:
+        """Let the clocks do this, and the history be looked after behind each step."""
+        for change, seconds in steps:
+            change(self.machine, seconds)
+            self.server.services.part(Keeper).round()
+
+    def as_of(self, instant: int | None = None) -> dict[str, Any]:
+        """The values that the history says the device had reported at an instant, or now, by their paths."""
+        at = datetime.fromtimestamp((instant or self.machine.clocks[0]) / 1000, UTC).isoformat(timespec="milliseconds")
+        query, headers = {"as_of": at.replace("+00:00", "Z")}, {"Accept": "application/x-ndjson"}
+        answer = self.server.call(self.key, "GET", "/v3/device-echo", headers, query_string=query)
+        assert answer.status_code == 200, answer.get_data()
+        told, _ = (orjson.loads(line) for line in answer.get_data().splitlines())
+        values = {each["resource_path"]: each["reported"].get("value") for each in told["resources"]}
+        return {path: int(b64decode(value)) for path, value in values.items() if value}
+
+
+@pytest.fixture
+def with_history(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> WithHistory:
+    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
+    return WithHistory(new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS), machine)
+
+
+@pytest.mark.parametrize("ahead_seconds", [DAY_SECONDS, 40 * DAY_SECONDS])
+def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(with_history, machine, ahead_seconds):
+    """All that was known of states was yet to come, and each question about the present was refused."""
+    with_history.read(TEMPERATURE, HUMIDITY)
+    with_history.steps((RUN, 0))
+    machine.set_clock(ahead_seconds)
+    with_history.steps((RUN, 2 * HOUR_SECONDS))
+    machine.set_clock(-ahead_seconds)
+    machine.run(1)
+    with_history.read(TEMPERATURE)
+    with_history.steps((RUN, 0))
+    for _ in range(2):
+        with_history.steps((RUN, HOUR_SECONDS))
+        machine.run(1)
+        assert with_history.as_of() == {TEMPERATURE: 21, HUMIDITY: 40}
+
+
+def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(with_history, machine):
+    with_history.read(TEMPERATURE)
+    then, ahead = machine.clocks[0], 400 * DAY_SECONDS
+    with_history.steps((RUN, DAY_SECONDS), (SET, ahead), (RUN, HOUR_SECONDS - 1), (SET, -ahead))
+    assert with_history.as_of(then) == {TEMPERATURE: 21}
+
+
+def test_the_history_is_kept_where_the_clock_was_behind_for_a_while(with_history, machine):
+    """As that of a machine which does not keep it while it is off, until NTP sets it right."""
+    with_history.read(HUMIDITY)
+    for _ in range(20):
+        # What the humidity was is in no row any more, and in the checkpoints alone.
+        machine.run(DAY_SECONDS)
+        with_history.read(TEMPERATURE)
+        with_history.steps((RUN, 0))
+    then, behind = machine.clocks[0], 400 * DAY_SECONDS
+    machine.run(HOUR_SECONDS)
+    with_history.server.set_value(with_history.key, with_history.device_id, "41", HUMIDITY)
+    with_history.read(HUMIDITY)
+    before = with_history.as_of(then)
+    machine.set_clock(-behind)
+    with_history.server.restart()
+    with_history.steps((RUN, 0), (RUN, HOUR_SECONDS - 1), (SET, behind))
+    assert with_history.as_of(then) == before == {TEMPERATURE: 21, HUMIDITY: 40}
+    assert with_history.as_of() == {TEMPERATURE: 21, HUMIDITY: 41}

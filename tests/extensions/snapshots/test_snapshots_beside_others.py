@@ -1,0 +1,84 @@
+"""Snapshots and ranges are made beside the event loop, which answers others meanwhile; so many at once."""
+
+import gc
+import itertools
+
+import pytest
+from bridge_requests import Reader, Request, busy, small_room, until
+
+from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
+from mirror_server.core.errors import Refusal
+from mirror_server.views.deferred import Deferred
+from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.wsgi_call import Unfinished
+
+pytestmark = pytest.mark.anyio
+
+LIST = "/v3/devices"
+LOOKED_UP = b"name__neq=x"
+
+
+@pytest.fixture
+async def bridge(server, bridge):
+    """The bridge, at whose end the server makes none any more."""
+    yield bridge
+    services = server.services
+    await until(lambda: not (services.long_reads._slots.in_use or services.download_slots.in_use))
+
+
+@pytest.mark.parametrize("path", [SNAPSHOT, SNAPSHOT_RANGES])
+async def test_the_loop_answers_others_while_devices_are_looked_for(server, bridge, key, device, path):
+    with busy(server):
+        asked = await Request(bridge, key, path, LOOKED_UP).begin()
+        quick = await Request(bridge, key, LIST, b"endpoint_name=lamp").begin()
+        assert (asked.status, quick.status) == (None, 200)
+    await asked.end()
+    # Without a loop it is answered the same.
+    with server.call(key, "GET", f"{path}?{LOOKED_UP.decode()}") as whole:
+        assert asked.status == 200
+        assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()
+        assert {name.lower() for name, _ in whole.headers} <= {*asked.headers, "content-length"}
+        assert asked.headers.get(TOTAL_HEADER.lower()) == whole.headers.get(TOTAL_HEADER)
+    assert (asked.headers["cache-control"], asked.headers["x-content-type-options"]) == ("no-store", "nosniff")
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, has_begun):
+    with busy(server):
+        asked = await Request(bridge, key, SNAPSHOT, LOOKED_UP).begin()
+        if not has_begun:
+            await asked.leave()
+    if has_begun:
+        # What was found is there, and nobody has taken it.
+        asked.gone.set()
+        await asked.task
+
+
+async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_reads(server):
+    _, key = small_room(server)
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+
+    deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
+    await until(lambda: bool(deaf.sent))
+    assert (await Request(bridge, key, "/v3/devices", b"name__neq=x").end()).status == 200
+    assert not deaf.task.done()
+    deaf.takes.set()
+    await deaf.end()
+
+
+async def test_one_that_is_refused_leaves_nothing_to_the_garbage_collector(server, bridge, key, device):
+    slots, taken = server.services.download_slots, itertools.cycle(("nobody-0", "nobody-1"))
+    in_use = list(itertools.takewhile(lambda app_id: slots.acquire(app_id) is None, taken))
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        assert (await Request(bridge, key, SNAPSHOT, LOOKED_UP).end()).status == 429
+        gc.collect()
+        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, Refusal))]
+    finally:
+        gc.set_debug(0)
+        gc.enable()
+        gc.garbage.clear()
+        for app_id in in_use:
+            slots.release(app_id)
