@@ -9,7 +9,6 @@ from fleet_reads import HISTORY, SNAPSHOT, arrow_of, ask, instant, lines_of
 from resource_paths import LEVEL
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
-from mirror_server.extensions.streams.event_stream import EventStream
 from mirror_server.service.keys import Scope
 
 READ_ONLY = "/3303/0/5700"
@@ -96,12 +95,7 @@ def test_the_history_has_it_for_the_issuer_of_each_write(server, device, issuer,
         ]
 
 
-def test_event_stream_and_log_have_it_for_the_issuer_alone(server, device, issuer, other):
-    def streamed(key):
-        return EventStream(server.services.log, key.split("_")[1], 0).begin()
-
-    assert CATEGORY.encode() in streamed(issuer)
-    assert CATEGORY.encode() not in streamed(other)
+def test_log_has_it_for_the_issuer_alone(server, device, issuer, other):
     assert CATEGORY in json.dumps(server.log(issuer))
     assert CATEGORY not in json.dumps(server.log(other))
 
