@@ -60,6 +60,7 @@ SAME_ON_EVERY_DATABASE = (
     "server/interface/test_hostile_input.py",
     "extensions/history/test_unread_downloads.py",
     "extensions/page/",
+    "extensions/streams/test_places_of_streams.py",
     "server/interface/test_errors.py",
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
     "process/test_process_command.py",

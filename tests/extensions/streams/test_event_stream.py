@@ -1,10 +1,13 @@
-"""Server-sent events under a server that cannot park them, and what a gap looks like. Source: wire.md 4."""
+"""Server-sent events: what they tell, and how a stream begins and ends. Source: wire.md 4."""
 
 import re
 
+import orjson
+import pytest
 from resource_paths import TEMPERATURE
 
 from mirror_server.extensions.streams import event_stream
+from tests.server.interface.test_answered_at_once import Poll, check_unread
 
 EVENTS = "/v2/notification/events"
 
@@ -57,3 +60,36 @@ def test_many_events_are_sent_in_parts(server, key, monkeypatch):
         server.add_device(key, f"sensor-{number}")
     stream = event_stream.EventStream(server.services.log, key.split("_")[1], 0)
     assert [stream.take().count(b"event: ") for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_it_tells_of_each_entry_what_a_poll_does(server, key, device):
+    server.registration(key, device, "DELETE")
+    stream = server.call(key, "GET", f"{EVENTS}?after=0", buffered=False).response
+    events = next(stream).decode().split("\n\n")
+    data = [orjson.loads(event.split("data: ")[1]) for event in events if "data: " in event]
+    message = server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").json
+    assert data == [*message["registrations"], *message["de-registrations"]]
+
+
+def test_why_a_write_failed_is_told_to_its_issuer_alone(server, key, other, device):
+    server.patch(key, device, answer="reject")
+    server.place(key, device, "w", "PUT", TEMPERATURE, value="30")
+    (category,) = (category for _, category in server.responses(key).values())
+    for reader, is_told in ((key, True), (other, False)):
+        stream = event_stream.EventStream(server.services.log, reader.split("_")[1], 0)
+        assert (category.encode() in stream.begin()) == is_told
+
+
+def test_a_position_beyond_the_log_is_named_as_it_was_given(server, key, device, refused):
+    for beyond in ("2", "999999", str(10**17)):
+        told = refused(server.call(key, "GET", f"{EVENTS}?after={beyond}"), 400, "after")
+        assert told.reason == "CURSOR_BEYOND_LOG"
+        assert "latest" in told.message
+        told = refused(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": beyond}), 400, "Last-Event-ID")
+        assert told.reason == "CURSOR_BEYOND_LOG"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("has_room", [True, False])
+async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, key, bridge, has_room):
+    await check_unread(server, key, bridge, Poll(bridge, key, b"after=latest", path=EVENTS), has_room)

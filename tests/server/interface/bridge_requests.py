@@ -4,8 +4,11 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Self
+
+import pytest
 
 from mirror_server.service import long_reads
 from mirror_server.service.long_reads import LongReads
@@ -104,6 +107,15 @@ def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> 
     server.services.database.write(work)
 
 
+def small_room(server: Any) -> tuple[Bridge, str]:
+    """A bridge with room for little that is unread, and a key whose log is larger."""
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
+    key = server.key()
+    server.add_device(key, "d")
+    append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))
+    return bridge, key
+
+
 async def until(condition: Any) -> None:
     async with asyncio.timeout(60):
         while not condition():
@@ -130,14 +142,47 @@ def busy(server: Any) -> Iterator[None]:
         assert all(take(reads, read) for read in begun)
 
 
+async def check_made_no_further(
+    bridge: Bridge, key: str, path: tuple[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long response that none of its clients takes is made as far as there is room."""
+    made: list[Future[Any]] = []
+
+    class Threads(ThreadPoolExecutor):
+        def submit(self, *work: Any, **more: Any) -> Any:
+            made.append(super().submit(*work, **more))
+            return made[-1]
+
+    with Threads(8) as threads:
+        monkeypatch.setattr("mirror_server.views.download._THREADS", threads)
+        deaf = [Reader(bridge, key, *path) for _ in range(3)]
+        await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
+        # What is being made counts as much as it may become. When it is there, there may be room for the next.
+        count = None
+        while count != len(made):
+            count = len(made)
+            await until(lambda: all(each.done() for each in made))
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert len(made) <= len(deaf)
+        # It began when there was room, and what it makes next waits for the client.
+        assert 100_000 < bridge.unread_bytes < 1_000_000
+        for each in deaf:
+            each.takes.set()
+            each.gone.set()
+            await each.end()
+        assert bridge.unread_bytes == 0
+
+
+async def check_beside_the_loop(server: Any, bridge: Bridge, key: str, path: str) -> None:
+    """What is asked for there is looked for beside the loop, which answers others meanwhile."""
+    with busy(server):
+        asked = await Request(bridge, key, path).begin()
+        quick = await Request(bridge, key, "/v3/devices").begin()
+        assert (asked.status, quick.status) == (None, 200)
+    assert (await asked.end()).status == 200
+    await until(lambda: not server.services.long_reads._slots.in_use)
+
+
 def assert_refused(request: Request, reason: str) -> None:
     assert (request.status, request.json["reason"]) == (429, reason)
-
-
-def small_room(server: Any) -> tuple[Bridge, str]:
-    """A bridge with room for little that is unread, and a key whose log is larger."""
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
-    key = server.key()
-    server.add_device(key, "d")
-    append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))
-    return bridge, key

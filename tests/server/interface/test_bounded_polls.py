@@ -26,7 +26,7 @@ def held(small, held_poll):
 
 def test_one_poll_too_many_is_429_while_short_requests_are_answered(small, held, refused):
     key = small.key()
-    for path in (POLL, "/v2/notification/pull", "/v2/notification/events") * 2:
+    for path in (POLL, "/v2/notification/pull") * 2:
         answer = small.call(key, "GET", path)
         assert refused(answer, 429).reason == "TOO_MANY_POLLS"
         assert int(answer.headers["Retry-After"]) > 0
@@ -39,22 +39,13 @@ def test_one_poll_too_many_is_429_while_short_requests_are_answered(small, held,
     assert not any(poll.done() for poll in held)
 
 
-def test_closed_stream_makes_room_for_another(small):
-    key = small.key()
-    for _ in range(3 * MOST):
-        stream = small.call(key, "GET", "/v2/notification/events")
-        assert stream.status_code == 200
-        stream.close()
-
-
 def test_one_application_has_a_share_of_the_places(new_server, held_poll, refused):
     small = new_server(max_blocking_polls=4, poll_share=0.5)
     greedy, other = small.key(), small.key()
     held = [held_poll(greedy, QUERY, small) for _ in range(2)]
-    for path in (POLL, "/v2/notification/events"):
-        told = refused(small.call(greedy, "GET", path), 429)
-        assert told.reason == "TOO_MANY_POLLS"
-        assert "2 polls, streams and websockets are open with this key" in told.message
+    told = refused(small.call(greedy, "GET", POLL), 429)
+    assert told.reason == "TOO_MANY_POLLS"
+    assert "2 polls, streams and websockets are open with this key" in told.message
     held.append(held_poll(other, QUERY, small))
     for key in (greedy, other):
         small.services.log.wake(key.split("_")[1])

@@ -2,14 +2,11 @@
 
 import asyncio
 import itertools
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from bridge_requests import Reader, Request, append, assert_refused, small_room, until
 
-from mirror_server.extensions.streams.event_stream import HEARTBEAT
-from mirror_server.store import maintenance
 from mirror_server.views import notifications
 from mirror_server.web import asgi_bridge
 from mirror_server.web.asgi_bridge import Bridge
@@ -19,7 +16,6 @@ pytestmark = pytest.mark.anyio
 
 MOST = 2
 POLL = ("/v2/notification/pull", b"after=latest&hold=55")
-STREAM = ("/v2/notification/events", b"")
 
 
 @pytest.fixture
@@ -38,15 +34,14 @@ def requests_take(monkeypatch):
     return take
 
 
-@pytest.mark.parametrize("kind", [POLL, STREAM])
-async def test_one_poll_too_many_is_429_until_another_has_left(server, bridge, kind):
-    held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
-    assert [each.status for each in held] == [None, 200]
-    assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
+async def test_one_poll_too_many_is_429_until_another_has_left(server, bridge):
+    held = [await Request(bridge, server.key(), *POLL).begin() for _ in range(MOST)]
+    assert [each.status for each in held] == [None] * MOST
+    assert_refused(await Request(bridge, server.key(), *POLL).begin(), "TOO_MANY_POLLS")
     assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
     await held[0].leave()
-    again = await Request(bridge, server.key(), *kind).begin()
-    assert again.status in {None, 200}
+    again = await Request(bridge, server.key(), *POLL).begin()
+    assert again.status is None
     for each in (held[1], again):
         await each.leave()
 
@@ -55,14 +50,13 @@ async def test_one_application_has_a_share_of_the_places(server):
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
     greedy, other = server.key(), server.key()
 
-    held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
-    for kind in (POLL, STREAM):
-        assert_refused(await Request(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
+    held = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
+    assert_refused(await Request(bridge, greedy, *POLL).begin(), "TOO_MANY_POLLS")
     assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
-    held.append(await Request(bridge, other, *STREAM).begin())
+    held.append(await Request(bridge, other, *POLL).begin())
     await held.pop(0).leave()
-    held.append(await Request(bridge, greedy, *STREAM).begin())
-    assert [each.status for each in held] == [200] * 3
+    held.append(await Request(bridge, greedy, *POLL).begin())
+    assert [each.status for each in held] == [None] * 3
     for each in held:
         await each.leave()
 
@@ -73,7 +67,7 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
 
     deaf = Reader(bridge, key, "/v2/notification/pull", query)
     await until(lambda: bridge.unread_bytes > 100_000)
-    for path in (("/v2/notification/pull", b"after=0&hold=0"), STREAM, POLL):
+    for path in (("/v2/notification/pull", b"after=0&hold=0"), POLL):
         refused = await Request(bridge, key, *path).begin()
         assert_refused(refused, "TOO_MUCH_UNREAD")
         assert refused.headers["retry-after"] == "1"
@@ -139,44 +133,12 @@ async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch)
     assert all([len((await each.end()).json["registrations"]) >= 30 for each in deaf])
 
 
-async def test_stream_that_no_client_takes_is_made_no_further(server):
-    bridge, key = small_room(server)
-
-    deaf = [Reader(bridge, key, "/v2/notification/events", b"after=0") for _ in range(3)]
-    await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert 100_000 < bridge.unread_bytes < 1_000_000
-    for each in deaf:
-        each.takes.set()
-        each.gone.set()
-        await each.end()
-    assert bridge.unread_bytes == 0
-
-
 async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 60)
 
     held = await Request(bridge, server.key(), *POLL).begin()
     bridge.stop_waiting()
     assert (await held.end()).status == 204
-
-
-async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.extensions.streams.event_stream.HEARTBEAT_SECONDS", 0.01)
-    key = server.key()
-    end_application = partial(
-        maintenance.end_application, app_id=key.split("_")[1], storages=server.services.database.storages
-    )
-    server.add_device(key, "d")
-
-    stream = await Request(bridge, key, *STREAM).begin()
-    await until(lambda: [message.get("body") for message in stream.sent].count(HEARTBEAT) >= 2)
-    server.services.database.write(end_application)
-    await stream.end()
-    assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
-    # What comes later for the application is dropped.
-    append(server, key, {"ep": "late"})
 
 
 async def test_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):

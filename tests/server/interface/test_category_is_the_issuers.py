@@ -6,7 +6,6 @@ import pytest
 from device_resources import sensor, setting
 from resource_paths import LEVEL
 
-from mirror_server.extensions.streams.event_stream import EventStream
 from mirror_server.service.keys import Scope
 
 READ_ONLY = "/3303/0/5700"
@@ -60,12 +59,7 @@ def test_each_application_sees_the_category_of_its_own_last_write(server, device
     assert (category_in(server, issuer, device), category_in(server, other, device)) == (None, CATEGORY)
 
 
-def test_event_stream_and_log_have_it_for_the_issuer_alone(server, device, issuer, other):
-    def streamed(key):
-        return EventStream(server.services.log, key.split("_")[1], 0).begin()
-
-    assert CATEGORY.encode() in streamed(issuer)
-    assert CATEGORY.encode() not in streamed(other)
+def test_log_has_it_for_the_issuer_alone(server, device, issuer, other):
     assert CATEGORY in json.dumps(server.log(issuer))
     assert CATEGORY not in json.dumps(server.log(other))
 

@@ -105,15 +105,6 @@ def test_each_entry_tells_its_number_and_its_time_and_its_device(server, key, de
     assert log[2][1]["path"] == TEMPERATURE
 
 
-def test_the_event_stream_tells_the_same_of_each_entry(server, key, device):
-    server.registration(key, device, "DELETE")
-    stream = server.call(key, "GET", "/v2/notification/events?after=0", buffered=False).response
-    events = b"".join([next(stream) for _ in range(1)]).decode().split("\n\n")
-    data = [orjson.loads(event.split("data: ")[1]) for event in events if "data: " in event]
-    message = read(server, key).json
-    assert data == [*message["registrations"], *message["de-registrations"]]
-
-
 def test_an_answer_tells_before_which_instant_all_is_in_the_log(server, key, device):
     server.advance(key, 3600)
     for query in ("after=0&hold=0", "after=latest&hold=0", "after=1&hold=1"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from unittest.mock import Mock
 
 import databases
@@ -12,9 +11,6 @@ from operator_commands import done, refused
 
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import Refusal
-from mirror_server.extensions.streams import event_stream
-from mirror_server.extensions.streams.sockets import Closing, ReaderSocket
-from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import DEFAULT_SCOPES
@@ -160,35 +156,6 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(tmp_path):
         refused(url, "keys", "renew", "app", "--overlap", overlap, told="24h", code=2)
     refused(f"sqlite:///{tmp_path}/missing.db", "keys", "renew", "app", told="there is no database")
     assert databases.query(url, "SELECT * FROM access_keys ORDER BY key_id") == before
-
-
-def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, url, monkeypatch):
-    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
-    headers = {"Authorization": f"Bearer {key}"}
-    stream = iter(server.app.test_client().get("/v2/notification/events", headers=headers, buffered=False).response)
-    assert b"retry" in next(stream)
-    renew(url, app_of(key), "0")
-    assert b"".join(stream).replace(b": still here\n\n", b"") == b""
-
-
-def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key):
-    services, app_id, is_ended = server.services, key.split("_")[1], threading.Event()
-    assert server.call(key, "PUT", "/v2/notification/websocket").status_code == 201
-
-    def is_admitted() -> bool:
-        return not is_ended.is_set()
-
-    reader = ReaderSocket(services.log, app_id, 0, is_admitted=is_admitted, frame_of=lambda page: page)
-    stream = event_stream.EventStream(services.log, app_id, 0, is_admitted)
-    sockets = [services.part(Websockets).connect(app_id, is_admitted), reader]
-    for socket in sockets:
-        socket.begin(lambda: None).result(60)
-    server.add_device(key, "sensor-1")
-    is_ended.set()
-    for socket in sockets:
-        with pytest.raises(Closing, match="revoked"):
-            socket.take(None)
-    assert (stream.take(), stream.is_over) == (b"", True)
 
 
 def test_a_download_of_an_ended_key_breaks_off():

@@ -235,13 +235,14 @@ def test_a_slow_callback_holds_up_nobody_else(server, key, endpoint):
         fast.close()
 
 
-def test_a_key_has_one_type_of_channel(server, key, endpoint):
+def check_one_type_of_channel(server, key, endpoint, channels):
+    """While a key has one of these channels it gets none of the others; they are given by path and mechanism."""
+
     def use(path):
         if path == PULL:
             return server.call(key, "GET", f"{PULL}?hold=0")
         return server.call(key, "PUT", path, json={"url": endpoint.url} if path == CALLBACK else {})
 
-    channels = {PULL: "LONG_POLLING", CALLBACK: "CALLBACK", "/v2/notification/websocket": "WEBSOCKET"}
     for path, mechanism in channels.items():
         assert use(path).status_code in {201, 204}
         assert server.services.database.settle(60)
@@ -255,13 +256,20 @@ def test_a_key_has_one_type_of_channel(server, key, endpoint):
         assert server.call(key, "DELETE", path).status_code == 204
 
 
-def test_a_webhook_is_not_registered_beside_a_channel_that_was_opened_during_its_test_call(server, key, endpoint):
-    for method, path in (("GET", PULL), ("PUT", "/v2/notification/websocket")):
-        assert server.call(key, method, path, query_string={"hold": 0} if path == PULL else None).status_code < 300
-        stored = server.services.webhooks.register(key.split("_")[1], CallbackRegistration(url=endpoint.url))
-        with pytest.raises(Refusal, match=f"DELETE {path}"):
-            stored.result(60)
-        assert server.call(key, "DELETE", path).status_code == 204
+def test_a_key_has_one_type_of_channel(server, key, endpoint):
+    check_one_type_of_channel(server, key, endpoint, {PULL: "LONG_POLLING", CALLBACK: "CALLBACK"})
+
+
+def check_no_webhook_beside(server, key, endpoint, path):
+    """A webhook is not registered beside the channel of this path, which was opened during its test call."""
+    stored = server.services.webhooks.register(key.split("_")[1], CallbackRegistration(url=endpoint.url))
+    with pytest.raises(Refusal, match=f"DELETE {path}"):
+        stored.result(60)
+
+
+def test_a_webhook_is_not_registered_beside_polls_that_began_during_its_test_call(server, key, endpoint):
+    assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
+    check_no_webhook_beside(server, key, endpoint, PULL)
 
 
 def test_a_registration_that_is_wrong_is_refused_by_field(server, key):

@@ -1,0 +1,44 @@
+"""A websocket is one type of channel of a key beside the others, and a stream one more reader of its log."""
+
+import pytest
+
+from mirror_server.extensions.streams.event_stream import EventStream
+from tests.server.interface.test_connections import check_requests_after_an_upgrade
+from tests.server.webhook.conftest import *  # noqa: F403 - fixtures
+from tests.server.webhook.test_webhook import CALLBACK, PULL, check_no_webhook_beside, check_one_type_of_channel
+from tests.server.webhook.test_webhook_begins import arrived, register
+
+WEBSOCKET = "/v2/notification/websocket"
+
+
+def test_a_key_has_a_websocket_or_another_type_of_channel(server, key, endpoint):
+    channels = {PULL: "LONG_POLLING", CALLBACK: "CALLBACK", WEBSOCKET: "WEBSOCKET"}
+    check_one_type_of_channel(server, key, endpoint, channels)
+
+
+def test_a_webhook_is_not_registered_beside_a_websocket_that_was_registered_during_its_test_call(server, key, endpoint):
+    assert server.call(key, "PUT", WEBSOCKET).status_code == 201
+    check_no_webhook_beside(server, key, endpoint, WEBSOCKET)
+
+
+def test_a_key_without_a_channel_is_told_how_a_websocket_begins(server, key):
+    told = server.call(key, "GET", "/v2/notification/channel").json["message"]
+    assert told.endswith(
+        " a PUT to /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
+    )
+
+
+def test_a_webhook_begins_behind_what_a_stream_has_sent(server, key, endpoint):
+    server.add_device(key, "by a stream")
+    assert b"by a stream" in EventStream(server.services.log, key.split("_")[1], 0).begin()
+    register(server, key, endpoint)
+    server.add_device(key, "new")
+    assert arrived(endpoint, "new") == ["new"]
+
+
+@pytest.mark.anyio
+async def test_a_handshake_at_another_route_is_told_where_websockets_are_opened_and_requests_after_it_are_answered(
+    server,
+):
+    answers = await check_requests_after_an_upgrade(server, b"websocket", b"400")
+    assert b"/v2/notification/websocket-connect" in answers

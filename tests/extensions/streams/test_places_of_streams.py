@@ -1,0 +1,94 @@
+"""An event stream takes a place as a poll does, and is made no faster than its client takes it."""
+
+from functools import partial
+
+import pytest
+from bridge_requests import Request, append, assert_refused, check_made_no_further, small_room, until
+
+from mirror_server.extensions.streams.event_stream import HEARTBEAT
+from mirror_server.store import maintenance
+from mirror_server.web.asgi_bridge import Bridge
+
+EVENTS = "/v2/notification/events"
+STREAM = (EVENTS, b"")
+POLL = ("/v2/notification/pull", b"after=latest&hold=55")
+MOST = 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "status"), [(POLL, None), (STREAM, 200)])
+async def test_streams_and_polls_share_the_places_there_are(server, kind, status):
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST)
+    held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
+    assert [each.status for each in held] == [None, 200]
+    assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
+    await held[0].leave()
+    again = await Request(bridge, server.key(), *kind).begin()
+    assert again.status == status
+    for each in (held[1], again):
+        await each.leave()
+
+
+@pytest.mark.anyio
+async def test_they_share_the_places_of_an_application(server):
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
+    greedy, other = server.key(), server.key()
+
+    held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
+    for kind in (POLL, STREAM):
+        assert_refused(await Request(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
+    held.append(await Request(bridge, other, *STREAM).begin())
+    await held.pop(0).leave()
+    held.append(await Request(bridge, greedy, *STREAM).begin())
+    assert [each.status for each in held] == [200] * 3
+    for each in held:
+        await each.leave()
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [(1.0, ""), (0.5, "2 polls, streams and websockets are open with this key")]
+)
+def test_where_a_stream_takes_a_thread_one_too_many_is_429(new_server, held_poll, refused, share, told):
+    small = new_server(max_blocking_polls=round(MOST / share), poll_share=share)
+    key = small.key()
+    held = [held_poll(key, "after=latest&hold=50", small) for _ in range(MOST)]
+    error = refused(small.call(key, "GET", EVENTS), 429)
+    assert error.reason == "TOO_MANY_POLLS"
+    assert told in error.message
+    small.services.log.wake(key.split("_")[1])
+    assert [poll.result(30).status_code for poll in held] == [204] * MOST
+
+
+def test_closed_stream_makes_room_for_another(new_server):
+    small = new_server(max_blocking_polls=MOST)
+    key = small.key()
+    for _ in range(3 * MOST):
+        stream = small.call(key, "GET", EVENTS)
+        assert stream.status_code == 200
+        stream.close()
+
+
+@pytest.mark.anyio
+async def test_client_that_leaves_a_stream_unread_gets_no_other(server, monkeypatch):
+    bridge, key = small_room(server)
+    with bridge._unread.waiting(key.split("_")[1], 200_000):
+        assert_refused(await Request(bridge, key, *STREAM).begin(), "TOO_MUCH_UNREAD")
+    await check_made_no_further(bridge, key, (EVENTS, b"after=0"), monkeypatch)
+
+
+@pytest.mark.anyio
+async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
+    monkeypatch.setattr("mirror_server.extensions.streams.event_stream.HEARTBEAT_SECONDS", 0.01)
+    key = server.key()
+    end_application = partial(
+        maintenance.end_application, app_id=key.split("_")[1], storages=server.services.database.storages
+    )
+    server.add_device(key, "d")
+
+    stream = await Request(bridge, key, *STREAM).begin()
+    await until(lambda: [message.get("body") for message in stream.sent].count(HEARTBEAT) >= 2)
+    server.services.database.write(end_application)
+    await stream.end()
+    assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
+    # What comes later for the application is dropped.
+    append(server, key, {"ep": "late"})
