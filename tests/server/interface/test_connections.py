@@ -249,8 +249,9 @@ async def test_held_poll_ends_with_its_client_though_another_request_follows(ser
 
 async def test_client_that_reads_nothing_is_disconnected(server):
     key = server.key()
-    server.add_device(key, "d", *({"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)))
-    ask = b"GET /v3/device-echo HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
+    resources = [{"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)]
+    device_id = server.add_device(key, "d", *resources)
+    ask = f"GET /v3/devices/{device_id}/echo HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
 
     async with listening(server, write_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
