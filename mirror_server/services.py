@@ -146,6 +146,7 @@ class Services:
             raise
 
     def _build_extensions(self) -> None:
+        self._parts.append(self.coordinator)
         for built in reversed(self.extensions.hook.build(services=self)):
             self._parts += built
         for part in self._parts:
@@ -208,7 +209,7 @@ class Services:
         self.webhooks.start()
 
     def stop_leading(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self.extensions.hook.disconnect_devices()
         self.extensions.hook.resign()
         self._housekeeping.stop()
@@ -362,7 +363,6 @@ class Services:
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
             expire_channels=self.websockets.expire,
-            forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
             every_round=[self.directory.every_round, self._every_hour],
         )

@@ -59,6 +59,7 @@ SAME_ON_EVERY_DATABASE = (
     "server/interface/test_failed_keys.py",
     "server/interface/test_hostile_input.py",
     "extensions/page/",
+    "extensions/postgresql/",
     "server/interface/test_errors.py",
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
     "process/test_process_command.py",
@@ -87,7 +88,7 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_benchmarks.py",
 )
 """Tests below this folder that are not run again on PostgreSQL: no SQL, transaction, notification or leadership makes
-what they look at. Everything else below ``server``, and ``process/test_process_*.py``, runs on both.
+what they look at. Everything else below ``server`` and ``extensions``, and ``process/test_process_*.py``, runs on both.
 """
 
 _numbers = count(1)

@@ -14,7 +14,6 @@ TOPICS = {
     "mirror-device": "mirror_server.devices.lwm2m_client",
     "notifications": "mirror_server.notifications",
     "programs": "mirror_server.views",
-    "processes": "mirror_server.cluster",
     "wsgi": "mirror_server.wsgi",
     "extensions": "mirror_server.hooks",
 }

@@ -59,7 +59,6 @@ class Housekeeping:
             called later, by :meth:`look_at_registrations`.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
         expire_channels: Removes, in a transaction, the channels that nobody has used since an instant.
-        forget_processes: Forgets, in a transaction, the processes that stored nothing since an instant.
         keep_log_seconds: How long log entries are kept.
         every_round: Called every hour with the present instant, to have extensions delete what they kept long enough.
     """
@@ -73,7 +72,6 @@ class Housekeeping:
         expire_registrations: Callable[[Session], bool],
         delete_devices: Callable[[Session, Instant], None],
         expire_channels: Callable[[Session, Instant], None],
-        forget_processes: Callable[[Session, Instant], None],
         keep_log_seconds: float,
         every_round: Sequence[Callable[[Instant], None]],
     ) -> None:
@@ -83,7 +81,6 @@ class Housekeeping:
         self._expire_registrations = expire_registrations
         self._delete_devices = delete_devices
         self._expire_channels = expire_channels
-        self._forget_processes = forget_processes
         self._keep_log_seconds = keep_log_seconds
         self._every_round = every_round
         self._next_round: Timer | None = None
@@ -134,7 +131,6 @@ class Housekeeping:
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
             self._expire_channels(session, after_seconds(now, -_UNUSED_CHANNEL_SECONDS))
-            self._forget_processes(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
         for listener in self._every_round:

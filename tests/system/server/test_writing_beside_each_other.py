@@ -25,10 +25,13 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.postgresql.store import backend
+from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
+from mirror_server.service.slots import Slots
 from mirror_server.service.snapshots import Selection, SnapshotService
 from mirror_server.services import Services
 from mirror_server.store import device_objects, devices, logs, revisions, settings
@@ -36,8 +39,6 @@ from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.maintenance import violations
-from mirror_server.store.postgresql import backend
-from mirror_server.store.postgresql.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
 
@@ -152,7 +153,7 @@ def test_nobody_is_told_of_a_change_behind_one_that_is_yet_to_come(processes):
 def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
     """Two changes of one page, of which the one with the smaller number is stored last."""
     first, second, reading = processes
-    snapshots = SnapshotService(reading, ManualClock(0), share=1)
+    snapshots = SnapshotService(reading, ManualClock(0), Slots.of_downloads(1))
 
     def told() -> dict[str, list[bytes]]:
         with closing(snapshots.open("a", Selection())) as snapshot:
