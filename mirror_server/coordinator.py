@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mirror_server.clock import Clock
-from mirror_server.core.instants import Instant
-from mirror_server.store.session import Session
 
 
 class Participant(Protocol):
@@ -37,7 +35,7 @@ class Participant(Protocol):
 class Coordinator:
     """The coordinator of a server that serves its database alone: it leads from the start.
 
-    Where others may serve it as well, the database's location names another class.
+    Where others may serve it as well, the database's location names another class, whose methods may be hooks.
 
     Attributes:
         forward: Gives the leader's answer to the request at hand, given its WSGI environment and whether it is a poll;
@@ -69,9 +67,6 @@ class Coordinator:
     def is_alive(self, process_id: str) -> bool:  # noqa: ARG002 - there is no other
         """Whether another process still is there."""
         return False
-
-    def forget_before(self, session: Session, instant: Instant) -> None:
-        """Forget what was stored of other processes before an instant."""
 
     def stop(self) -> None:
         """Take part no more; until it is closed no other process takes over."""

@@ -24,6 +24,7 @@ import pluggy
 from mirror_server.config import Settings, option_name
 from mirror_server.core.errors import CannotServe
 from mirror_server.core.measurements import Measurement
+from mirror_server.store.url import LOCATIONS, shown
 
 if TYPE_CHECKING:
     from flask import Blueprint, Response
@@ -228,7 +229,10 @@ def upgrades(services: Services, bridge: Bridge) -> Upgrade:  # type: ignore[emp
 
 @specifies
 def locations() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """The schemes of database URLs, and for each the ``module:class`` of its ``Location``."""
+    """The schemes of database URLs, and for each the ``module:class`` of its ``Location``.
+
+    Called when it is loaded.
+    """
 
 
 @specifies
@@ -391,12 +395,17 @@ class Extensions:
         return tuple(found.function for found in reversed(getattr(self.hook, hook).get_hookimpls()))
 
     def check(self, settings: Settings) -> None:
-        """Refuse a setting of an extension that is left out.
+        """Refuse a setting of an extension that is left out, and a database that it opens.
 
         Raises:
             CannotServe: There is one.
         """
+        scheme = settings.database_url.partition("://")[0]
         for name, why in self.left_out.items():
+            for schemes in _called(installed()[name], "locations"):
+                if scheme in schemes:
+                    url = shown(settings.database_url)
+                    raise CannotServe(f"the database {url} takes the extension {name}, which is left out: {why}")
             for kind in _called(installed()[name], "settings"):
                 given = settings.of(kind)
                 for each in fields(kind):
@@ -413,7 +422,7 @@ class Broken(NamedTuple):
 
 @cache
 def installed() -> Mapping[str, ModuleType | Broken]:
-    """All extensions there are, by name, whether they are to be loaded or not."""
+    """All extensions there are, by name, whether they are to be loaded or not; what opens databases is known then."""
     found: dict[str, ModuleType | Broken] = {}
     if find_spec(_GROUP) is not None:
         package = importlib.import_module(_GROUP)
@@ -424,6 +433,9 @@ def installed() -> Mapping[str, ModuleType | Broken]:
             found[point.name] = point.load()
         except Exception as error:
             found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {error}")
+    for extension in found.values():
+        for added in _called(extension, "locations"):
+            LOCATIONS.update(added)
     return dict(sorted(found.items()))
 
 

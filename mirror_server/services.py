@@ -116,6 +116,7 @@ class Services:
             raise
 
     def _build_extensions(self) -> None:
+        self._parts.append(self.coordinator)
         for built in reversed(self.extensions.hook.build(services=self)):
             self._parts += built
         for part in self._parts:
@@ -186,7 +187,7 @@ class Services:
         self.webhooks.start()
 
     def stop_leading(self) -> None:
-        """See :class:`mirror_server.cluster.leadership.Participant`."""
+        """See :class:`mirror_server.coordinator.Participant`."""
         self.extensions.hook.disconnect_devices()
         self.extensions.hook.resign()
         self._housekeeping.stop()
@@ -329,7 +330,6 @@ class Services:
             expire_commands=self.commands.expire,
             expire_registrations=self.devices.expire_registrations,
             delete_devices=self.devices.delete_silent_since,
-            forget_processes=self.coordinator.forget_before,
             keep_log_seconds=self.settings.keep_log_seconds,
             every_hour=self._every_hour,
         )

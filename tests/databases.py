@@ -62,6 +62,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/history/test_unread_downloads.py",
     "extensions/page/",
     "extensions/streams/test_places_of_streams.py",
+    "extensions/postgresql/",
     "server/interface/test_errors.py",
     # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
     "process/test_process_command.py",

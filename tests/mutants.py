@@ -49,7 +49,7 @@ PACKAGES = [
     *(f"mirror_sdk/{name}" for name in ("_service", "frames", "plan", "recording", "values")),
 ]
 # Not run by in-process tests; synchronous twins are generated.
-EXCLUDED = ("mirror_server/store/migrations/", "mirror_server/store/postgresql/")
+EXCLUDED = ("mirror_server/store/migrations/",)
 KINDS = ("comparison", "constant", "branch", "return")
 IGNORED_TESTS = ("tests/process", "tests/system")
 TEST_FILES = "tests/**/test_*.py"

@@ -55,9 +55,9 @@ PUBLIC = [
     "mirror_sdk.widgets",
     "mirror_sdk.wire",
     "mirror_server",
-    "mirror_server.cluster",
     "mirror_server.config",
     "mirror_server.extensions.lwm2m",
+    "mirror_server.extensions.postgresql",
     "mirror_server.notifications",
     "mirror_server.wsgi",
 ]

@@ -12,7 +12,6 @@ TOPICS = {
     "operate": "mirror_server",
     "notifications": "mirror_server.notifications",
     "programs": "mirror_server.views",
-    "processes": "mirror_server.cluster",
     "wsgi": "mirror_server.wsgi",
     "extensions": "mirror_server.hooks",
 }

@@ -57,7 +57,6 @@ class Housekeeping:
         expire_registrations: Ends, in a transaction, the registrations whose time is over; false where it is to be
             called later, by :meth:`look_at_registrations`.
         delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
-        forget_processes: Forgets, in a transaction, the processes that stored nothing since an instant.
         keep_log_seconds: How long log entries are kept.
         every_hour: Called every hour with the present instant, to have extensions delete what they kept long enough.
     """
@@ -70,7 +69,6 @@ class Housekeeping:
         expire_commands: Callable[[Session, Instant], None],
         expire_registrations: Callable[[Session], bool],
         delete_devices: Callable[[Session, Instant], None],
-        forget_processes: Callable[[Session, Instant], None],
         keep_log_seconds: float,
         every_hour: Callable[[Instant], None],
     ) -> None:
@@ -79,7 +77,6 @@ class Housekeeping:
         self._expire_commands = expire_commands
         self._expire_registrations = expire_registrations
         self._delete_devices = delete_devices
-        self._forget_processes = forget_processes
         self._keep_log_seconds = keep_log_seconds
         self._every_hour = every_hour
         self._next_round: Timer | None = None
@@ -129,7 +126,6 @@ class Housekeeping:
             self._delete_devices(session, months_before(now))
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
-            self._forget_processes(session, after_seconds(now, -_ROUND_SECONDS))
 
         self._database.insist(work)
         self._every_hour(now)

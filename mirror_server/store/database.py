@@ -11,25 +11,17 @@ from typing import Any, TypeVar
 
 from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import Backend
-from mirror_server.store.failures import DatabaseError
 from mirror_server.store.location import Location
 from mirror_server.store.maintenance import Violation
 from mirror_server.store.recent_changes import RecentChanges
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.storage import Storage
-from mirror_server.store.url import DEFAULT_URL, no_url
+from mirror_server.store.url import DEFAULT_URL, LOCATIONS, no_url
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-
-LOCATIONS = {
-    "sqlite": "mirror_server.store.sqlite.location:SqliteLocation",
-    "postgresql": "mirror_server.store.postgresql.location:PostgresLocation",
-    "postgres": "mirror_server.store.postgresql.location:PostgresLocation",
-}
-"""The class of :class:`~mirror_server.store.location.Location` by the scheme of a URL, imported when it is used."""
 
 
 class Database:
@@ -37,7 +29,7 @@ class Database:
 
     Args:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
-            Or a URL of another kind in :data:`LOCATIONS`.
+            Or a URL of a kind that an extension opens.
         storages: What extensions store in it. The tables of other extensions stay as they are.
         core: The migrations of the core, where they are others than those of this program.
         must_exist: Whether no file is made: that of a mistyped name would be an empty database.
@@ -220,15 +212,10 @@ def location_of(url: str) -> Location:
     """The database that a URL names, not opened yet.
 
     Raises:
-        DatabaseError: The URL is of no kind in :data:`LOCATIONS`, or what serves that kind is not installed.
+        DatabaseError: The URL is of no kind in :data:`~mirror_server.store.url.LOCATIONS`.
     """
     scheme, mark, _ = url.partition("://")
     if not mark or scheme not in LOCATIONS:
         raise no_url(url)
-    try:
-        kind: Callable[[str], Location] = pkgutil.resolve_name(LOCATIONS[scheme])
-    except ImportError as error:
-        raise DatabaseError(
-            f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
-        ) from error
+    kind: Callable[[str], Location] = pkgutil.resolve_name(LOCATIONS[scheme])
     return kind(url)

@@ -47,19 +47,20 @@ def upgrade_file(path: Path, branches: Iterable[Branch]) -> None:
             _run(begun, branches, str(path))
 
 
-def upgrade_postgresql(connect: Callable[[], Any], name: str, branches: Iterable[Branch]) -> None:
-    """Apply, in order, the migrations of these branches that a PostgreSQL database lacks, all in one transaction.
+def upgrade(dialect: str, connect: Callable[[], Any], name: str, branches: Iterable[Branch]) -> None:
+    """Apply, in order, the migrations of these branches that a database lacks, all in one transaction.
 
     Args:
+        dialect: What it is for SQLAlchemy, with the driver.
         connect: Makes the connection.
         name: The database, for a message.
         branches: Those to bring to their newest versions.
 
     Raises:
         DatabaseError: A newer version wrote the database.
-        psycopg.Error: It could not be changed; nothing was.
+        Exception: It could not be changed, as the driver says; nothing was.
     """
-    with _engine("postgresql+psycopg", connect) as engine, engine.begin() as begun:
+    with _engine(dialect, connect) as engine, engine.begin() as begun:
         _run(begun, branches, name)
 
 
@@ -100,4 +101,5 @@ if __name__ == "__main__":
     for found in Path(__file__).parent.parent.rglob("migrations/**/schema.sql"):
         folder = found.parent
         name = folder.parent.name if folder.name == "migrations" else folder.name
-        found.write_text(script(schema.CORE if name == "store" else Branch(name, folder)), encoding="utf-8")
+        branch = schema.CORE if found == schema.CORE.script else Branch(name, folder)
+        found.write_text(script(branch), encoding="utf-8")

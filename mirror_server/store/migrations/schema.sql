@@ -104,20 +104,6 @@ CREATE TABLE presubscriptions (
   rules TEXT NOT NULL,
   PRIMARY KEY (app_id)
 );
-CREATE TABLE processes (
-  process_id TEXT NOT NULL,
-  last_group BIGINT NOT NULL,
-  stored_at BIGINT NOT NULL,
-  last_revision BIGINT DEFAULT '0' NOT NULL,
-  PRIMARY KEY (process_id)
-);
-CREATE TABLE relayed_calls (
-  call_id TEXT NOT NULL,
-  asked_at BIGINT NOT NULL,
-  request BLOB NOT NULL,
-  answer BLOB,
-  PRIMARY KEY (call_id)
-);
 CREATE TABLE resources (
   device_id TEXT NOT NULL,
   path TEXT NOT NULL,

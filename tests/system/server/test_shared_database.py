@@ -12,12 +12,12 @@ import psycopg
 import pytest
 from devices_on_loopback import until as wait_for
 
-from mirror_server.cluster.forwarding import Call
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings

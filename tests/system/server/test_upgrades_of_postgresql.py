@@ -6,6 +6,7 @@ import databases
 import psycopg
 import pytest
 
+from mirror_server.extensions.postgresql.store.location import BRANCH
 from mirror_server.store import migrate, schema
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
@@ -29,7 +30,7 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
     url = databases.new_postgresql_url(template)
     core, labels = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
     storages = [*databases.STORAGES, Storage(branch=labels)]
-    branches = [core, *(storage.branch for storage in storages)]
+    branches = [core, *(storage.branch for storage in storages), BRANCH]
     if template == "template":
         databases.open_before(url, databases.extension(tmp_path, 1)).close()
     before = databases.query(url, COLUMNS)
@@ -37,7 +38,7 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
     for statements in itertools.count(0, step):
         CutOff.statements_left = statements
         try:
-            migrate.upgrade_postgresql(lambda: psycopg.connect(url, cursor_factory=CutOff), "x", branches)
+            migrate.upgrade("postgresql+psycopg", lambda: psycopg.connect(url, cursor_factory=CutOff), "x", branches)
         except psycopg.OperationalError:
             assert databases.query(url, COLUMNS) == before
             interruptions += 1

@@ -24,6 +24,8 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.postgresql.store import backend
+from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
@@ -39,8 +41,6 @@ from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.maintenance import violations
-from mirror_server.store.postgresql import backend
-from mirror_server.store.postgresql.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.store.resources import ReportedValue
 from mirror_server.store.session import Session
 

@@ -11,66 +11,6 @@ down_revision = None
 # A table without numbers of rows, in the order of its key.
 KEYED = {"sqlite_with_rowid": False}
 
-# Several numbers are taken at once, and none while a transaction notes behind which one its own begin. A row of
-# RETURNING is the one this gives, so what was raised meanwhile is counted. Where it fails, the connection gives back
-# what it holds when it undoes the transaction. The locks are those of decision 20.
-_COUNT = """
-CREATE FUNCTION count_revisions() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  given bigint;
-BEGIN
-  PERFORM pg_advisory_lock(30796712728556036);
-  SELECT last_value INTO given FROM revision_numbers;
-  NEW.last_revision := setval('revision_numbers', given + NEW.last_revision - OLD.last_revision);
-  PERFORM pg_advisory_unlock(30796712728556036);
-  RETURN NEW;
-END $$
-"""
-
-# Locks what is touched, or, where that is NULL, the lock of writing alone; gives who leads. One that is alone need not
-# note where its numbers begin: nothing is stored meanwhile.
-_BEGIN = """
-CREATE FUNCTION begin_writing(touched int[]) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-  each int;
-  given bigint;
-BEGIN
-  IF touched IS NULL THEN
-    PERFORM pg_advisory_xact_lock(30796712728556033);
-  ELSE
-    PERFORM pg_advisory_xact_lock_shared(30796712728556033);
-    FOREACH each IN ARRAY touched LOOP
-      PERFORM pg_advisory_xact_lock(7170419, each);
-    END LOOP;
-    PERFORM pg_advisory_lock(30796712728556036);
-    SELECT last_value INTO given FROM revision_numbers;
-    PERFORM pg_advisory_xact_lock_shared((x'4D520000'::bigint << 32) + given);
-    PERFORM pg_advisory_unlock(30796712728556036);
-  END IF;
-  RETURN (SELECT value FROM settings WHERE name = 'duty');
-END $$
-"""
-
-# Notes the transaction and how far was counted, tells the other processes, and shares the lock of ending.
-_END = """
-CREATE FUNCTION end_writing(process text, number bigint, at bigint, payloads text[]) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-  payload text;
-  given bigint;
-BEGIN
-  SELECT last_value INTO given FROM revision_numbers;
-  UPDATE processes SET last_group = number, stored_at = at, last_revision = given WHERE process_id = process;
-  IF NOT FOUND THEN
-    INSERT INTO processes (process_id, last_group, stored_at, last_revision) VALUES (process, number, at, given);
-  END IF;
-  FOREACH payload IN ARRAY payloads LOOP
-    PERFORM pg_notify('mirror', payload);
-  END LOOP;
-  PERFORM pg_advisory_xact_lock_shared(30796712728556037);
-END $$
-"""
-
 
 def upgrade() -> None:
     op.create_table(
@@ -194,19 +134,6 @@ def upgrade() -> None:
         *optional(sa.BigInteger, "next_attempt_at", "failing_since"),
     )
     op.create_table(
-        "processes",
-        sa.Column("process_id", TEXT, primary_key=True),
-        *required(sa.BigInteger, "last_group", "stored_at"),
-        *required(sa.BigInteger, "last_revision", default="0"),
-    )
-    op.create_table(
-        "relayed_calls",
-        sa.Column("call_id", TEXT, primary_key=True),
-        *required(sa.BigInteger, "asked_at"),
-        *required(sa.LargeBinary, "request"),
-        *optional(sa.LargeBinary, "answer"),
-    )
-    op.create_table(
         "former_secrets",
         sa.Column("key_id", TEXT, primary_key=True),
         sa.Column("secret_hash", sa.LargeBinary, primary_key=True),
@@ -218,29 +145,5 @@ def upgrade() -> None:
         *required(sa.BigInteger, "revision"),
         *required(TEXT, "device_id", "path"),
     )
-    if op.get_bind().dialect.name == "postgresql":
-        _count_beside_each_other()
-    else:
-        op.create_table("revisions", sa.Column("last_revision", sa.BigInteger, nullable=False))
-        op.execute("INSERT INTO revisions (last_revision) VALUES (0)")
-
-
-def _count_beside_each_other() -> None:
-    """Number changes so that transactions take the numbers beside each other, none waiting for another's end."""
-    op.execute("CREATE SEQUENCE revision_numbers MINVALUE 0")
-    op.execute("SELECT setval('revision_numbers', 0)")
-    # Whoever counts does it as in the table of SQLite: a row's number is raised, and given back. The rows of a view
-    # that is updated are locked, which those of a sequence cannot be; one within it is not. What is raised by how much
-    # must be told from one look: OFFSET keeps PostgreSQL from putting the look into each place that names the column.
-    op.execute(
-        "CREATE VIEW revisions AS SELECT last_revision"
-        " FROM (SELECT (SELECT last_value FROM revision_numbers) AS last_revision OFFSET 0) AS looked_up"
-    )
-    op.execute(_COUNT)
-    op.execute(
-        "CREATE TRIGGER count_revisions INSTEAD OF UPDATE ON revisions FOR EACH ROW EXECUTE FUNCTION count_revisions()"
-    )
-    op.execute(_BEGIN)
-    op.execute(_END)
-    # Nobody has stored anything yet.
-    op.execute("INSERT INTO processes (process_id, last_group, stored_at, last_revision) VALUES ('', 0, 0, 0)")
+    op.create_table("revisions", sa.Column("last_revision", sa.BigInteger, nullable=False))
+    op.execute("INSERT INTO revisions (last_revision) VALUES (0)")

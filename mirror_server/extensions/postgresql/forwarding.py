@@ -18,10 +18,24 @@ import orjson
 
 from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
-from mirror_server.store import processes
+from mirror_server.extensions.postgresql.store import processes
 from mirror_server.store.database import Database
-from mirror_server.store.process_messages import ANSWER, CALL, GONE, LEADER, RESUMED
 from mirror_server.store.session import Session
+
+_CALL = "ask"
+"""A call is there for the leader."""
+
+_GONE = "gone"
+"""Nobody waits for the answer to a call any more."""
+
+_ANSWER = "answer"
+"""A call is answered."""
+
+_LEADER = "duty"
+"""Another process leads from now on."""
+
+_RESUMED = "resumed"
+"""The leader missed messages, and goes on: what it was asked meanwhile is to be asked again."""
 
 _TRY_AGAIN_SECONDS = 1
 
@@ -109,11 +123,11 @@ class Forwarder:
         self._numbers = itertools.count(1)
         self._asked: dict[str, tuple[Call, Future[Reply]]] = {}
         self._lock = threading.Lock()
-        database.on(CALL, self._called)
-        database.on(GONE, self._gone)
-        database.on(ANSWER, self._collect)
-        database.on(LEADER, self.look_again)
-        database.on(RESUMED, self._ask_all_again)
+        database.on(_CALL, self._called)
+        database.on(_GONE, self._gone)
+        database.on(_ANSWER, self._collect)
+        database.on(_LEADER, self.look_again)
+        database.on(_RESUMED, self._ask_all_again)
 
     @property
     def process_id(self) -> str:
@@ -138,7 +152,7 @@ class Forwarder:
 
         def work(session: Session) -> None:
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
-            session.publish(CALL, call_id)
+            session.publish(_CALL, call_id)
 
         stored = self._database.submit(work, touched=(call_id,))
         stored.add_done_callback(lambda stored: self._note_stored(call_id, stored))
@@ -149,20 +163,20 @@ class Forwarder:
         with self._lock:
             known = self._asked.pop(call_id, None)
         if known is not None:
-            self._delete(call_id, GONE)
+            self._delete(call_id, _GONE)
 
     def answered(self, session: Session, call_id: str, reply: Reply) -> None:
         """Store the answer of a call, and tell who asked."""
         processes.put_answer(session, call_id, reply.to_bytes())
-        session.publish(ANSWER, call_id)
+        session.publish(_ANSWER, call_id)
 
     def tell_leader(self) -> None:
         """Signal that this process leads now; what was asked of another one is not answered."""
-        self._database.submit(lambda session: session.publish(LEADER))
+        self._database.submit(lambda session: session.publish(_LEADER))
 
     def tell_resumed(self) -> None:
         """Signal that this process leads on, and may have missed what the others asked it."""
-        self._database.submit(lambda session: session.publish(RESUMED), touched=())
+        self._database.submit(lambda session: session.publish(_RESUMED), touched=())
 
     def look_again(self, *_: str) -> None:
         """Another process may lead, or messages were missed: take the answers that are there, and ask again.
@@ -187,7 +201,7 @@ class Forwarder:
                 self._ask_again(call_id)
 
     def _ask_again(self, call_id: str) -> None:
-        self._database.submit(lambda session: session.publish(CALL, call_id), touched=())
+        self._database.submit(lambda session: session.publish(_CALL, call_id), touched=())
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:

@@ -7,21 +7,22 @@ from functools import partial
 from typing import Any, cast
 
 from mirror_server.clock import Clock
-from mirror_server.cluster.forwarding import Forwarder
-from mirror_server.cluster.leadership import Leadership
 from mirror_server.config import Settings
 from mirror_server.coordinator import Coordinator, Participant
-from mirror_server.core.instants import Instant
-from mirror_server.store import processes
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.extensions.postgresql.answering import ForwardedRequests
+from mirror_server.extensions.postgresql.asking import forward
+from mirror_server.extensions.postgresql.forwarding import Forwarder
+from mirror_server.extensions.postgresql.leadership import Leadership
+from mirror_server.extensions.postgresql.store import processes
+from mirror_server.extensions.postgresql.store.backend import PostgresBackend
+from mirror_server.hooks import extends
 from mirror_server.store.database import Database
-from mirror_server.store.postgresql.backend import PostgresBackend
-from mirror_server.store.session import Session
 from mirror_server.store.url import shown
-from mirror_server.views.leader_only import forward
 from mirror_server.web.asgi_bridge import Bridge
-from mirror_server.web.forwarded_requests import ForwardedRequests
 
 _LAST_SECONDS = 3
+_FORGET_SECONDS = 3600
 
 
 class Membership(Coordinator):
@@ -71,9 +72,11 @@ class Membership(Coordinator):
         """See :class:`Coordinator`."""
         return self._database.look(lambda session: processes.is_alive(session, process_id))
 
-    def forget_before(self, session: Session, instant: Instant) -> None:
-        """See :class:`Coordinator`."""
-        processes.forget_before(session, instant)
+    @extends
+    def every_hour(self, now: Instant) -> None:
+        """Forget the processes that are gone."""
+        before = after_seconds(now, -_FORGET_SECONDS)
+        self._database.insist(lambda session: processes.forget_before(session, before))
 
     def stop(self) -> None:
         """See :class:`Coordinator`."""

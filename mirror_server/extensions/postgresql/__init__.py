@@ -70,3 +70,27 @@ one a device every ten minutes, that is a fleet of 5.6 million. A device with 20
 The figures are of 1,000 devices: where memory does not hold the fleet, the disk decides. What more than one database
 would take is in the repository, ``.github/decisions/0006-shards-on-paper.md``.
 """
+
+from __future__ import annotations
+
+from mirror_server.hooks import extends
+
+_LOCATION = "mirror_server.extensions.postgresql.store.location:PostgresLocation"
+
+
+@extends
+def needs() -> list[str]:
+    """What connects to PostgreSQL."""
+    return ["psycopg"]
+
+
+@extends
+def locations() -> dict[str, str]:
+    """The database of a URL, as libpq takes it."""
+    return {"postgresql": _LOCATION, "postgres": _LOCATION}
+
+
+@extends
+def help_topics() -> dict[str, str]:
+    """What an operator has to know of it."""
+    return {"processes": __name__}

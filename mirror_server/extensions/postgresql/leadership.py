@@ -13,12 +13,12 @@ import threading
 import time
 import uuid
 
-from mirror_server.cluster.forwarding import Forwarder
 from mirror_server.coordinator import Participant
+from mirror_server.extensions.postgresql.forwarding import Forwarder
+from mirror_server.extensions.postgresql.store.election import PostgresElection
 from mirror_server.store import settings
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
-from mirror_server.store.postgresql.election import PostgresElection
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import threading
 from collections.abc import MutableMapping
 from typing import Any
 
-from mirror_server.cluster.forwarding import Call, Forwarder, Reply
-from mirror_server.store import processes
+from mirror_server.extensions.postgresql.forwarding import Call, Forwarder, Reply
+from mirror_server.extensions.postgresql.store import processes
 from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.views.requests import CALLER
@@ -33,15 +33,15 @@ class ForwardedRequests:
         self._thread.start()
 
     def ask(self, call_id: str) -> None:
-        """See :class:`~mirror_server.cluster.forwarding.Answerer`."""
+        """See :class:`~mirror_server.extensions.postgresql.forwarding.Answerer`."""
         self._loop.call_soon_threadsafe(self._begin, call_id)
 
     def gone(self, call_id: str) -> None:
-        """See :class:`~mirror_server.cluster.forwarding.Answerer`."""
+        """See :class:`~mirror_server.extensions.postgresql.forwarding.Answerer`."""
         self._loop.call_soon_threadsafe(self._note_gone, call_id)
 
     def close(self) -> None:
-        """See :class:`~mirror_server.cluster.forwarding.Answerer`."""
+        """See :class:`~mirror_server.extensions.postgresql.forwarding.Answerer`."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

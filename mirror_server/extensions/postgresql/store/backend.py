@@ -27,10 +27,8 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 
-from mirror_server.store import processes, schema
-from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
-from mirror_server.store.maintenance import Violation
-from mirror_server.store.postgresql.connection import (
+from mirror_server.extensions.postgresql.store import processes
+from mirror_server.extensions.postgresql.store.connection import (
     CONNECT_SECONDS,
     Connection,
     is_of_storage,
@@ -38,8 +36,11 @@ from mirror_server.store.postgresql.connection import (
     told,
     unreachable,
 )
-from mirror_server.store.postgresql.election import PostgresElection
-from mirror_server.store.postgresql.statements import PostgresSession
+from mirror_server.extensions.postgresql.store.election import PostgresElection
+from mirror_server.extensions.postgresql.store.statements import PostgresSession
+from mirror_server.store import schema
+from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.maintenance import Violation
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 from mirror_server.store.url import shown
@@ -441,7 +442,7 @@ def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
         if outdated := schema.outdated(shown(url), branches, schema.versions(connection, _TABLES, branches)):
             from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
 
-            migrate.upgrade_postgresql(lambda: _connect_for_schema(url), shown(url), outdated)
+            migrate.upgrade("postgresql+psycopg", lambda: _connect_for_schema(url), shown(url), outdated)
     except psycopg.Error as error:
         raise DatabaseError(f"cannot prepare the database {shown(url)}: {reason_of(error)}; {_cure(error)}") from error
     finally:

@@ -1,0 +1,34 @@
+"""A PostgreSQL database, before it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mirror_server.store.backend import Backend
+from mirror_server.store.failures import DatabaseError
+from mirror_server.store.location import Location
+from mirror_server.store.schema import Branch
+
+BRANCH = Branch("postgresql", Path(__file__).parent.parent / "migrations")
+
+
+class PostgresLocation(Location):
+    """The database that a URL names, as libpq takes it."""
+
+    coordinator = "mirror_server.extensions.postgresql.membership:Membership"
+
+    def open(self, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:  # noqa: ARG002 - of files only
+        """See :class:`Location`."""
+        try:
+            from mirror_server.extensions.postgresql.store.backend import PostgresBackend  # noqa: PLC0415 - needs psycopg
+        except ImportError as error:
+            raise DatabaseError(
+                f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
+            ) from error
+        # Behind those of the core, one of which it replaces, and none of its tables are in a file.
+        return PostgresBackend(self.url, [*branches, BRANCH])
+
+    def file(self) -> Path:
+        """See :class:`Location`."""
+        raise DatabaseError("this is for SQLite files only; use pg_dump and pg_restore for a PostgreSQL database")
