@@ -1,6 +1,15 @@
-"""These tests are about the history together with the fleet snapshot."""
+"""What the tests of the history share: histories with all their places, in small parts."""
 
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databases import new_database_url
+from histories import Kept, Told
+
+from mirror_server.extensions.history import moving, parquet, writing
 
 BOTH = [
     "test_as_of.py",
@@ -11,3 +20,27 @@ BOTH = [
 ]
 """Those that need the fleet snapshot too."""
 collect_ignore = [] if find_spec("mirror_server.extensions.snapshots") else BOTH
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few rows have borders between parts of every kind."""
+    monkeypatch.setattr(parquet, "_ROWS_OF_A_GROUP", 2)
+    monkeypatch.setattr(writing, "_ROWS_OF_A_BLOCK", 4)
+    monkeypatch.setattr(moving, "_ROWS_OF_A_FILE", 6)
+    monkeypatch.setattr(moving, "_MOST_DAYS", 2)
+
+
+@pytest.fixture
+def new_history(tmp_path: Path) -> Iterator[Callable[[], Kept]]:
+    made: list[Kept] = []
+
+    def make(**more: Any) -> Kept:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Kept(Told(new_database_url(folder)), folder, **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.told.database.close()
