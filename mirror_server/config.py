@@ -65,7 +65,7 @@ def setting(
         help_: What it is for, as the help of the command says it.
         option: The option's name, where it is not that of the field.
         commands: The commands that have the option.
-        settings: What else :func:`click.option` takes; ``default`` is the default in the words of the command line.
+        settings: What else ``click.option`` takes; ``default`` is the default in the words of the command line.
     """
     return field(default=default, metadata={_OPTION: _Option(commands, option, {"help": help_, **settings})})
 
