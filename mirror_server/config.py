@@ -287,7 +287,7 @@ class Settings:
     without: tuple[str, ...] = setting(
         (),
         "An extension to leave out: its routes, its options and what it stores; may be given several times."
-        " 'mirror-server help extensions' lists them.",
+        " The log at the start names those there are.",
         multiple=True,
         metavar="NAME",
     )

@@ -1,10 +1,79 @@
-"""What an extension may add to the server, and when it is called.
+"""Extensions: what may be added to the server, how, and when it is called.
 
-An extension is a module with functions of the names below, each marked with :data:`extends`. The modules in
-``mirror_server/extensions`` are extensions, and so is what another package names under the entry-point group
-``mirror_server.extensions``. It is loaded with every command, so it imports what is heavy where it is used.
+The server is a small core and extensions. The folders of ``mirror_server/extensions`` are extensions, and another
+package adds one of its own. ``mirror-server run --without NAME`` leaves one out, and one whose package is not installed
+is left out by itself. The log at the start and ``GET /healthz`` name those that are there.
 
-What belongs to one server is an object that the hook :func:`build` makes; it may have hooks too, as marked methods.
+To write one
+------------
+
+Make a package with a module that has functions of the names below, each marked with ``@extends``, and name it under the
+entry-point group ``mirror_server.extensions``::
+
+    [project.entry-points."mirror_server.extensions"]
+    greeting = "mirror_greeting"
+
+All of it is optional. This one adds a route, a setting and a metric::
+
+    from dataclasses import dataclass
+    from flask import Blueprint
+    from mirror_server.config import setting
+    from mirror_server.core.measurements import Measurement
+    from mirror_server.hooks import extends
+    from mirror_server.views.requests import requires, services
+
+    routes = Blueprint("greeting", __name__)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Greeting:
+        greeting: str = setting("hello", "What is said.")     # --greeting, MIRROR_GREETING
+
+    @extends
+    def settings():
+        return Greeting
+
+    @extends
+    def blueprints():
+        return [routes]
+
+    @extends
+    def measurements():
+        return [Measurement("greetings", "How many there are.", 1)]
+
+    @routes.get("/greeting")
+    @requires()                                               # no key; requires(Scope.READ) wants one with that scope
+    def greet():
+        return services().settings.of(Greeting).greeting
+
+What belongs to one server is an object that ``build(services)`` makes. It may have hooks too, as marked methods, and a
+view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
+that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
+
+To store something, give ``storage()`` a :class:`~mirror_server.store.storage.Storage`: a folder of Alembic migrations,
+and how a device is erased from the tables. ``python -m mirror_server.store.migrate NAME FOLDER`` writes what new SQLite
+files are made from. While the extension is left out, its tables stay as they are.
+
+``tests/extensions/sample`` in the source is an extension that publishes each reported value, with a route, a setting, a
+metric and a table, in less than a hundred lines.
+
+The hooks, in the order in which a server calls them
+----------------------------------------------------
+
+- Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
+  ``check_settings``, ``in_common``.
+- When it is built: ``build``, ``blueprints``, ``upgrades``.
+- While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
+  ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
+- In the transaction of a change, on the thread of the writer: ``values_reported``, ``write_finished``,
+  ``registration_changed``, ``devices_deleted``. Batches have what one group of changes stores, up to some thousand
+  values; an exception undoes the group. Send things out behind the transaction, with ``session.after_commit``.
+- For each request: ``rewrite_path``, ``request_answered``.
+- When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
+  ``device_filters``, ``describe_devices``, ``snapshot_at``.
+- For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
+
+Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
+of an extension is loaded with every command: it imports what takes long where it is used.
 """
 
 from __future__ import annotations
@@ -391,8 +460,18 @@ class Extensions:
             raise CannotServe(f"an extension does not fit this version of the server: {error}") from error
 
     def collected(self, hook: str) -> tuple[Callable[..., Any], ...]:
-        """The functions behind a hook, for where it is called too often for anything in between; by position."""
-        return tuple(found.function for found in reversed(getattr(self.hook, hook).get_hookimpls()))
+        """The functions behind a hook, for where it is called too often for anything in between; by position.
+
+        Raises:
+            CannotServe: One of them does not take all arguments.
+        """
+        caller = getattr(self.hook, hook)
+        found = caller.get_hookimpls()[::-1]
+        for each in found:
+            if each.argnames != caller.spec.argnames:
+                wanted = ", ".join(caller.spec.argnames)
+                raise CannotServe(f"the hook {hook} of {each.plugin_name} does not take all of {wanted}")
+        return tuple(each.function for each in found)
 
     def check(self, settings: Settings) -> None:
         """Refuse a setting of an extension that is left out, and a database that it opens.

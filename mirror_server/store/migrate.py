@@ -1,12 +1,13 @@
 """Applies migrations. Loaded only where a schema is behind: Alembic and SQLAlchemy take long to import.
 
 ``python -m mirror_server.store.migrate`` writes the ``schema.sql`` of each branch, from which new SQLite files are
-made. Run it after any change of a migration.
+made. Run it after any change of a migration; with ``NAME FOLDER`` behind it for that of another package's extension.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -97,9 +98,12 @@ def _run(connection: Connection, branches: Iterable[Branch], name: str) -> None:
             raise schema.newer_version(name, error) from error
 
 
-if __name__ == "__main__":
-    for found in Path(__file__).parent.parent.rglob("migrations/**/schema.sql"):
+def _branches_of_files() -> Iterator[Branch]:
+    for found in Path(__file__).parent.parent.rglob("migrations/schema.sql"):
         folder = found.parent
-        name = folder.parent.name if folder.name == "migrations" else folder.name
-        branch = schema.CORE if found == schema.CORE.script else Branch(name, folder)
-        found.write_text(script(branch), encoding="utf-8")
+        yield schema.CORE if folder == schema.CORE.folder else Branch(folder.parent.name, folder)
+
+
+if __name__ == "__main__":
+    for each in [Branch(sys.argv[1], Path(sys.argv[2]))] if sys.argv[1:] else _branches_of_files():
+        each.script.write_text(script(each), encoding="utf-8")

@@ -172,6 +172,12 @@ def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_inst
     extensions.check(Settings())
 
 
+def test_a_hook_of_each_request_that_does_not_take_all_is_named(install):
+    install("short", GREETING + "\n@extends\ndef rewrite_path(path):\n    return None\n")
+    with pytest.raises(CannotServe, match="the hook rewrite_path of short does not take all of environ, path"):
+        Extensions().collected("rewrite_path")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -1,0 +1,103 @@
+"""Publishes each reported value, and counts what it published: an extension as another package may have it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from flask import Blueprint, Response
+
+from mirror_server.config import setting
+from mirror_server.core.measurements import Measurement
+from mirror_server.description.parts import Answer, described, object_like
+from mirror_server.hooks import extends
+from mirror_server.service.keys import Scope
+from mirror_server.services import Services
+from mirror_server.store.changes import Reported
+from mirror_server.store.schema import Branch
+from mirror_server.store.session import Session
+from mirror_server.store.storage import Storage
+from mirror_server.views.answers import json_answer
+from mirror_server.views.requests import requires, services
+
+Publish = Callable[[str, bytes], object]
+"""Takes a topic and a payload, as the method of an MQTT client does."""
+
+routes = Blueprint("sample", __name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSettings:
+    """Where values are published."""
+
+    sample_publisher: str | None = setting(
+        None, "A function that publishes, as package.module:function.", metavar="NAME"
+    )
+
+
+class Publisher:
+    """Publishes the values of one server."""
+
+    def __init__(self, server: Services, publish: Publish) -> None:
+        self._database = server.database
+        self._publish = publish
+
+    @extends
+    def values_reported(self, session: Session, batch: Sequence[Reported]) -> None:
+        """Count in the transaction of the values, and publish them when that is on disk."""
+        session.run("UPDATE sample_counts SET published = published + :count", count=len(batch))
+        for reported in batch:
+            topic = f"{reported.value.device_id}{reported.value.path}"
+            session.after_commit(partial(self._send, topic, reported.value.value))
+
+    def _send(self, topic: str, payload: bytes) -> None:
+        self._publish(topic, payload)
+
+    @extends
+    def measurements(self) -> Sequence[Measurement]:
+        """How many were published."""
+        return [Measurement("sample_published", "Values that were published.", self.count(), is_count=True)]
+
+    def count(self) -> int:
+        """How many were published since the tables were made."""
+        published: int = self._database.look(lambda session: session.scalar("SELECT published FROM sample_counts"))
+        return published
+
+
+@extends
+def settings() -> type:
+    """The option ``--sample-publisher`` and the variable ``MIRROR_SAMPLE_PUBLISHER``."""
+    return SampleSettings
+
+
+@extends
+def storage() -> Storage:
+    """The table of the count."""
+    return Storage(branch=Branch("sample", Path(__file__).parent / "migrations"))
+
+
+@extends
+def build(services: Services) -> Sequence[object]:
+    """The publisher, where one is named."""
+    name = services.settings.of(SampleSettings).sample_publisher
+    if name is None:
+        return []
+    module, _, function = name.partition(":")
+    return [Publisher(services, getattr(importlib.import_module(module), function))]
+
+
+@extends
+def blueprints() -> Sequence[Blueprint]:
+    """``GET /v3/published-count``."""
+    return [routes]
+
+
+@routes.get("/v3/published-count")
+@requires(Scope.READ)
+@described("Sample", Answer(200, "The count.", object_like({"published": 3})), is_extension=True)
+def get_published_count() -> Response:
+    """How many values were published."""
+    return json_answer({"published": services().part(Publisher).count()})

@@ -1,0 +1,61 @@
+"""An extension of another package: it publishes values, and adds a route, a setting, a metric and a table."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mirror_server import hooks
+from mirror_server.hooks import installed
+
+PACKAGE = Path(__file__).parent / "mirror_sample"
+LONGEST = 100
+
+
+@pytest.fixture(autouse=True)
+def published(tmp_path, monkeypatch):
+    """Installs it, and the module of a program with a function that takes what is published."""
+    about = tmp_path / "sample-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[mirror_server.extensions]\nsample = mirror_sample\n")
+    for folder in (tmp_path, PACKAGE.parent):
+        monkeypatch.syspath_prepend(str(folder))
+    taken = []
+    program = ModuleType("program")
+    program.__dict__["publish"] = lambda topic, payload: taken.append((topic, payload))
+    monkeypatch.setitem(sys.modules, "program", program)
+    hooks.installed.cache_clear()
+    yield taken
+    hooks.installed.cache_clear()
+
+
+def test_each_value_is_published_when_it_is_stored_and_counted_over_a_restart(new_server, published):
+    server = new_server(sample_publisher="program:publish")
+    key = server.key()
+    device = server.add_device(key, "sensor")
+    server.subscribe(key, device)
+    published.clear()
+    for value in ("22.5", "23.5"):
+        server.set_value(key, device, value)
+    assert published == [(f"{device}/3303/0/5700", b"22.5"), (f"{device}/3303/0/5700", b"23.5")]
+    count = server.call(key, "GET", "/v3/published-count").json["published"]
+    assert count >= len(published)
+    assert ("sample_published", count) in [
+        (each.name, each.value) for some in server.services.measurements() for each in some
+    ]
+    server.restart()
+    assert server.call(key, "GET", "/v3/published-count").json == {"published": count}
+    assert server.call(None, "GET", "/openapi.json").json["paths"]["/v3/published-count"]
+
+
+def test_a_server_without_it_leaves_its_table_as_it_is(new_server):
+    server = new_server(without=("sample",))
+    assert server.call(server.key(), "GET", "/v3/published-count").status_code == 404
+    assert "sample" in installed()
+
+
+def test_it_is_as_short_as_it_is_easy_to_write():
+    lines = [line for file in PACKAGE.rglob("*.py") for line in file.read_text().splitlines() if line.strip()]
+    assert len(lines) <= LONGEST
