@@ -70,3 +70,12 @@ def test_it_knows_why_requests_fail():
 def test_it_makes_no_markup_of_what_it_is_given():
     scripts = "".join(text for name, text in FILES.items() if name.endswith(".js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts)
+
+
+def test_a_demo_announces_it_with_its_key(server):
+    announced = server.services.announcements("http://127.0.0.1:8080", "ak_1")
+    assert "In a browser: http://127.0.0.1:8080/#key=ak_1" in announced
+
+
+def test_an_unknown_parameter_is_read(server):
+    assert server.call(None, "GET", "/?misspelt=1").status_code == 200

@@ -66,7 +66,6 @@ async def test_the_loop_answers_others_while_something_is_looked_for(server, bri
     [
         ("/v3/devices/{}/echo", b""),
         ("/v2/endpoints/{}", b""),
-        ("/metrics", b""),
         ("/v3/device-events", b"event_type=expired"),
         (PULL, b"after=0&hold=0"),
         (PULL, b"hold=55"),

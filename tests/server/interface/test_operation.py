@@ -1,4 +1,4 @@
-"""What an operator sees: whether the server is ready, its metrics, and a line of its log for each request."""
+"""What an operator sees: whether the server is ready, and a line of its log for each request."""
 
 import json
 import logging
@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from io import StringIO
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_server.config import ACCESS_LOG
 from mirror_server.logging_format import configure
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.store import callbacks, logs
+from mirror_server.store import logs
 from mirror_server.views.deferred import PARK
 
 
@@ -44,24 +43,6 @@ def log_lines():
         yield read
 
 
-@pytest.fixture
-def metric(server):
-    """Reads a metric by its name and labels."""
-    scraper = server.key(Scope.ADMIN)
-
-    def read(name, **labels):
-        answer = server.call(scraper, "GET", "/metrics")
-        assert answer.mimetype == "text/plain"
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(answer.get_data(as_text=True))
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        )
-
-    return read
-
-
 def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds_for_all(server, monkeypatch):
     monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
     held, go_on = threading.Event(), threading.Event()
@@ -80,56 +61,6 @@ def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds
     assert [deferred.future.result(60) for deferred in parked] == [None] * 50
     answer = server.call(None, "GET", "/readyz")
     assert (answer.status_code, answer.json) == (200, {"status": "ready"})
-
-
-def test_requests_are_counted_by_their_rule_and_status(server, key, device, metric):
-    for _ in range(3):
-        server.call(key, "GET", f"/v3/devices/{device}/echo")
-    server.call(key, "GET", "/v3/devices/nobody/echo")
-    rule = {"method": "GET", "route": "/v3/devices/<device_id>/echo"}
-    assert metric("mirror_requests_total", **rule, status="200") == 3
-    assert metric("mirror_requests_total", **rule, status="404") == 1
-    assert metric("mirror_request_seconds_count", **rule) == 4
-    assert 0 < metric("mirror_request_seconds_sum", **rule) < 10
-    for path in ("/a", "/b", "/v3/devices"):
-        server.call(key, "STRANGE", path)
-    assert metric("mirror_requests_total", method="", route="") == 3
-    assert metric("mirror_requests_total", method="STRANGE") == 0
-
-
-def test_devices_queues_and_logs_are_counted(server, key, device, metric):
-    gone = server.add_device(key, "gone")
-    server.registration(key, gone, "DELETE")
-    server.patch(key, device, online=False)
-    before = metric("mirror_notification_log_bytes"), metric("mirror_notification_log_entries")
-    for number in range(3):
-        assert server.place(key, device, f"r{number}", "GET", "/3303/0/5700").status_code == 202
-    assert metric("mirror_devices", state="registered") == 1
-    assert metric("mirror_devices", state="deregistered") == 1
-    assert metric("mirror_waiting_device_requests") == 3
-    assert metric("mirror_longest_device_queue") == 3
-    server.patch(key, device, online=True)
-    assert metric("mirror_waiting_device_requests") == 0
-    assert metric("mirror_notification_log_bytes") > before[0]
-    assert metric("mirror_notification_log_entries") == before[1] + 3
-
-
-def test_open_polls_and_failing_webhooks_are_counted(server, key, metric):
-    polls, app_id = server.services.polls, key.split("_")[1]
-    more = polls.open("somebody")
-    assert metric("mirror_open_polls") == 1
-    polls.close("somebody", more)
-    assert metric("mirror_open_polls") == metric("mirror_webhooks") == 0
-
-    def fail(session):
-        callbacks.put(session, app_id, "{}", at=0)
-        callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
-
-    server.services.database.write(fail)
-    names = ("mirror_webhooks", "mirror_failing_webhooks", "mirror_webhook_failures")
-    assert [metric(name) for name in names] == [1, 1, 4]
-    server.add_device(key, "d")
-    assert metric("mirror_webhook_backlog_entries") == len(server.log(key))
 
 
 def test_each_request_is_one_line_of_json(server, key, device, log_lines):
@@ -175,8 +106,8 @@ def test_a_failure_is_logged_with_the_id_the_client_was_told_also_where_requests
 
 
 def test_no_notifications_are_kept_for_a_key_that_cannot_read_them(server):
-    prometheus = keys.create(server.services.database, "prometheus", [Scope.ADMIN], server.now)
-    assert server.call(prometheus, "GET", "/metrics").status_code == 200
+    operator = keys.create(server.services.database, "operator", [Scope.ADMIN], server.now)
+    assert server.call(operator, "GET", "/v3/api-keys/me").status_code == 200
     assert server.services.database.settle(60)
     with server.services.database.read() as session:
         assert logs.applications(session) == []
