@@ -17,16 +17,13 @@ from operator_commands import done, erased_rows, is_nothing_left, refused, refus
 
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
-from mirror_server.core.measurements import Measurement
 from mirror_server.devices.link import Registration
-from mirror_server.extensions.metrics.metrics import counted
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import callbacks, logs, revisions, schema
-from mirror_server.store.database import Database
 from mirror_server.store.failures import DatabaseError
 from mirror_server.store.url import LOCATIONS, shown
 from mirror_server.views import serialize
@@ -116,11 +113,6 @@ def device_ids(services: Services, devices: DevicesInMemory, app_id: str) -> lis
     write(services, app_id, device_ids[0], SECRET)
     write(services, app_id, device_ids[1], b"plain")
     return device_ids
-
-
-def measure(database: Database) -> list[Measurement]:
-    with database.read() as session:
-        return list(counted(session))
 
 
 @pytest.mark.sqlite
@@ -341,12 +333,11 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         read_up_to = services.log.last_seq(app_id) + 2
         revision = services.database.look(revisions.last)
         put_webhook(services, app_id)
-        before = services.webhooks.backlog(app_id), measure(services.database)
-        assert before[0] == 3
+        assert services.webhooks.backlog(app_id) == 3
         refused(url, "went-back", told="stop it first")
     done(url, "went-back")
     with closing(Services(read_settings(database_url=url, manual_clock=True))) as running:
-        assert (running.webhooks.backlog(app_id), measure(running.database)) == before
+        assert running.webhooks.backlog(app_id) == 3
         assert (running.webhooks.backlog(idle), running.polls.count_waiting(idle)) == (0, 0)
         assert running.database.look(revisions.last) > revision + 1_000_000
         assert is_well(url)
