@@ -5,6 +5,8 @@ import threading
 from test_websocket_takes_a_place import APPLICATION, REPLACED, closing, connect, one_transaction, register
 from waits import PATIENCE_SECONDS
 
+from mirror_server.extensions.streams.websockets import Websockets
+
 
 def test_one_that_is_replaced_from_another_process_while_it_begins_ends(open_services):
     first, second = open_services(), open_services()
@@ -23,7 +25,7 @@ def test_one_that_is_replaced_from_another_process_while_it_begins_ends(open_ser
         assert is_stored.wait(PATIENCE_SECONDS)
         new, replaced = connect(second)
         replaced.result(PATIENCE_SECONDS)
-        first.websockets.look_again(APPLICATION)
+        first.part(Websockets).look_again(APPLICATION)
     finally:
         may_begin.set()
     begun.result(PATIENCE_SECONDS)
