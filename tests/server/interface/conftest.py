@@ -61,7 +61,8 @@ def unchanged_from(server: Any) -> Callable[[], AbstractContextManager[None]]:
 
     def dump() -> dict[str, list[str]]:
         with server.services.database.read() as session:
-            tables = databases.tables(server.settings.database_url)
+            # Who keeps a history compresses it meanwhile, on a thread of its own; its rows come with other changes.
+            tables = [name for name in databases.tables(server.settings.database_url) if not name.startswith("history")]
             return {table: sorted(map(repr, session.rows(f"SELECT * FROM {table}"))) for table in tables}
 
     @contextmanager
