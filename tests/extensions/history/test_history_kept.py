@@ -45,12 +45,12 @@ class Life:
         self._url = url
         self._running: Services | None = None
 
-    def start(self, *, keep: bool = True, archive: Path | None = None) -> Services:
+    def start(self, *, keep: bool = True, archive: Path | None = None, without: tuple[str, ...] = ()) -> Services:
         """End the server that runs, and start another one, with or without a history."""
         self.stop()
         kept = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
         kept |= {"history_archive": str(archive)} if archive else {}
-        self._running = Services(read_settings(database_url=self._url, manual_clock=True, **kept))
+        self._running = Services(read_settings(database_url=self._url, manual_clock=True, without=without, **kept))
         self._running.start()
         assert self._running.database.settle(60)
         return self._running
@@ -77,6 +77,16 @@ def tell(services: Services, device_id: str, *values: str) -> None:
     now = services.clock.now()
     told = [Observation(device_id, PATH, Content(value.encode()), now) for value in values]
     services.devices.observed(told).result(10)
+
+
+def test_what_was_told_while_the_history_was_left_out_is_a_gap_and_nothing_is_wrong(url, life):
+    services = life.start()
+    device_id = register(services)
+    tell(services, device_id, "1")
+    tell(life.start(keep=False, without=("history",)), device_id, "2")
+    life.start()
+    life.stop()
+    assert done(url, "check").splitlines()[-1] == "all is well"
 
 
 def rows_in(database: Database) -> list[HistoryRow]:
