@@ -65,30 +65,6 @@ def test_body_past_the_limit_is_413_whether_its_length_is_told_or_not(applicatio
         application.json("DELETE", "/v2/subscriptions")
 
 
-@pytest.mark.parametrize(
-    ("header", "body"),
-    [
-        (f"Content-Length: {100 * LIMIT_BYTES}", b" " * (LIMIT_BYTES + 1)),
-        ("Transfer-Encoding: chunked", b"%x\r\n" % (2 * LIMIT_BYTES) + b" " * (LIMIT_BYTES + 1)),
-    ],
-    ids=["length told", "chunked"],
-)
-def test_body_past_the_limit_is_refused_before_its_end(shared_server, application, header, body):
-    sent = request(b"PUT /v2/subscriptions", application.key, header.encode(), body=body)
-    with closing(connect(shared_server)) as connection:
-        connection.sendall(sent)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
-
-
-def test_a_poll_with_a_body_past_the_limit_is_answered(shared_server, application):
-    body = b" " * (LIMIT_BYTES + 100_000)
-    poll = b"GET /v2/notification/pull?after=0&hold=1"
-    sent = request(poll, application.key, b"Content-Length: %d" % len(body), body=body)
-    with closing(connect(shared_server)) as connection:
-        connection.sendall(sent)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
-
-
 def test_a_key_that_is_not_ascii_is_unknown(shared_server, application):
     odd = f"Bearer {application.key[:20]}{chr(0xB2) * 43}".encode("latin-1")
     sent = request(b"GET /v3/devices", "").replace(b"Bearer ", odd)
@@ -111,46 +87,6 @@ def test_a_path_cannot_forge_a_line_of_the_log(shared_server, application):
     assert application.http.get("/v3/devices/a%0AINFO forged%0Dby-a-client").status_code == 404
     lines = shared_server.stderr.splitlines()
     assert not [line for line in lines if line.startswith(("INFO forged", "by-a-client"))]
-
-
-def test_clients_that_stop_in_the_middle_do_not_hold_up_others(shared_server, application):
-    head = request(b"PUT /v2/subscriptions", application.key, b"Content-Length: 1000")
-    stuck = []
-    try:
-        for sent in [b"", b"G", b"GET /healthz HTTP/1.1\r\nHos", head, head + b"[{"] * 10:
-            connection = connect(shared_server)
-            stuck.append(connection)
-            connection.sendall(sent)
-        assert_well(application)
-    finally:
-        for connection in stuck:
-            connection.close()
-    assert_well(application)
-    assert application.json("GET", "/v2/subscriptions") == []
-
-
-def test_client_that_never_reads_its_answers_does_not_hold_up_others(shared_server, application):
-    ask = request(b"GET /v3/devices", application.key).replace(b"Connection: close\r\n", b"")
-    with closing(connect(shared_server)) as deaf:
-        deaf.setblocking(False)
-        sent = 0
-        try:
-            while sent < 50_000_000:
-                sent += deaf.send(ask * 100)
-        except BlockingIOError:
-            pass
-        assert_well(application)
-    assert_well(application)
-
-
-def test_upload_that_takes_its_time_arrives(shared_server, application):
-    body = b'[{"endpoint-type":"Slow"}]'
-    head = request(b"PUT /v2/subscriptions", application.key, b"Content-Length: %d" % len(body))
-    with closing(connect(shared_server)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for byte in head + body:
-            connection.sendall(bytes([byte]))
-        assert connection.recv(65536).startswith(b"HTTP/1.1 202")
 
 
 @pytest.mark.parametrize(
