@@ -18,12 +18,13 @@ from mirror_server.service import slots
 from mirror_server.service.keys import Scope
 
 RANGES = f"{SNAPSHOT}/ranges"
+KEPT = {"keep_history_seconds": 7 * 86_400}
 THEN = "2026-01-05T08:00:00Z"
 
 
 @pytest.fixture
 def server(new_server):
-    return new_server(keep_history_seconds=7 * 86_400)
+    return new_server(**KEPT)
 
 
 @pytest.fixture
@@ -96,6 +97,8 @@ def test_server_without_history_is_404_that_says_how_to_keep_one(new_server, ref
         body = refused(server.call(key, "GET", url), 404)
         assert body.reason == "NO_HISTORY"
         assert "--keep-history" in body.message
+    announced = [made.services.announcements("http://127.0.0.1", "ak_1") for made in (server, new_server(**KEPT))]
+    assert ["No history is kept" in "".join(lines) for lines in announced] == [True, False]
 
 
 def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devices):
