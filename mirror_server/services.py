@@ -38,7 +38,7 @@ from mirror_server.store import settings as stored_settings
 from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, TOLD, UNTOLD, WAITING
+from mirror_server.store.signals import AGAIN, EXPIRY, LOG, TOLD, UNTOLD, WAITING
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -172,7 +172,6 @@ class Services:
         self._housekeeping.start()
         self.extensions.hook.connect_devices()
         self._dispatcher.wake_all()
-        self.subscriptions.apply_rules()
         self.webhooks.start()
 
     def pause_leading(self) -> None:
@@ -203,7 +202,6 @@ class Services:
         if self.is_leader():
             self._dispatcher.wake_all()
             self._housekeeping.look_at_commands()
-            self.subscriptions.apply_rules()
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
@@ -213,7 +211,6 @@ class Services:
         self.long_reads.close()
         for hook in ("disconnect_devices", "resign", "stop"):
             getattr(self.extensions.hook, hook)()
-        self.subscriptions.stop()
         self.log.store_read()
         self.coordinator.close()
         self.database.close()
@@ -257,14 +254,9 @@ class Services:
         on(UNTOLD, self._untold.hold_of_other)
         on(TOLD, self._untold.release)
         on(AGAIN, self._dispatcher.contact)
-        on(APPLY, self._apply_rules)
         on(EXPIRY, self._commands_expire)
         # Behind all that says of devices what they may be sent.
         on(WAITING, self._dispatcher.wake)
-
-    def _apply_rules(self, *_: str) -> None:
-        if self.is_leader():
-            self.subscriptions.apply_rules()
 
     def _commands_expire(self, *instants: str) -> None:
         if self.is_leader():
