@@ -100,7 +100,6 @@ if TYPE_CHECKING:
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.instants import Instant
-    from mirror_server.description.parts import Parameter
     from mirror_server.services import Services
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.conditions import Condition
@@ -109,6 +108,7 @@ if TYPE_CHECKING:
     from mirror_server.store.maintenance import Violation
     from mirror_server.store.session import Session
     from mirror_server.store.storage import Storage
+    from mirror_server.views.description import Parameter
     from mirror_server.web.asgi_bridge import Bridge
     from mirror_server.web.connections import Upgrade
 
@@ -259,7 +259,7 @@ def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     """Routes. Called when the app is made.
 
     Each view is marked with :func:`mirror_server.views.requests.requires`, and with
-    :func:`mirror_server.description.parts.described` to be in the description of the interface.
+    :func:`mirror_server.views.description.described` to be in the description of the interface.
     """
 
 
