@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from flask import Blueprint
 
 from mirror_server.config import setting
-from mirror_server.core.measurements import Measurement
-from mirror_server.hooks import extends
+from mirror_server.hooks import Measurement, extends
 from mirror_server.views.requests import requires, services
 
 routes = Blueprint("greeting", __name__)
