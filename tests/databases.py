@@ -21,9 +21,9 @@ import psycopg
 
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.store import migrate, schema
+from mirror_server.store.backend import Storage
 from mirror_server.store.database import Database
 from mirror_server.store.schema import Branch
-from mirror_server.store.storage import Storage
 
 _CORE, STORAGES = schema.CORE, tuple(Extensions().storages)
 """Before there is a next version."""

@@ -29,8 +29,8 @@ from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import settings as stored_settings
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.app import create_app
