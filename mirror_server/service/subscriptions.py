@@ -24,9 +24,7 @@ from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN, WAITING
+from mirror_server.store.session import AGAIN, WAITING, Hearing, Session
 
 T = TypeVar("T")
 

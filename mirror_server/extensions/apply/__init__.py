@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from mirror_server.services import Services
+    from mirror_server.store.backend import Storage
     from mirror_server.store.session import Session
-    from mirror_server.store.storage import Storage
 
 _MEANING = (
     " With `apply=now` they are applied to the registered devices, too: that they are to be is on disk with the 202,"
@@ -30,8 +30,8 @@ _MEANING = (
 @extends
 def storage() -> Storage:
     """How far rules are applied; it goes with the rules of an application."""
+    from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
-    from mirror_server.store.storage import Storage
 
     return Storage(branch=Branch("apply", Path(__file__).parent / "migrations"))
 
@@ -60,10 +60,15 @@ def rules_put() -> Callable[[Session, str], Future[None] | None]:
 @extends
 def interface_described(document: dict[str, Any]) -> None:
     """Describe ``apply``."""
-    from mirror_server.description.parts import Parameter, words
-
-    meaning = "With `now`, devices that are registered now are checked at once."
-    parameter = Parameter("apply", meaning, words("now"), is_extension=True)
     operation = document["paths"]["/v2/subscriptions"]["put"]
     operation["description"] += _MEANING
-    operation["parameters"].insert(0, {"name": parameter.name, "in": parameter.place} | parameter.to_openapi())
+    operation["parameters"].insert(
+        0,
+        {
+            "name": "apply",
+            "in": "query",
+            "description": "With `now`, devices that are registered now are checked at once.",
+            "schema": {"type": "string", "enum": ["now"]},
+            "x-extension": True,
+        },
+    )

@@ -15,8 +15,7 @@ from mirror_server.extensions.apply.store import Matched, RulesToApply
 from mirror_server.hooks import extends
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN
+from mirror_server.store.session import AGAIN, Session
 
 APPLY = "apply"
 """The kind of the signal that rules are to be applied."""
