@@ -13,7 +13,7 @@ from mirror_server.devices.link import Answer, Content, IntroducedResource, Outc
 from mirror_server.hooks import Extensions
 from mirror_server.service.commands import Placement, _Asked
 from mirror_server.service.devices import DeviceService
-from mirror_server.store import commands, device_objects, waiting
+from mirror_server.store import commands
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import TOLD, WAITING
 
@@ -46,7 +46,7 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
     with server.services.database.read() as session:
         assert list(violations(session, Extensions().storages)) == []
         for device_id in ids:
-            found = device_objects.find(session, device_id)
+            found = devices.object_of(session, device_id)
             assert found is not None
             device, resources = found
             revisions += [number for each in resources for number in (each.reported_revision, each.desired_revision)]
@@ -166,8 +166,8 @@ def place_elsewhere(server: Any, key: str, ids: list[str]) -> list[str]:
 def test_the_queues_of_devices_that_are_woken_together_are_read_together(server, key, monkeypatch):
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
     messages, read = place_elsewhere(server, key, ids), []
-    of_devices = waiting.of_devices
-    monkeypatch.setattr(waiting, "of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
+    of_devices = commands.waiting_of_devices
+    monkeypatch.setattr(commands, "waiting_of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
     server.services.database.receive(*messages)
     assert server.services.database.settle(60)
     assert read[0] == ids
@@ -175,7 +175,7 @@ def test_the_queues_of_devices_that_are_woken_together_are_read_together(server,
 
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
-    "its rows cannot be read": (lambda _: waiting, "of_devices", lambda one, _session, ids, _now: one in ids),
+    "its rows cannot be read": (lambda _: commands, "waiting_of_devices", lambda one, _session, ids, _now: one in ids),
     "it cannot be looked for": (lambda dispatcher: dispatcher._backends, "is_reachable", lambda one, id_: id_ == one),
     "it cannot be sent to": (
         lambda dispatcher: dispatcher._backends,
