@@ -41,7 +41,7 @@ def add_devices(server: Any, number: int) -> list[str]:
 
 def stored(server: Any, ids: list[str]) -> list[Any]:
     """All that came of requests but the numbers and the ids, which are others each time."""
-    devices: list[Any] = []
+    of_each: list[Any] = []
     revisions: list[int] = []
     with server.services.database.read() as session:
         assert list(violations(session, Extensions().storages)) == []
@@ -52,12 +52,12 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
             revisions += [number for each in resources for number in (each.reported_revision, each.desired_revision)]
             shown = [each._replace(reported_revision=None, desired_revision=None) for each in resources]
             queued = [replace(each, command_id=0, device_id="") for each in commands.waiting(session, device_id)]
-            devices.append((device.last_contact_at, shown, queued))
+            of_each.append((device.last_contact_at, shown, queued))
     given = [number for number in revisions if number]
     assert len(set(given)) == len(given)
     told = [entry.body for app_id in APPS for entry in server.services.log.read(app_id, 0, 1000).entries]
     logged = [{**body, "uid": "", "ep": ids.index(body["ep"])} for body in told if "id" in body]
-    return [devices, logged]
+    return [of_each, logged]
 
 
 def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> Placement:
