@@ -58,7 +58,7 @@ MARKERS = "not (process or notebook or browser or image)"
 PRELOADED = (
     "aiocoap", "alembic.command", "click.testing", "coverage", "dask.dataframe", "flask", "httpx", "hypothesis",
     "IPython", "ipywidgets", "orjson", "pandas", "polars", "prometheus_client", "pyarrow.dataset", "pyarrow.parquet",
-    "pydantic", "rich.table", "sqlalchemy", "structlog", "uvicorn", "websockets", "websockets.sync.client",
+    "pydantic", "rich.table", "sqlalchemy", "uvicorn", "websockets", "websockets.sync.client",
 )  # fmt: skip
 PAIRS = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)]
 COMPARISONS = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
