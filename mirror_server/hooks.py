@@ -18,8 +18,7 @@ All of it is optional. This one adds a route, a setting and a metric::
     from dataclasses import dataclass
     from flask import Blueprint
     from mirror_server.config import setting
-    from mirror_server.core.measurements import Measurement
-    from mirror_server.hooks import extends
+    from mirror_server.hooks import Measurement, extends
     from mirror_server.views.requests import requires, services
 
     routes = Blueprint("greeting", __name__)
@@ -92,7 +91,6 @@ import pluggy
 
 from mirror_server.config import Settings, option_name
 from mirror_server.core.errors import CannotServe
-from mirror_server.core.measurements import Measurement
 from mirror_server.store.url import LOCATIONS, shown
 
 if TYPE_CHECKING:
@@ -326,6 +324,24 @@ def request_answered(environ: dict[str, Any], response: Response, route: tuple[s
         route: Its method and the rule that it matched; both empty where there is none.
         seconds: How long it took; of a long poll how long it was held.
     """
+
+
+class Measurement(NamedTuple):
+    """A metric as it is now.
+
+    Attributes:
+        name: Its name; that of a count without the ``_total`` it has in the exposition.
+        meaning: What it says.
+        value: The number; of a metric with labels a number for each tuple of their values.
+        labels: The names of the labels.
+        is_count: Whether it only ever grows.
+    """
+
+    name: str
+    meaning: str
+    value: float | Mapping[Any, float]
+    labels: tuple[str, ...] = ()
+    is_count: bool = False
 
 
 @specifies

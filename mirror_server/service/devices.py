@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
-from mirror_server.core import events
+from mirror_server.core import messages
 from mirror_server.core.errors import unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
@@ -466,7 +466,7 @@ class DeviceService:
         session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
-        return events.registration(
+        return messages.registration(
             device_id=row.device_id,
             endpoint_name=row.endpoint_name,
             endpoint_type=row.endpoint_type,
@@ -483,7 +483,7 @@ class DeviceService:
         device_id = row.device_id
         devices.set_registered(session, device_id, registered=False, at=now)
         subscriptions.reset_device(session, device_id)
-        event = events.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
+        event = messages.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
         self._tell_listeners(session, row, kind, now, state_change=bool(row.registered))
 

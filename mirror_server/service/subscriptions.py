@@ -9,7 +9,7 @@ from typing import Any
 
 from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
 from mirror_server.clock import Clock
-from mirror_server.core import events
+from mirror_server.core import messages
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
@@ -223,7 +223,7 @@ def _entries(told: Iterable[tuple[Observation, Instant, Hearing]]) -> Iterator[t
         if not hearing.app_ids:
             continue
         content = observation.content
-        event = events.notification(
+        event = messages.notification(
             device_id=observation.device_id,
             endpoint_name=hearing.endpoint_name,
             path=observation.path,

@@ -18,7 +18,7 @@ from typing import Any, Self, cast
 import uvicorn
 
 from mirror_server.config import Settings
-from mirror_server.core.measurements import Measurement
+from mirror_server.hooks import Measurement
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from flask import Blueprint
 
 from mirror_server.config import setting
-from mirror_server.core.measurements import Measurement
+from mirror_server.hooks import Measurement
 from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.hooks import extends
 from mirror_server.views.requests import requires, services

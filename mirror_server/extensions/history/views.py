@@ -15,7 +15,7 @@ from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.core.errors import Refusal
-from mirror_server.core.events import encode
+from mirror_server.core.messages import encode
 from mirror_server.description.parts import INSTANT, TEXT, Answer, Parameter, described, whole_number, words
 from mirror_server.extensions.history.cursor import Reading, read_cursor, request_of, write_cursor
 from mirror_server.extensions.history.example import FORMS

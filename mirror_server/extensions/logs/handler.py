@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from werkzeug.wsgi import get_path_info
 
-from mirror_server.core.measurements import Measurement
 from mirror_server.extensions.logs.lines import Details, Line, colored_line, console_line, json_line, line_of
 from mirror_server.extensions.logs.settings import LogFormat
-from mirror_server.hooks import extends
+from mirror_server.hooks import Measurement, extends
 from mirror_server.views.requests import noted, request_id
 
 if TYPE_CHECKING:

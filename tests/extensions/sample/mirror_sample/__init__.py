@@ -11,9 +11,8 @@ from pathlib import Path
 from flask import Blueprint, Response
 
 from mirror_server.config import setting
-from mirror_server.core.measurements import Measurement
 from mirror_server.description.parts import Answer, described, object_like
-from mirror_server.hooks import extends
+from mirror_server.hooks import Measurement, extends
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store.changes import Reported
