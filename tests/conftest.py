@@ -24,7 +24,7 @@ from werkzeug.routing import Rule
 
 from mirror_server.hooks import Extensions
 from mirror_server.store import schema
-from mirror_server.store.storage import Storage
+from mirror_server.store.backend import Storage
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"

@@ -25,9 +25,9 @@ from mirror_server.notifications.channels import Channel, Channels
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.notifications.outbound import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
 from mirror_server.store import callbacks, logs
+from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)

@@ -43,8 +43,7 @@ from mirror_server.store import commands, devices, keys, resources, targets
 from mirror_server.store.changes import FinishedWrite, Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
-from mirror_server.store.session import Session
-from mirror_server.store.signals import EXPIRY, TOLD, UNTOLD, WAITING
+from mirror_server.store.session import EXPIRY, TOLD, UNTOLD, WAITING, Session
 from mirror_server.store.targets import Target
 
 T = TypeVar("T")

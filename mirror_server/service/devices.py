@@ -23,16 +23,15 @@ from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import device_objects as stored_objects
-from mirror_server.store import devices, logs, revisions, statistics, subscriptions
+from mirror_server.store import devices, logs, maintenance, revisions, subscriptions
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind, Reported
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.device_objects import DeviceObject
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
-from mirror_server.store.session import Session
+from mirror_server.store.session import Hearing, Session
 
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
@@ -353,7 +352,7 @@ class DeviceService:
 
         It was there last when the last thing was stored.
         """
-        self._tell_resumed(session, statistics.newest_instant(session, self._database.storages))
+        self._tell_resumed(session, maintenance.newest_instant(session, self._database.storages))
 
     def interrupt(self) -> None:
         """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""

@@ -22,9 +22,7 @@ from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
-from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN, APPLY, WAITING
+from mirror_server.store.session import AGAIN, APPLY, WAITING, Hearing, Session
 
 _STATES = {
     "wanted": SubscriptionState.ASKED,

@@ -24,7 +24,6 @@ from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
 from mirror_server.views import (
     access_keys,
-    description,
     device_requests,
     devices,
     notifications,
@@ -235,7 +234,6 @@ def create_app(services: Services) -> MirrorApp:
         subscriptions,
         notifications,
         access_keys,
-        description,
     ):
         app.register_blueprint(part.routes)
     for routes in chain.from_iterable(services.extensions.hook.blueprints()):
