@@ -13,7 +13,7 @@ from mirror_server.devices.link import Answer, Content, IntroducedResource, Outc
 from mirror_server.hooks import Extensions
 from mirror_server.service.commands import Placement, _Asked
 from mirror_server.service.devices import DeviceService
-from mirror_server.store import commands
+from mirror_server.store import commands, devices
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import TOLD, WAITING
 
