@@ -13,7 +13,6 @@ from functools import singledispatch
 from itertools import chain
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import revisions
 from mirror_server.store.session import Hearing, Row, Session, parts
 
 _FORGOTTEN = (
@@ -171,7 +170,7 @@ def reset_device(session: Session, device_id: str) -> None:
     session.run("DELETE FROM subscriptions WHERE device_id = :device_id AND single = 0", device_id=device_id)
     session.run("UPDATE subscriptions SET state = 'ended' WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[str]]:
@@ -196,7 +195,7 @@ def clear_ended(session: Session, device_id: str) -> None:
         f" AND {_KEPT_UP})",
         device_id=device_id,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def devices_with_work(session: Session) -> list[str]:
@@ -230,7 +229,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
         subscribed=int(bool(holders(session, device_id, path))),
         at=at,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
     return sorted(row[0] for row in rows)
 
 

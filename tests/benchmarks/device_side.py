@@ -22,10 +22,10 @@ from measuring import percentile
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
 from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.applier import RuleApplier
+from mirror_server.extensions.logs.handler import configure
 from mirror_server.hooks import read_settings
-from mirror_server.logging_format import configure
 from mirror_server.services import Services
-from mirror_server.store import settings
+from mirror_server.store.session import Session
 from mirror_server.web.serve import listen, serve
 
 _LAST_SECONDS = 60
@@ -96,7 +96,7 @@ class DeviceSide:
         stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), also=put)
         while not stored.done() or self._is_applying():
             asked = time.perf_counter()
-            self._services.database.write(settings.probe)
+            self._services.database.write(Session.probe)
             longest = max(longest, time.perf_counter() - asked)
         return {"seconds": time.perf_counter() - began, "longest_write": longest}
 
@@ -142,7 +142,7 @@ def _keep_busy(
 
 def main() -> None:
     # Standard output is for the answers.
-    configure("console", access_log=False)
+    configure("console", sys.stderr, access_log=False)
     settings = read_settings(
         database_url=sys.argv[1],
         simulate=0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from mirror_server.store import revisions
 from mirror_server.store.devices import DEVICE_COLUMNS, DeviceRow
 from mirror_server.store.session import Row, Session, parts
 from mirror_server.store.subscriptions import ASK_AGAIN, PRESUBSCRIBE
@@ -16,7 +15,7 @@ def begin(session: Session, app_id: str) -> None:
     session.run(
         "INSERT INTO applying_rules (app_id, revision, device_id, path) VALUES (:app_id, :revision, '', '')",
         app_id=app_id,
-        revision=revisions.note_change(session, ()),
+        revision=session.note_change(()),
     )
 
 
