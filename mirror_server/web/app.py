@@ -24,16 +24,14 @@ from mirror_server.core.errors import Refusal
 from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
 from mirror_server.views import (
-    access_keys,
     device_requests,
     devices,
     notifications,
     operation,
     subscriptions,
 )
-from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
+from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.errors import answer_to
 from mirror_server.views.requests import SERVICES, app_id, noted, request_id
 from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, Admission
@@ -236,7 +234,6 @@ def create_app(services: Services) -> MirrorApp:
         device_requests,
         subscriptions,
         notifications,
-        access_keys,
     ):
         app.register_blueprint(part.routes)
     for routes in chain.from_iterable(services.extensions.hook.blueprints()):
