@@ -59,7 +59,7 @@ The hooks, in the order in which a server calls them
 ----------------------------------------------------
 
 - Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
-  ``check_settings``, ``in_common``.
+  ``configure_logging``, ``check_settings``, ``in_common``.
 - When it is built: ``build``, ``blueprints``, ``upgrades``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
@@ -151,6 +151,11 @@ def check_settings(settings: Settings) -> None:
 
     Called before a server opens its database.
     """
+
+
+@specifies
+def configure_logging(settings: Settings) -> None:
+    """Set up :mod:`logging` for a process that a command serves in, before anything is logged."""
 
 
 @specifies
