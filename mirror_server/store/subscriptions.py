@@ -14,7 +14,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import revisions
 from mirror_server.store.session import Hearing, Row, Session, parts
 
 _FORGOTTEN = (
@@ -80,7 +79,7 @@ def put_rules(session: Session, app_id: str, text: str, *, apply: bool) -> None:
         session.run(
             "INSERT INTO applying_rules (app_id, revision, device_id, path) VALUES (:app_id, :revision, '', '')",
             app_id=app_id,
-            revision=revisions.note_change(session, ()),
+            revision=session.note_change(()),
         )
 
 
@@ -278,7 +277,7 @@ def reset_device(session: Session, device_id: str) -> None:
     session.run("DELETE FROM subscriptions WHERE device_id = :device_id AND single = 0", device_id=device_id)
     session.run("UPDATE subscriptions SET state = 'ended' WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[str]]:
@@ -303,7 +302,7 @@ def clear_ended(session: Session, device_id: str) -> None:
         f" AND {_KEPT_UP})",
         device_id=device_id,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def devices_with_work(session: Session) -> list[str]:
@@ -337,7 +336,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
         subscribed=int(bool(holders(session, device_id, path))),
         at=at,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
     return sorted(row[0] for row in rows)
 
 

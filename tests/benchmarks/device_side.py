@@ -22,7 +22,8 @@ from mirror_server.devices.link import Content, IntroducedResource, Observation,
 from mirror_server.extensions.logs.handler import configure
 from mirror_server.hooks import read_settings
 from mirror_server.services import Services
-from mirror_server.store import settings, subscriptions
+from mirror_server.store import subscriptions
+from mirror_server.store.session import Session
 from mirror_server.web.serve import listen, serve
 
 _LAST_SECONDS = 60
@@ -92,7 +93,7 @@ class DeviceSide:
         stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=True)
         while not stored.done() or self._is_applying():
             asked = time.perf_counter()
-            self._services.database.write(settings.probe)
+            self._services.database.write(Session.probe)
             longest = max(longest, time.perf_counter() - asked)
         return {"seconds": time.perf_counter() - began, "longest_write": longest}
 

@@ -23,7 +23,7 @@ from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
-from mirror_server.store import callbacks, logs, schema
+from mirror_server.store import logs, schema
 from mirror_server.store.backend import LOCATIONS, DatabaseError, shown
 from mirror_server.store.database import Database
 from mirror_server.views import serialize
@@ -95,7 +95,7 @@ def app_id(services: Services) -> str:
 
 def put_webhook(services: Services, app_id: str) -> None:
     told = '{"url":"http://127.0.0.1:1/"}'
-    services.database.write(lambda session: callbacks.put(session, app_id, told, services.clock.now()))
+    services.database.write(lambda session: logs.put_webhook(session, app_id, told, services.clock.now()))
 
 
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
@@ -379,7 +379,7 @@ def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again
     program = """
 import os, signal, sqlite3, sys
 from pathlib import Path
-from mirror_server.store import schema
+from mirror_server.store import schema, logs
 from mirror_server.store.sqlite import backend
 
 class Dying(sqlite3.Connection):
