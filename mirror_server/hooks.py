@@ -59,7 +59,7 @@ The hooks, in the order in which a server calls them
 ----------------------------------------------------
 
 - Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
-  ``check_settings``, ``in_common``.
+  ``configure_logging``, ``check_settings``, ``in_common``.
 - When it is built: ``build``, ``blueprints``, ``upgrades``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
@@ -68,7 +68,7 @@ The hooks, in the order in which a server calls them
   values; an exception undoes the group. Send things out behind the transaction, with ``session.after_commit``.
 - For each request: ``rewrite_path``, ``request_answered``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``describe_devices``, ``snapshot_at``.
+  ``device_filters``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -94,11 +94,12 @@ from mirror_server.core.errors import CannotServe
 from mirror_server.store.backend import LOCATIONS, shown
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from flask import Blueprint, Response
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.instants import Instant
-    from mirror_server.description.parts import Parameter
     from mirror_server.services import Services
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
+    from mirror_server.views.description import Parameter
     from mirror_server.web.asgi_bridge import Bridge
     from mirror_server.web.connections import Upgrade
 
@@ -151,6 +153,11 @@ def check_settings(settings: Settings) -> None:
 
     Called before a server opens its database.
     """
+
+
+@specifies
+def configure_logging(settings: Settings) -> None:
+    """Set up :mod:`logging` for a process that a command serves in, before anything is logged."""
 
 
 @specifies
@@ -256,7 +263,7 @@ def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     """Routes. Called when the app is made.
 
     Each view is marked with :func:`mirror_server.views.requests.requires`, and with
-    :func:`mirror_server.description.parts.described` to be in the description of the interface.
+    :func:`mirror_server.views.description.described` to be in the description of the interface.
     """
 
 
@@ -395,6 +402,15 @@ def describe_devices(  # type: ignore[empty-body]
     """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
 
     Called in the transaction that reads the devices.
+    """
+
+
+@specifies(firstresult=True)
+def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
+    """Read the query of a request that puts presubscription rules; without this hook it must have none.
+
+    Returns a function that is called in the transaction that stores them, with the application. The response waits for
+    the future that it gives, if any.
     """
 
 
