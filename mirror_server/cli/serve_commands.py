@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -67,8 +66,6 @@ def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **sett
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
     configure(log_format, access_log=access_log)
-    if (settings["tls_cert"] is None) != (settings["tls_key"] is None):
-        raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")
     serve_until_stopped(read_settings(**settings), host, port, announce=_announce)
 
 
@@ -92,20 +89,16 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
     """
     # Flask and uvicorn, which no other command needs.
     from mirror_server.services import Services  # noqa: PLC0415
-    from mirror_server.web.serve import ListenError, TooFewFiles, listen, serve  # noqa: PLC0415
-    from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
+    from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
 
     try:
-        certificate = (
-            Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
-        )
         listener = listen(host, port)
-    except (ListenError, TlsError) as error:
+    except ListenError as error:
         raise click.ClickException(visible(str(error))) from error
-    url = f"{'http' if certificate is None else 'https'}://{ListenAddress(host, listener.getsockname()[1])}"
+    address = ListenAddress(host, listener.getsockname()[1])
     with listener:
         try:
             services = Services(settings)
-            serve(services, listener, partial(announce, url, services), certificate)
-        except (CannotServe, TooFewFiles) as error:
+            serve(services, listener, lambda scheme: announce(f"{scheme}://{address}", services))
+        except CannotServe as error:
             raise click.ClickException(visible(str(error))) from error
