@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
-from mirror_server.store.url import DEFAULT_URL
+from mirror_server.store.backend import DEFAULT_URL
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")

@@ -18,8 +18,7 @@ All of it is optional. This one adds a route, a setting and a metric::
     from dataclasses import dataclass
     from flask import Blueprint
     from mirror_server.config import setting
-    from mirror_server.core.measurements import Measurement
-    from mirror_server.hooks import extends
+    from mirror_server.hooks import Measurement, extends
     from mirror_server.views.requests import requires, services
 
     routes = Blueprint("greeting", __name__)
@@ -49,7 +48,7 @@ What belongs to one server is an object that ``build(services)`` makes. It may h
 view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
 that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
 
-To store something, give ``storage()`` a :class:`~mirror_server.store.storage.Storage`: a folder of Alembic migrations,
+To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of Alembic migrations,
 and how a device is erased from the tables. ``python -m mirror_server.store.migrate NAME FOLDER`` writes what new SQLite
 files are made from. While the extension is left out, its tables stay as they are.
 
@@ -92,8 +91,7 @@ import pluggy
 
 from mirror_server.config import Settings, option_name
 from mirror_server.core.errors import CannotServe
-from mirror_server.core.measurements import Measurement
-from mirror_server.store.url import LOCATIONS, shown
+from mirror_server.store.backend import LOCATIONS, shown
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,15 +102,14 @@ if TYPE_CHECKING:
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.instants import Instant
-    from mirror_server.description.parts import Parameter
     from mirror_server.services import Services
+    from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
-    from mirror_server.store.maintenance import Violation
     from mirror_server.store.session import Session
-    from mirror_server.store.storage import Storage
+    from mirror_server.views.description import Parameter
     from mirror_server.web.asgi_bridge import Bridge
 
 _PROJECT = "mirror_server"
@@ -262,7 +259,7 @@ def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     """Routes. Called when the app is made.
 
     Each view is marked with :func:`mirror_server.views.requests.requires`, and with
-    :func:`mirror_server.description.parts.described` to be in the description of the interface.
+    :func:`mirror_server.views.description.described` to be in the description of the interface.
     """
 
 
@@ -335,6 +332,24 @@ def request_answered(environ: dict[str, Any], response: Response, route: tuple[s
         route: Its method and the rule that it matched; both empty where there is none.
         seconds: How long it took; of a long poll how long it was held.
     """
+
+
+class Measurement(NamedTuple):
+    """A metric as it is now.
+
+    Attributes:
+        name: Its name; that of a count without the ``_total`` it has in the exposition.
+        meaning: What it says.
+        value: The number; of a metric with labels a number for each tuple of their values.
+        labels: The names of the labels.
+        is_count: Whether it only ever grows.
+    """
+
+    name: str
+    meaning: str
+    value: float | Mapping[Any, float]
+    labels: tuple[str, ...] = ()
+    is_count: bool = False
 
 
 @specifies

@@ -26,7 +26,7 @@ from mirror_server.config import ACCESS_LOG
 from mirror_server.hooks import Extensions
 from mirror_server.log_lines import LineHandler
 from mirror_server.store import schema
-from mirror_server.store.storage import Storage
+from mirror_server.store.backend import Storage
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"

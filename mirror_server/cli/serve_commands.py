@@ -13,7 +13,7 @@ from mirror_server.config import ListenAddress, LogFormat, Settings, options_of
 from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import of_all, read_settings
 from mirror_server.logging_format import configure
-from mirror_server.store.url import shown
+from mirror_server.store.backend import shown
 
 if TYPE_CHECKING:
     from mirror_server.services import Services

@@ -21,7 +21,7 @@ from mirror_sdk.wire.device_requests import (
 )
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock
-from mirror_server.core import events
+from mirror_server.core import messages
 from mirror_server.core.commands import (
     ASYNC_ID_SECONDS,
     Command,
@@ -43,8 +43,7 @@ from mirror_server.store import commands, devices, keys, resources, targets
 from mirror_server.store.changes import FinishedWrite, Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
-from mirror_server.store.session import Session
-from mirror_server.store.signals import EXPIRY, TOLD, UNTOLD, WAITING
+from mirror_server.store.session import EXPIRY, TOLD, UNTOLD, WAITING, Session
 from mirror_server.store.targets import Target
 
 T = TypeVar("T")
@@ -567,7 +566,7 @@ def _response(ending: _Ending, at: Instant) -> dict[str, Any]:
     """What the application is told of the end of its command."""
     command, content = ending.command, ending.answer.content if ending.answer else None
     status, category = ending.outcome
-    return events.async_response(
+    return messages.async_response(
         async_id=command.async_id,
         device_id=command.device_id,
         endpoint_name=ending.target.endpoint_name,

@@ -25,7 +25,6 @@ from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
 from mirror_server.views import (
     access_keys,
-    description,
     device_requests,
     devices,
     notifications,
@@ -238,7 +237,6 @@ def create_app(services: Services) -> MirrorApp:
         subscriptions,
         notifications,
         access_keys,
-        description,
     ):
         app.register_blueprint(part.routes)
     for routes in chain.from_iterable(services.extensions.hook.blueprints()):

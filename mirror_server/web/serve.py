@@ -13,7 +13,7 @@ from typing import Any, Self
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from mirror_server.core.measurements import Measurement
+from mirror_server.hooks import Measurement
 from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app

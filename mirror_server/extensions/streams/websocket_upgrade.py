@@ -10,11 +10,11 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
-from mirror_server.core.measurements import Measurement
 from mirror_server.extensions.streams.settings import StreamSettings
 from mirror_server.extensions.streams.sockets import POLICY, UNEXPECTED, Closing
 from mirror_server.extensions.streams.views import OPEN, OpenedWebsocket
 from mirror_server.extensions.streams.websocket_serving import close, serve
+from mirror_server.hooks import Measurement
 from mirror_server.services import Services
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.serve import Upgrade
@@ -103,7 +103,7 @@ class UpgradableConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
-        if self.parser.should_upgrade() and (self.cycle is None or self.cycle.response_complete):
+        if self.parser.should_upgrade() and getattr(self.cycle, "response_complete", True):
             self._take_over = cast("Upgrade", self.ws_protocol_class)(self)
         super().on_headers_complete()
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import CannotServe
 from mirror_server.core.instants import Instant, to_datetime
-from mirror_server.core.measurements import Measurement
+from mirror_server.hooks import Measurement
 
 _SOON = timedelta(days=14)
 _IN_PEM = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.+?)-----END", re.DOTALL)
