@@ -59,7 +59,7 @@ The hooks, in the order in which a server calls them
 ----------------------------------------------------
 
 - Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
-  ``check_settings``, ``in_common``.
+  ``configure_logging``, ``check_settings``, ``in_common``.
 - When it is built: ``build``, ``blueprints``, ``configure_server``, ``accept``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
@@ -68,7 +68,7 @@ The hooks, in the order in which a server calls them
   values; an exception undoes the group. Send things out behind the transaction, with ``session.after_commit``.
 - For each request: ``rewrite_path``, ``request_answered``; for one with a wrong key ``client_of``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``describe_devices``, ``snapshot_at``.
+  ``device_filters``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -96,6 +96,7 @@ from mirror_server.store.backend import LOCATIONS, shown
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from concurrent.futures import Future
 
     import uvicorn
     from flask import Blueprint, Response
@@ -154,6 +155,11 @@ def check_settings(settings: Settings) -> None:
 
     Called before a server opens its database.
     """
+
+
+@specifies
+def configure_logging(settings: Settings) -> None:
+    """Set up :mod:`logging` for a process that a command serves in, before anything is logged."""
 
 
 @specifies
@@ -409,6 +415,15 @@ def describe_devices(  # type: ignore[empty-body]
     """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
 
     Called in the transaction that reads the devices.
+    """
+
+
+@specifies(firstresult=True)
+def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
+    """Read the query of a request that puts presubscription rules; without this hook it must have none.
+
+    Returns a function that is called in the transaction that stores them, with the application. The response waits for
+    the future that it gives, if any.
     """
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mirror_sdk._visible import visible
 from mirror_server.cli import main
-from mirror_server.config import ListenAddress, LogFormat, Settings, options_of
+from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import of_all, read_settings
-from mirror_server.logging_format import configure
+from mirror_server.hooks import Extensions, of_all, read_settings
 from mirror_server.store.backend import shown
 
 if TYPE_CHECKING:
@@ -35,37 +35,17 @@ port_option = click.option(
     show_envvar=True,
     help="Port to listen on; 0 takes a free one.",
 )
-log_format_option = click.option(
-    "--log-format",
-    type=click.Choice(get_args(LogFormat)),
-    default="console",
-    show_default=True,
-    envvar="MIRROR_LOG_FORMAT",
-    show_envvar=True,
-    help="How the log on stderr looks: lines for people, or a JSON object a line for programs.",
-)
-access_log_option = click.option(
-    "--access-log/--no-access-log",
-    default=True,
-    show_default=True,
-    envvar="MIRROR_ACCESS_LOG",
-    show_envvar=True,
-    help="Write a line for each request; failures are written in either case.",
-)
 
 
 @main.command()
 @host_option
 @port_option
 @options_of("run", Settings, *of_all("settings"))
-@log_format_option
-@access_log_option
-def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **settings: Any) -> None:
+def run(host: str, port: int, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
-    configure(log_format, access_log=access_log)
     serve_until_stopped(read_settings(**settings), host, port, announce=_announce)
 
 
@@ -92,8 +72,9 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
     from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
 
     try:
+        _configure_logging(settings)
         listener = listen(host, port)
-    except ListenError as error:
+    except (CannotServe, ListenError) as error:
         raise click.ClickException(visible(str(error))) from error
     address = ListenAddress(host, listener.getsockname()[1])
     with listener:
@@ -102,3 +83,10 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
             serve(services, listener, lambda scheme: announce(f"{scheme}://{address}", services))
         except CannotServe as error:
             raise click.ClickException(visible(str(error))) from error
+
+
+def _configure_logging(settings: Settings) -> None:
+    """Let an extension set up the log; where none does, it is plain."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    Extensions(settings.without).hook.configure_logging(settings=settings)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

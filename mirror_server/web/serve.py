@@ -14,7 +14,6 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_server.hooks import Measurement
-from mirror_server.log_lines import lost_lines
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
@@ -179,9 +178,6 @@ def _server_of(services: Services) -> _Server:
         lambda: (
             Measurement("mirror_open_connections", "Connections of clients.", len(connections)),
             Measurement("mirror_unread_bytes", "Parts of answers that clients are to take.", bridge.unread_bytes),
-            Measurement(
-                "mirror_lost_log_lines", "Lines of the log that were dropped or could not be written.", lost_lines()
-            ),
         )
     )
     return server
