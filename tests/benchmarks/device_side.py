@@ -21,7 +21,7 @@ from measuring import percentile
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
 from mirror_server.extensions.logs.handler import configure
 from mirror_server.hooks import read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store import settings, subscriptions
 from mirror_server.web.serve import listen, serve
 
