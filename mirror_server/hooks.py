@@ -103,7 +103,7 @@ if TYPE_CHECKING:
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.instants import Instant
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.conditions import Condition

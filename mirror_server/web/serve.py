@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_server.hooks import Measurement
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import QUEUED, Bridge
 

@@ -14,7 +14,7 @@ from mirror_server.hooks import extends
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 
 @extends

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import uvicorn
     from flask import Blueprint
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage
     from mirror_server.web.asgi_bridge import Bridge
 

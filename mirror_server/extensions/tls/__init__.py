@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from mirror_server.config import Settings
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 
 @extends
