@@ -4,7 +4,7 @@ from contextlib import closing
 
 from mirror_server.extensions.simulator import demo
 from mirror_server.hooks import extends, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 
 
 class Others:
