@@ -6,7 +6,10 @@ A setting is declared once, as a field of :class:`Settings` or of the settings o
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -42,6 +45,18 @@ class ListenAddress(NamedTuple):
     def __str__(self) -> str:
         """As it is written in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def stop_with_stdin() -> None:
+    """Have SIGTERM sent to this process when its standard input ends, as that does when the program behind it ends."""
+
+    def run() -> None:
+        # Not through sys.stdin: its lock would be held when the interpreter ends.
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
 
 
 class _Option(NamedTuple):

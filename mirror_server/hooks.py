@@ -68,7 +68,7 @@ The hooks, in the order in which a server calls them
   values; an exception undoes the group. Send things out behind the transaction, with ``session.after_commit``.
 - For each request: ``rewrite_path``, ``request_answered``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``describe_devices``, ``snapshot_at``.
+  ``device_filters``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -94,11 +94,13 @@ from mirror_server.core.errors import CannotServe
 from mirror_server.store.backend import LOCATIONS, shown
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from flask import Blueprint, Response
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.instants import Instant
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.conditions import Condition
@@ -400,6 +402,15 @@ def describe_devices(  # type: ignore[empty-body]
     """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
 
     Called in the transaction that reads the devices.
+    """
+
+
+@specifies(firstresult=True)
+def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
+    """Read the query of a request that puts presubscription rules; without this hook it must have none.
+
+    Returns a function that is called in the transaction that stores them, with the application. The response waits for
+    the future that it gives, if any.
     """
 
 

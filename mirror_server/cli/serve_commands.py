@@ -17,7 +17,7 @@ from mirror_server.hooks import Extensions, of_all, read_settings
 from mirror_server.store.backend import shown
 
 if TYPE_CHECKING:
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 host_option = click.option(
     "--host",
@@ -71,7 +71,7 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
         ClickException: That is not possible.
     """
     # Flask and uvicorn, which no other command needs.
-    from mirror_server.services import Services  # noqa: PLC0415
+    from mirror_server.server import Services  # noqa: PLC0415
     from mirror_server.web.serve import ListenError, TooFewFiles, listen, serve  # noqa: PLC0415
     from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from mirror_server.core.instants import Instant
 from mirror_server.store import resources
 from mirror_server.store.conditions import Condition, clause, count_of, page_of, where_of
 from mirror_server.store.resources import NO_LIMIT, ResourceRow
-from mirror_server.store.session import Row, Session, parts
+from mirror_server.store.session import Session
 
 DEVICE_COLUMNS = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
@@ -136,17 +136,6 @@ def ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
     """The ids of all devices that meet all conditions."""
     where, parameters = where_of(conditions)
     return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
-
-
-def registered(session: Session, device_ids: Sequence[str]) -> list[DeviceRow]:
-    """Those of these devices that are registered now."""
-    rows: list[Row] = []
-    for some in parts(device_ids):
-        marks = ", ".join("?" * len(some))
-        rows += session.rows_of(
-            f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND device_id IN ({marks})", some
-        )
-    return [DeviceRow(*row) for row in rows]
 
 
 def next_registration_expiry(session: Session) -> Instant | None:

@@ -59,7 +59,7 @@ def _erase_rules(session: Session, device_id: str) -> int:
         rules = orjson.loads(text)
         kept = [rule for rule in rules if rule.get("endpoint-name") not in names]
         if kept and len(kept) < len(rules):
-            subscriptions.change_rules(session, app_id, orjson.dumps(kept).decode())
+            subscriptions.put_rules(session, app_id, orjson.dumps(kept).decode())
         elif len(kept) < len(rules):
             subscriptions.delete_rules(session, app_id)
         erased += len(rules) - len(kept)

@@ -166,21 +166,6 @@ def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list
     return [AnnouncedResource(path, kind, content, bool(obs), bool(auto)) for path, kind, content, obs, auto in rows]
 
 
-def behind(session: Session, device_id: str, path: str, *, most: int) -> list[tuple[str, str, int]]:
-    """Up to ``most`` resources of all devices, by device id and path, from behind this one on.
-
-    Each is given as device id, path, and 1 where its device has it and it can be observed, else 0.
-    """
-    rows = session.rows(
-        "SELECT device_id, path, CASE WHEN present = 1 AND observable = 1 THEN 1 ELSE 0 END FROM resources"
-        " WHERE (device_id, path) > (:device_id, :path) ORDER BY device_id, path LIMIT :most",
-        device_id=device_id,
-        path=path,
-        most=most,
-    )
-    return [(of_device, at_path, usable) for of_device, at_path, usable in rows]
-
-
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
     """Take the device's structure into the mirror: new resources are added, none is ever removed."""
     session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)

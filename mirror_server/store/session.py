@@ -67,9 +67,6 @@ TOLD = "told"
 AGAIN = "again"
 """A device is to be asked what waits for it, also what it left unanswered before."""
 
-APPLY = "apply"
-"""Presubscription rules are to be applied to the registered devices."""
-
 EXPIRY = "expiry"
 """A command expires at an instant."""
 

@@ -33,7 +33,7 @@ from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer, when_stored
+from mirror_server.views.answers import json_answer, page_answer, when_stored
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.description import (
     INSTANT,
@@ -50,6 +50,7 @@ from mirror_server.views.requests import (
     leader_only,
     note,
     query_integer,
+    query_paging,
     query_text,
     read_body,
     require_scope,
@@ -230,22 +231,10 @@ def _read_wait_seconds() -> int:
 
 
 def _waiting(device_id: str | None) -> Response:
-    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
-    after = query_text("after")
-    # One more tells that there is more.
-    found = services().commands.waiting(app_id(), device_id=device_id, after=after, limit=limit + 1)
-    return json_answer(
-        {
-            "object": "list",
-            "data": [
-                serialize.waiting_request(command, with_device=with_device) for command, with_device in found[:limit]
-            ],
-            "has_more": len(found) > limit,
-            "limit": limit,
-            "order": "ASC",
-            "after": after,
-        }
-    )
+    paging = query_paging()
+    found = services().commands.waiting(app_id(), device_id=device_id, after=paging.after, limit=paging.limit + 1)
+    waiting = [serialize.waiting_request(command, with_device=with_device) for command, with_device in found]
+    return page_answer(paging, waiting, None)
 
 
 def _accepted(environ: WSGIEnvironment, command: Command, entry: LogEntry | None = None) -> Response:

@@ -17,7 +17,7 @@ from mirror_server.web.trusted_proxies import TrustedProxies
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 REFUSED = "mirror.refused"
 """Key of the WSGI environment with the Refusal of a request that did not arrive as it should."""

@@ -19,7 +19,7 @@ import uvicorn
 
 from mirror_server.config import Settings
 from mirror_server.hooks import Measurement
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.connections import BoundedConnection

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from flask import Blueprint
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage
     from mirror_server.web.asgi_bridge import Bridge
     from mirror_server.web.connections import Upgrade

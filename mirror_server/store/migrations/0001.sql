@@ -99,13 +99,6 @@ CREATE TABLE presubscriptions (
   rules TEXT NOT NULL
 );
 
-CREATE TABLE applying_rules (
-  app_id TEXT NOT NULL PRIMARY KEY REFERENCES presubscriptions ON DELETE CASCADE,
-  revision BIGINT NOT NULL,
-  device_id TEXT NOT NULL,
-  path TEXT NOT NULL
-);
-
 CREATE TABLE subscriptions (
   device_id TEXT NOT NULL REFERENCES devices ON DELETE CASCADE,
   path TEXT NOT NULL,

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from mirror_server.hooks import read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.web.serve import ListenError, listen, serve
 
 

@@ -31,11 +31,11 @@ from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.slots import Slots
-from mirror_server.services import Services
 from mirror_server.store import devices, logs
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
@@ -436,9 +436,7 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
         ]
         queries = [each.part(DirectoryService).save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
         rules = [
-            each.subscriptions.put_rules(
-                app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', apply_now=False, was_seen=tag.__eq__
-            )
+            each.subscriptions.put_rules(app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', was_seen=tag.__eq__)
             for at, each in enumerate(services)
         ]
         for code, futures in ((409, conflicts), (412, writes), (400, queries), (412, rules)):
