@@ -10,8 +10,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from mirror_server.config import UNIX, Proxy
-from mirror_server.notifications.outbound import Address
+from mirror_server.config import UNIX, Address, Proxy
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
