@@ -188,7 +188,7 @@ FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
 
 @pytest.mark.parametrize("failing", FAILURES)
 def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, monkeypatch, caplog, failing):
-    dispatcher = server.services._dispatcher
+    dispatcher = server.services.dispatcher
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
     of, name, is_of = FAILURES[failing]
     call = getattr(of(dispatcher), name)

@@ -31,11 +31,11 @@ from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.slots import Slots
-from mirror_server.services import Services
 from mirror_server.store import devices, logs
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database

@@ -10,7 +10,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from mirror_server.config import UNIX, Address, Proxy
+from mirror_server.config import Address
+from mirror_server.extensions.connections.settings import UNIX, Proxy
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
