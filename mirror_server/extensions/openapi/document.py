@@ -214,7 +214,7 @@ def _operation_of(route: Route, device_filters: Sequence[Parameter]) -> Operatio
         answers=answers,
         path=route.path,
         scopes=view.__dict__["required_scopes"],
-        parameters=(*view.__dict__["query"], *details.pop("parameters", ()), *selecting),
+        parameters=(*details.pop("parameters", ()), *selecting),
         **details,
     )
 
