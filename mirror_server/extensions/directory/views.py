@@ -26,8 +26,8 @@ from mirror_server.extensions.directory.store.device_events import KINDS, Device
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, json_answer, page_answer, when_page_read, when_stored
-from mirror_server.views.description import TEXT, Answer, described, json_of
-from mirror_server.views.requests import PAGING, list_parameters, query_paging, read_body, requires, services
+from mirror_server.views.description import TEXT, Answer, described, json_of, list_parameters
+from mirror_server.views.requests import PAGING, query_paging, read_body, requires, services
 from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
