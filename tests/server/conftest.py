@@ -24,7 +24,7 @@ from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import hooks
 from mirror_server.core.instants import Instant
 from mirror_server.hooks import extends, of_all, open_database, read_settings
-from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope

@@ -102,7 +102,7 @@ def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> 
 
     def work(session: Any) -> None:
         for body in bodies:
-            server.services.log.append(session, key.split("_")[1], kind, "device", body)
+            server.services.log.append(session, kind, [(key.split("_")[1], "device", body)])
 
     server.services.database.write(work)
 
