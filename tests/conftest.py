@@ -99,7 +99,7 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
     """Commands that run in the process of a test set up the log of the whole process."""
-    loggers = [logging.getLogger(name) for name in (None, "mirror_server", "mirror_server.requests", "alembic")]
+    loggers = [logging.getLogger(name) for name in (None, "mirror_server", "mirror_server.requests")]
     levels, handlers = [logger.level for logger in loggers], list(logging.root.handlers)
     yield
     for logger, level in zip(loggers, levels, strict=True):

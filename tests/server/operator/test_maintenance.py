@@ -219,7 +219,7 @@ def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(
     tmp_path, url, backup, restored, branch, of_branch
 ):
     for one in (url, f"sqlite:///{backup}"):
-        databases.execute(one, f"UPDATE {branch.version_table} SET version_num = '9999'")
+        databases.execute(one, f"UPDATE mirror_schema SET version = '9999' WHERE branch = '{branch.name}'")
     newer = (
         f"was written by a newer version (its schema{of_branch} is 9999, and the newest this one knows is"
         f" {branch.newest}); install that one"
