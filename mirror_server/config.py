@@ -6,10 +6,13 @@ A setting is declared once, as a field of :class:`Settings` or of the settings o
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -18,17 +21,8 @@ from mirror_server.store.backend import DEFAULT_URL
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 
-ACCESS_LOG = "mirror_server.requests"
-"""Name of the logger that has a line for each request."""
-
-LogFormat = Literal["console", "json"]
-
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-UNIX: Literal["unix"] = "unix"
-"""A peer on a socket of this machine's file system, which has no address."""
-
-Proxy = Network | Literal["unix"]
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -47,6 +41,18 @@ class ListenAddress(NamedTuple):
     def __str__(self) -> str:
         """As it is written in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def stop_with_stdin() -> None:
+    """Have SIGTERM sent to this process when its standard input ends, as that does when the program behind it ends."""
+
+    def run() -> None:
+        # Not through sys.stdin: its lock would be held when the interpreter ends.
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
 
 
 class _Option(NamedTuple):
@@ -92,28 +98,35 @@ def option_of(kind: type, name: str) -> Callable[[F], F]:
 
 def option_name(declared: Field[Any]) -> str:
     """The name of the option for a setting, ``--keep-log-seconds``."""
+    return _names(declared).partition("/")[0]
+
+
+def _names(declared: Field[Any]) -> str:
+    """As click takes it; that of a flag has its negation behind a slash."""
     option: _Option = declared.metadata[_OPTION]
     return option.name or f"--{declared.name.replace('_', '-')}"
 
 
 def _option(declared: Field[Any]) -> Callable[[F], F]:
-    name = option_name(declared)
     settings = {"default": declared.default, **declared.metadata[_OPTION].settings}
     # An absent value is no default to show.
     shown = settings["default"] not in (None, ())
-    variable = f"MIRROR_{name.removeprefix('--').replace('-', '_').upper()}"
-    return click.option(name, declared.name, envvar=variable, show_envvar=True, show_default=shown, **settings)
+    variable = f"MIRROR_{option_name(declared).removeprefix('--').replace('-', '_').upper()}"
+    return click.option(
+        _names(declared), declared.name, envvar=variable, show_envvar=True, show_default=shown, **settings
+    )
 
 
-def _read_network(text: str) -> Network:
+def read_network(text: str) -> Network:
+    """Reads a network of IP addresses; the type of an option.
+
+    Raises:
+        BadParameter: It is none.
+    """
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
-
-
-def _read_proxy(text: str) -> Proxy:
-    return UNIX if text == UNIX else _read_network(text)
 
 
 _TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
@@ -202,7 +215,7 @@ class Settings:
         "A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"
         " machine itself; may be given several times.",
         option="--allow-callbacks-to",
-        type=_read_network,
+        type=read_network,
         multiple=True,
         metavar="NETWORK",
     )
@@ -210,15 +223,6 @@ class Settings:
         20,
         "How often one address may come with a wrong key before it is told 429; the right key is always let in.",
         type=click.IntRange(min=1),
-    )
-    trusted_proxies: tuple[Proxy, ...] = setting(
-        (),
-        "A proxy whose X-Forwarded-For is believed: its address or network, or 'unix' for one that comes by a"
-        " socket file; may be given several times. Without it the header is ignored.",
-        option="--trust-proxy",
-        type=_read_proxy,
-        multiple=True,
-        metavar="NETWORK",
     )
     max_parked_polls: int = setting(
         20_000,
@@ -241,26 +245,6 @@ class Settings:
         "How much of its answers an application may leave unread before its next request is told 429.",
         type=click.IntRange(min=1_000_000),
     )
-    max_connections: int = setting(
-        25_000,
-        "How many connections may be open; one more is told 503 and ends.",
-        type=click.IntRange(min=1),
-    )
-    max_head_bytes: int = setting(
-        64 * 1024,
-        "How large request line and headers may be; more is refused with 414 or 431.",
-        type=click.IntRange(min=1000),
-    )
-    max_headers: int = setting(
-        100,
-        "How many headers a request may have; more are refused with 431.",
-        type=click.IntRange(min=10),
-    )
-    idle_timeout_seconds: float = setting(
-        20,
-        "How long a connection stays open on which no request begins.",
-        type=SECONDS,
-    )
     request_timeout_seconds: float = setting(
         30,
         "How long request line and headers may take to arrive, and then the body; what takes longer is told 408.",
@@ -270,19 +254,6 @@ class Settings:
         30,
         "How long a client may take to read the next part of an answer before its connection ends.",
         type=SECONDS,
-    )
-    tls_cert: str | None = setting(
-        None,
-        "Speak TLS, HTTPS and secure websockets, with this certificate in PEM, those of authorities in between behind"
-        " it. SIGHUP loads it again.",
-        metavar="FILE",
-        commands=("run",),
-    )
-    tls_key: str | None = setting(
-        None,
-        "The certificate's key in PEM, not encrypted.",
-        metavar="FILE",
-        commands=("run",),
     )
     without: tuple[str, ...] = setting(
         (),

@@ -48,9 +48,9 @@ What belongs to one server is an object that ``build(services)`` makes. It may h
 view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
 that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
 
-To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of Alembic migrations,
-and how a device is erased from the tables. ``python -m mirror_server.store.migrate NAME FOLDER`` writes what new SQLite
-files are made from. While the extension is left out, its tables stay as they are.
+To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of migrations,
+which are files of SQL, and how a device is erased from the tables. While the extension is left out, its tables stay as
+they are.
 
 ``tests/extensions/sample`` in the source is an extension that publishes each reported value, with a route, a setting, a
 metric and a table, in less than a hundred lines.
@@ -59,16 +59,16 @@ The hooks, in the order in which a server calls them
 ----------------------------------------------------
 
 - Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
-  ``check_settings``, ``in_common``.
-- When it is built: ``build``, ``blueprints``, ``upgrades``.
+  ``configure_logging``, ``check_settings``, ``in_common``.
+- When it is built: ``build``, ``blueprints``, ``configure_server``, ``accept``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
 - In the transaction of a change, on the thread of the writer: ``values_reported``, ``write_finished``,
   ``registration_changed``, ``devices_deleted``. Batches have what one group of changes stores, up to some thousand
   values; an exception undoes the group. Send things out behind the transaction, with ``session.after_commit``.
-- For each request: ``rewrite_path``, ``request_answered``.
+- For each request: ``rewrite_path``, ``request_answered``; for one with a wrong key ``client_of``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``describe_devices``, ``snapshot_at``.
+  ``device_filters``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -94,20 +94,24 @@ from mirror_server.core.errors import CannotServe
 from mirror_server.store.backend import LOCATIONS, shown
 
 if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from concurrent.futures import Future
+
+    import uvicorn
     from flask import Blueprint, Response
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.instants import Instant
-    from mirror_server.description.parts import Parameter
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
+    from mirror_server.views.description import Parameter
     from mirror_server.web.asgi_bridge import Bridge
-    from mirror_server.web.connections import Upgrade
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
@@ -151,6 +155,11 @@ def check_settings(settings: Settings) -> None:
 
     Called before a server opens its database.
     """
+
+
+@specifies
+def configure_logging(settings: Settings) -> None:
+    """Set up :mod:`logging` for a process that a command serves in, before anything is logged."""
 
 
 @specifies
@@ -256,7 +265,7 @@ def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     """Routes. Called when the app is made.
 
     Each view is marked with :func:`mirror_server.views.requests.requires`, and with
-    :func:`mirror_server.description.parts.described` to be in the description of the interface.
+    :func:`mirror_server.views.description.described` to be in the description of the interface.
     """
 
 
@@ -286,11 +295,22 @@ def announcements(services: Services, url: str, key: str | None) -> Sequence[str
 
 
 @specifies
-def upgrades(services: Services, bridge: Bridge) -> Upgrade:  # type: ignore[empty-body]
-    """What makes other protocols of connections that ask for one. Called when a server listens.
+def configure_server(config: uvicorn.Config, bridge: Bridge, services: Services) -> None:
+    """Change the configuration of the HTTP server, before it is made.
 
-    It is called for each request with ``Upgrade``, on the event loop.
+    Its ``ws`` is an :data:`~mirror_server.web.serve.Upgrade`: what makes other protocols of connections. An ``http`` of
+    an extension asks that.
     """
+
+
+@specifies(firstresult=True)
+def accept(server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[asyncio.Server] | None:
+    """Accept connections in the place of the HTTP server. Called on the event loop, when it starts to listen."""
+
+
+@specifies(firstresult=True)
+def client_of(environ: dict[str, Any]) -> str | None:
+    """Who sent a request, so that wrong keys count as theirs; without this hook the address of its connection."""
 
 
 @specifies
@@ -395,6 +415,15 @@ def describe_devices(  # type: ignore[empty-body]
     """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
 
     Called in the transaction that reads the devices.
+    """
+
+
+@specifies(firstresult=True)
+def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
+    """Read the query of a request that puts presubscription rules; without this hook it must have none.
+
+    Returns a function that is called in the transaction that stores them, with the application. The response waits for
+    the future that it gives, if any.
     """
 
 

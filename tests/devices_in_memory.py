@@ -34,11 +34,11 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.hooks import extends
-from mirror_server.store import settings
+from mirror_server.store.session import MANUAL_CLOCK
 
 if TYPE_CHECKING:
     from mirror_server.clock import Timer
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
@@ -351,8 +351,8 @@ def advance(services: Services, seconds: float) -> None:
     """Let domain time pass on a manual clock, with all that becomes due, and settle."""
     milliseconds, database = round(seconds * 1000), services.database
     until_at = services.clock.now() + milliseconds
-    database.write(lambda session: settings.put(session, settings.MANUAL_CLOCK, str(until_at)))
+    database.write(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
     assert isinstance(services.clock, ManualClock)
     services.clock.advance(milliseconds, settle=database.settle)
-    services.clock_advanced()
+    services.extensions.hook.clock_advanced()
     assert database.settle(60)

@@ -39,12 +39,12 @@ from mirror_server.devices.link import Answer, Content, Outcome, PartsOf
 from mirror_server.notifications.awaited import Answered
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.untold import Untold
-from mirror_server.store import commands, devices, keys, resources, targets
+from mirror_server.store import commands, devices, keys, resources
 from mirror_server.store.changes import FinishedWrite, Listeners, Reported
+from mirror_server.store.commands import Target
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredValue, ReportedValue, ResourceRow
 from mirror_server.store.session import EXPIRY, TOLD, UNTOLD, WAITING, Session
-from mirror_server.store.targets import Target
 
 T = TypeVar("T")
 
@@ -247,7 +247,7 @@ class CommandService:
         The answer to a command that is over has still brought what it tells. Source: specification 2.2.
         """
         for some in _apart(ended, lambda each: (each[0].device_id,)):
-            found = targets.of_ending(session, [command for command, _ in some])
+            found = commands.targets_of_ending(session, [command for command, _ in some])
             endings = [
                 ending
                 for (command, answer), target in zip(some, found, strict=True)
@@ -346,7 +346,9 @@ class CommandService:
         return [placed[each.name] for each in asked]
 
     def _accept(self, session: Session, asked: Sequence[_Asked]) -> list[Command]:
-        found = targets.of_placed(session, [(each.placement.device_id, each.placement.request.path) for each in asked])
+        found = commands.targets_of_placed(
+            session, [(each.placement.device_id, each.placement.request.path) for each in asked]
+        )
         accepted = [(each, *self._accepted(session, each, target)) for each, target in zip(asked, found, strict=True)]
         numbers = commands.insert(session, [command for _, _, command in accepted])
         values = []
@@ -407,7 +409,7 @@ class CommandService:
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
         """End a command that no device has answered."""
-        (target,) = targets.of_ending(session, [command])
+        (target,) = commands.targets_of_ending(session, [command])
         if target is not None:
             self._end(session, [_Ending(command, target, failure.value)])
 
@@ -429,7 +431,7 @@ class CommandService:
             (each.command.app_id, each.command.device_id, _response(each, ended_at[each.command.command_id]))
             for each in told
         ]
-        self._log.append_all(session, ASYNC_RESPONSES, responses)
+        self._log.append(session, ASYNC_RESPONSES, responses)
 
     def _take_late(self, session: Session, command: Command, answer: Answer | None) -> None:
         if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:

@@ -30,7 +30,12 @@ from mirror_sdk.wire.routes import (
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
-from mirror_server.description.parts import (
+from mirror_server.service.commands import Placement
+from mirror_server.service.keys import Scope
+from mirror_server.views import serialize
+from mirror_server.views.answers import json_answer, page_answer, when_stored
+from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.description import (
     INSTANT,
     TEXT,
     Answer,
@@ -40,16 +45,12 @@ from mirror_server.description.parts import (
     json_of,
     whole_number,
 )
-from mirror_server.service.commands import Placement
-from mirror_server.service.keys import Scope
-from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer, when_stored
-from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
     leader_only,
     note,
     query_integer,
+    query_paging,
     query_text,
     read_body,
     require_scope,
@@ -121,7 +122,7 @@ routes = Blueprint("device_requests", __name__)
 
 
 @routes.post("/v2/device-requests/<device_id>")
-@requires(Scope.READ, Scope.WRITE, query=(_ASYNC_ID, _EXPIRY_SECONDS, _RETRY))
+@requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
 @described(
     "Device requests",
     Answer(
@@ -135,7 +136,7 @@ routes = Blueprint("device_requests", __name__)
         "The desired value is not the one of `If-Match` any more; nothing was queued.",
         json_of(DesiredChanged, "written by another application since", "never written"),
     ),
-    parameters=(_IF_MATCH, _PREFER),
+    parameters=(_ASYNC_ID, _EXPIRY_SECONDS, _RETRY, _IF_MATCH, _PREFER),
     body=json_of(DeviceRequestBody, "read", "write", "execute", "notification rules"),
     errors=(409,),
 )
@@ -169,8 +170,8 @@ def place_device_request(device_id: str) -> Response:
 
 
 @routes.get("/v2/device-requests")
-@requires(Scope.READ, Scope.WRITE, query=_PAGING)
-@described("Device requests", _WAITING_PAGE, is_extension=True)
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests() -> Response:
     """The requests of this application that have no answer yet, oldest first."""
@@ -178,8 +179,8 @@ def list_waiting_requests() -> Response:
 
 
 @routes.get("/v2/device-requests/<device_id>")
-@requires(Scope.READ, Scope.WRITE, query=_PAGING)
-@described("Device requests", _WAITING_PAGE, is_extension=True)
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests_of_device(device_id: str) -> Response:
     """The requests of this application for one device that have no answer yet, oldest first."""
@@ -230,22 +231,10 @@ def _read_wait_seconds() -> int:
 
 
 def _waiting(device_id: str | None) -> Response:
-    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
-    after = query_text("after")
-    # One more tells that there is more.
-    found = services().commands.waiting(app_id(), device_id=device_id, after=after, limit=limit + 1)
-    return json_answer(
-        {
-            "object": "list",
-            "data": [
-                serialize.waiting_request(command, with_device=with_device) for command, with_device in found[:limit]
-            ],
-            "has_more": len(found) > limit,
-            "limit": limit,
-            "order": "ASC",
-            "after": after,
-        }
-    )
+    paging = query_paging()
+    found = services().commands.waiting(app_id(), device_id=device_id, after=paging.after, limit=paging.limit + 1)
+    waiting = [serialize.waiting_request(command, with_device=with_device) for command, with_device in found]
+    return page_answer(paging, waiting, None)
 
 
 def _accepted(environ: WSGIEnvironment, command: Command, entry: LogEntry | None = None) -> Response:

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -14,25 +15,26 @@ from flask import current_app, g, request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.model import Timestamp, place_and_fault
 from mirror_sdk.wire.older_calls import FLAGS
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, from_datetime
-from mirror_server.description.parts import Parameter
 from mirror_server.service.keys import Scope
+from mirror_server.store.conditions import Condition
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
 
 SERVICES = "mirror"
-"""The name of an app's :class:`~mirror_server.services.Services` among its extensions."""
+"""The name of an app's :class:`~mirror_server.server.Services` among its extensions."""
 
 CALLER = "mirror.caller"
 """Key of the WSGI environment with the :class:`Caller` of a request that another process forwarded."""
@@ -51,6 +53,9 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+PAGING = ("limit", "after", "order", "include")
+"""Parameters of every list; the others are filters."""
+ORDERS = ("ASC", "DESC")
 
 
 class Caller(Protocol):
@@ -90,16 +95,16 @@ def leader_only(*, unless: str | None = None, is_poll: bool = False) -> Callable
     return mark
 
 
-def requires(*scopes: Scope, query: Collection[Parameter] | None = ()) -> Callable[[View], View]:
+def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[View], View]:
     """Let a view be used with a key that has one of these scopes; without any, with no key at all.
 
-    ``query`` are the parameters it knows: with a key another one is refused. ``None`` leaves that to the view.
+    ``query`` are the names of the parameters it knows: with a key another one is refused. ``None`` leaves that to the
+    view.
     """
 
     def mark(view: View) -> View:
         view.__dict__["required_scopes"] = frozenset(scopes)
-        view.__dict__["query"] = query or ()
-        view.__dict__["known_query"] = None if query is None else tuple(one.name for one in query)
+        view.__dict__["known_query"] = query
         return view
 
     return mark
@@ -330,6 +335,53 @@ def query_flag(name: str) -> bool:
         Refusal: It says neither yes nor no, or is there more than once (400).
     """
     return query_choice(name, FLAGS) in {"true", "True"}
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which page is asked for.
+
+    Attributes:
+        after: The id the page begins behind.
+        descending: Whether it goes from greater ids to lesser ones.
+        limit: How many entries it has at most.
+        count: Whether to tell how many there are in all.
+        filters: The other parameters of the query, each a filter.
+    """
+
+    after: str | None
+    descending: bool
+    limit: int
+    count: bool
+    filters: Sequence[tuple[str, str]]
+
+
+def query_paging() -> Paging:
+    """Which page the query of the request asks for.
+
+    Raises:
+        Refusal: A parameter is none (400).
+    """
+    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
+    order = query_choice("order", ORDERS)
+    include = query_choice("include", INCLUDED)
+    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in PAGING]
+    return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)
+
+
+def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
+    """The conditions on devices in the query of the request, which are in the parameters that are not in ``own``.
+
+    Raises:
+        Refusal: A parameter is none, or its value cannot be one (400).
+    """
+    given = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
+    if not given:
+        return ()
+    found: Sequence[Condition] | None = services().extensions.hook.device_conditions(given=given, own=own)
+    if found is None:
+        check_query(own)
+    return tuple(found or ())
 
 
 def _unique(members: list[tuple[str, Any]]) -> None:

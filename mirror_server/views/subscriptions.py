@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import orjson
 from flask import Blueprint, Response, request
@@ -11,75 +12,36 @@ from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_sdk.wire.routes import SUBSCRIPTION_HEADER
 from mirror_sdk.wire.subscriptions import SUBSCRIPTION_ENDED, SubscriptionState
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import (
-    ETAG,
-    NOT_CHANGED,
-    UNLESS_CHANGED,
-    Answer,
-    Parameter,
-    described,
-    header,
-    json_of,
-    text_of,
-    words,
-)
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, when_stored
-from mirror_server.views.requests import app_id, query_choice, read_body, read_path, requires, services
-
-_NOW = ("now",)
-_APPLY = Parameter(
-    "apply", "With `now`, devices that are registered now are checked at once.", words(*_NOW), is_extension=True
-)
-_IF_MATCH = header(
-    "If-Match",
-    "The `ETag` of the rules that were read: if they have changed since, nothing is changed and the answer is 412."
-    " Without it they are changed in any case.",
-)
-_RULES = json_of(PresubscriptionRules, "a device, its type and a pattern", "none")
-_SUBSCRIPTION = header(
-    SUBSCRIPTION_HEADER,
-    "`active` once the device accepted the subscription, `asked` until it answers, `refused` when it refused: it is"
-    " asked again when it next registers or updates its registration.",
-    words("active", "asked", "refused"),
-)
+from mirror_server.views.requests import app_id, check_query, read_body, read_path, requires, services
 
 routes = Blueprint("subscriptions", __name__)
 
 
 @routes.put("/v2/subscriptions")
-@requires(Scope.SUBSCRIBE, query=(_APPLY,))
-@described(
-    "Subscriptions",
-    Answer(202, "Accepted, and on disk."),
-    Answer(204, "The same, for the path without a version."),
-    parameters=(_IF_MATCH,),
-    body=_RULES,
-    errors=(412,),
-)
+@requires(Scope.SUBSCRIBE, query=None)
 def put_presubscriptions() -> Response:
     """Replace all presubscription rules.
 
     They are checked when a device registers or updates its registration; what it refused or left unanswered is then
-    asked again. With ``apply=now`` they are applied to the registered devices, too: that they are to be is on disk with
-    the 202, which waits about a second for it. In a large fleet the rest follows, also after a restart of the service,
-    unless rules are put or deleted before. ``apply`` and ``If-Match`` are extensions.
+    asked again. ``If-Match`` is an extension.
     """
+    also = services().extensions.hook.rules_put()
+    if also is None:
+        check_query(())
     rules = read_body(PresubscriptionRules)
-    apply_now = query_choice("apply", _NOW) is not None
     text = orjson.dumps(rules.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
-    stored = services().subscriptions.put_rules(app_id(), text, apply_now=apply_now, was_seen=_was_seen())
-    return when_stored(stored, lambda _: empty_answer(202))
+    stored = services().subscriptions.put_rules(app_id(), text, was_seen=_was_seen(), also=also)
+
+    def accepted(applied: Future[None] | None = None) -> Response:
+        return empty_answer(202) if applied is None else when_stored(applied, accepted)
+
+    return when_stored(stored, accepted)
 
 
 @routes.get("/v2/subscriptions")
 @requires(Scope.SUBSCRIBE)
-@described(
-    "Subscriptions",
-    Answer(200, "The rules; an empty list when there are none.", _RULES, headers=(ETAG,)),
-    NOT_CHANGED,
-    parameters=(UNLESS_CHANGED,),
-)
 def get_presubscriptions() -> Response:
     """The presubscription rules, as they were put.
 
@@ -94,7 +56,6 @@ def get_presubscriptions() -> Response:
 
 @routes.delete("/v2/subscriptions")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(204, "There are no rules any more."), parameters=(_IF_MATCH,), errors=(412,))
 def delete_presubscriptions() -> Response:
     """Remove all presubscription rules.
 
@@ -106,10 +67,6 @@ def delete_presubscriptions() -> Response:
 
 @routes.get("/v2/subscriptions/<device_id>")
 @requires(Scope.SUBSCRIBE)
-@described(
-    "Subscriptions",
-    Answer(200, "The paths, one a line.", text_of("text/uri-list", "/3303/0/5700\n/3311/0/5850")),
-)
 def list_subscriptions(device_id: str) -> Response:
     """What this application subscribed of a device."""
     paths = services().subscriptions.paths(app_id(), device_id)
@@ -120,7 +77,6 @@ def list_subscriptions(device_id: str) -> Response:
 
 @routes.delete("/v2/subscriptions/<device_id>")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(204, "This application has no subscription of the device any more."))
 def delete_subscriptions(device_id: str) -> Response:
     """End all subscriptions of a device."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id)
@@ -129,7 +85,6 @@ def delete_subscriptions(device_id: str) -> Response:
 
 @routes.put("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(200, "Subscribed."))
 def put_subscription(device_id: str, path: str) -> Response:
     """Subscribe a resource.
 
@@ -143,10 +98,6 @@ def put_subscription(device_id: str, path: str) -> Response:
 
 @routes.get("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
-@described(
-    "Subscriptions",
-    Answer(200, "This application asked for it; what became of it stands in the header.", headers=(_SUBSCRIPTION,)),
-)
 def get_subscription(device_id: str, path: str) -> Response:
     """Whether a resource is subscribed.
 
@@ -164,7 +115,6 @@ def get_subscription(device_id: str, path: str) -> Response:
 
 @routes.delete("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(204, "This application does not subscribe it any more."))
 def delete_subscription(device_id: str, path: str) -> Response:
     """End the subscription of a resource."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id, read_path(path))

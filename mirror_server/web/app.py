@@ -21,21 +21,11 @@ from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
-from mirror_server.views import (
-    access_keys,
-    description,
-    device_requests,
-    devices,
-    notifications,
-    operation,
-    subscriptions,
-)
-from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
+from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
+from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.errors import answer_to
-from mirror_server.views.requests import SERVICES, app_id, noted, request_id
+from mirror_server.views.requests import SERVICES, app_id, request_id
 from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, Admission
 from mirror_server.web.disconnection import is_disconnected
@@ -43,7 +33,7 @@ from mirror_server.web.disconnection import is_disconnected
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 _PARKED = "mirror.parked"
 _BEGAN = "mirror.began"
@@ -214,7 +204,7 @@ class MirrorApp(Flask):
         return response if isinstance(response, Deferred) else self._complete(response, environ, environ[_PARKED])
 
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
-        """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
+        """Name the request in its answer, and tell extensions of it."""
         if not isinstance(response, SharedAnswer):
             # To look for such headers first takes longer.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
@@ -224,22 +214,13 @@ class MirrorApp(Flask):
         seconds = time.perf_counter() - environ[_BEGAN]
         for tell in self._request_answered:
             tell(environ, response, route, seconds)
-        if tells_requests():
-            tell_request(_line(response, environ, seconds))
         return response
 
 
 def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
     app = MirrorApp(services)
-    for part in (
-        devices,
-        device_requests,
-        subscriptions,
-        notifications,
-        access_keys,
-        description,
-    ):
+    for part in (devices, device_requests, subscriptions, notifications):
         app.register_blueprint(part.routes)
     for routes in chain.from_iterable(services.extensions.hook.blueprints()):
         app.register_blueprint(routes)
@@ -259,14 +240,3 @@ def _asked() -> Request:
 def _route(asked: Request) -> tuple[str, str]:
     """Method and rule of a request; a path or method that no rule has could be anything, and each a metric."""
     return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
-
-
-def _line(response: Response, environ: WSGIEnvironment, seconds: float) -> dict[str, Any]:
-    return {
-        "method": environ["REQUEST_METHOD"],
-        "path": get_path_info(environ),
-        "status": response.status_code,
-        "duration_ms": round(seconds * 1000, 2),
-        "request_id": request_id(environ),
-        **noted(environ),
-    }

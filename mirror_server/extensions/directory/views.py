@@ -18,7 +18,6 @@ from mirror_sdk.wire.device_queries import (
     DeviceQueryUpdate,
 )
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import TEXT, Answer, described, json_of
 from mirror_server.extensions.directory.filters import Fields, filter_parameters, read_filters, read_moment, read_truth
 from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryService
@@ -26,9 +25,9 @@ from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_answer, json_answer, when_stored
-from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
-from mirror_server.views.requests import read_body, requires, services
+from mirror_server.views.answers import empty_answer, json_answer, when_page_read, when_stored
+from mirror_server.views.description import TEXT, Answer, described, json_of, list_parameters
+from mirror_server.views.requests import PAGING, query_paging, read_body, requires, services
 from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
@@ -110,16 +109,8 @@ def list_device_queries() -> Response:
     All applications share them. Filters as in ``GET /v3/devices``.
     """
     paging = query_paging()
-    conditions = read_filters(paging.filters, _OF_QUERIES, own=PARAMETERS)
-    directory = services().part(DirectoryService)
-
-    def read() -> Response:
-        rows, total = directory.queries(
-            conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
-        )
-        return page_answer(paging, [_query(row) for row in rows], total)
-
-    return when_page_read(paging, conditions, MAX_QUERIES, read)
+    conditions = read_filters(paging.filters, _OF_QUERIES, own=PAGING)
+    return when_page_read(paging, conditions, MAX_QUERIES, services().part(DirectoryService).queries, _query)
 
 
 @routes.post("/v3/device-queries")
@@ -215,17 +206,11 @@ def get_device_log_entry(event_id: str) -> Response:
 
 def _events() -> Response:
     paging = query_paging()
-    conditions = read_filters(paging.filters, _OF_EVENTS, own=PARAMETERS)
+    conditions = read_filters(paging.filters, _OF_EVENTS, own=PAGING)
     after = None if paging.after is None else _event_number("after", paging.after)
-    directory = services().part(DirectoryService)
-
-    def read() -> Response:
-        rows, total = directory.events(
-            conditions, after=after, descending=paging.descending, limit=paging.limit, count=paging.count
-        )
-        return page_answer(paging, [_event_content(row) for row in rows], total)
-
-    return when_page_read(paging, conditions, services().settings.of(DirectorySettings).max_device_events, read)
+    parts = services()
+    rows, events = parts.settings.of(DirectorySettings).max_device_events, parts.part(DirectoryService).events
+    return when_page_read(paging, conditions, rows, events, _event_content, after=after)
 
 
 def _event(event_id: str) -> Response:

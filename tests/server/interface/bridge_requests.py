@@ -102,7 +102,7 @@ def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> 
 
     def work(session: Any) -> None:
         for body in bodies:
-            server.services.log.append(session, key.split("_")[1], kind, "device", body)
+            server.services.log.append(session, kind, [(key.split("_")[1], "device", body)])
 
     server.services.database.write(work)
 
@@ -154,7 +154,7 @@ async def check_made_no_further(
             return made[-1]
 
     with Threads(8) as threads:
-        monkeypatch.setattr("mirror_server.views.download._THREADS", threads)
+        monkeypatch.setattr("mirror_server.views.streamed._THREADS", threads)
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
         await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
         # What is being made counts as much as it may become. When it is there, there may be room for the next.
@@ -176,8 +176,9 @@ async def check_made_no_further(
 
 async def check_beside_the_loop(server: Any, bridge: Bridge, key: str, path: str) -> None:
     """What is asked for there is looked for beside the loop, which answers others meanwhile."""
+    path, _, query = path.partition("?")
     with busy(server):
-        asked = await Request(bridge, key, path).begin()
+        asked = await Request(bridge, key, path, query.encode()).begin()
         quick = await Request(bridge, key, "/v3/devices").begin()
         assert (asked.status, quick.status) == (None, 200)
     assert (await asked.end()).status == 200

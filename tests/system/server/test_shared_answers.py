@@ -11,9 +11,9 @@ from devices_on_loopback import until
 from flask.testing import FlaskClient
 
 from mirror_server.clock import wall_time
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
-from mirror_server.services import Services
 from mirror_server.web.app import create_app
 
 
@@ -61,6 +61,6 @@ def test_forwarded_poll_of_an_ended_key_delivers_nothing_and_the_renewed_key_get
         poll = pool.submit(get, follower, old, "/v2/notification/pull?hold=55")
         until(lambda: leader.log.open_polls)
         new = keys.renew(leader.database, "app", 0, wall_time())
-        leader.database.write(lambda session: leader.log.append(session, app_id, "reg-updates", "d", {"ep": "d"}))
+        leader.database.write(lambda session: leader.log.append(session, "reg-updates", [(app_id, "d", {"ep": "d"})]))
         assert poll.result(60).status_code == 401
     assert get(follower, new, "/v2/notification/pull?hold=0").json["reg-updates"][0]["ep"] == "d"

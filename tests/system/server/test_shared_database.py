@@ -21,12 +21,11 @@ from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.services import Services
 from mirror_server.store import resources as stored_resources
-from mirror_server.store import settings
 from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import violations
@@ -43,14 +42,14 @@ def database(url: str) -> Iterator[Database]:
 
 
 def count_up(session: Any) -> int:
-    number = int(settings.get(session, "counted") or 0) + 1
-    settings.put(session, "counted", str(number))
+    number = int(session.setting("counted") or 0) + 1
+    session.put_setting("counted", str(number))
     return number
 
 
 def counted(database: Database) -> int:
     with database.read() as session:
-        return int(settings.get(session, "counted") or 0)
+        return int(session.setting("counted") or 0)
 
 
 def cut_once(database: Database, when: str) -> None:
@@ -384,7 +383,7 @@ def test_a_request_waits_until_the_process_that_took_it_told_its_id(open_service
     placed, told = other.commands.place_untold(Placement(app_id, device_id, CommandRequest("GET", PATH)))
     async_id = placed.result(60).async_id
     wait_for(partial(leader._untold.is_held, async_id))
-    leader._dispatcher.wake_all()
+    leader.dispatcher.wake_all()
     assert leader.database.settle(60)
     assert not responses(leader, app_id)
     told()

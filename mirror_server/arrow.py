@@ -1,0 +1,139 @@
+"""Arrow arrays of columns as the database gives them, and streams of them in pieces.
+
+Imported where pyarrow is installed: loading it takes a moment. Arrays are made of buffers, because ``pyarrow.array``
+loads pandas where there is one, which takes a second and much memory.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+
+from mirror_sdk.wire.snapshot import END_KEY, Compression
+from mirror_server.store.resources import Kind
+
+WORD = pa.dictionary(pa.int32(), pa.string())
+INSTANT = pa.timestamp("ms", tz="UTC")
+
+TYPES: Mapping[Kind, pa.DataType] = {
+    "word": WORD,
+    "bytes": pa.binary(),
+    "instant": INSTANT,
+    "integer": pa.int64(),
+    "small integer": pa.int8(),
+    "flag": pa.bool_(),
+}
+"""The Arrow type of each kind of column."""
+
+Column = Sequence[Any]
+
+_END_OF_STREAM_BYTES = 8
+
+
+def to_array(values: Column, kind: pa.DataType) -> pa.Array:
+    """An array of values of the database, ``None`` among them; kinds are those in this module."""
+    if kind == WORD:
+        return to_array(values, pa.string()).dictionary_encode()
+    filler, buffers_of = _FORMS[kind]
+    try:
+        # To look for None first would take as long as this does.
+        return pa.Array.from_buffers(kind, len(values), [None, *buffers_of(values)])
+    except TypeError:
+        missing = values.count(None)
+    if missing == len(values):
+        return pa.nulls(len(values), kind)
+    filled = [filler if value is None else value for value in values]
+    validity = _bitmap(bytes(value is not None for value in values))
+    return pa.Array.from_buffers(kind, len(values), [validity, *buffers_of(filled)], missing)
+
+
+def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa.ListArray:
+    """Lists of so many items each, one after another; a missing one is null, and its length 0."""
+    validity = _bitmap(bytes(not missing for missing in is_missing)) if any(is_missing) else None
+    offsets = pa.py_buffer(array("i", accumulate(lengths, initial=0)))
+    kind = pa.list_(items.type)
+    return pa.Array.from_buffers(kind, len(lengths), [validity, offsets], sum(is_missing), children=[items])
+
+
+def to_values(column: pa.Array) -> list[Any]:
+    """What a column holds, in Python: instants in milliseconds, and ``None`` where there is nothing."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if column.type == INSTANT:
+        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    if column.type == WORD:
+        # Each word once: to ask the column for them takes twice as long.
+        words = column.dictionary.to_pylist()
+        return [None if index is None else words[index] for index in column.indices.to_pylist()]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _bitmap(flags: bytes) -> pa.Buffer:
+    """One bit for each byte that is 0 or 1."""
+    return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags)]).cast(pa.bool_()).buffers()[1]
+
+
+def _of_bytes(values: Column) -> list[pa.Buffer]:
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return [pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+
+
+def _of_texts(values: Column) -> list[pa.Buffer]:
+    joined = "".join(values)
+    if not joined.isascii():
+        return _of_bytes([text.encode("utf-8") for text in values])
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return [pa.py_buffer(offsets), pa.py_buffer(joined.encode("ascii"))]
+
+
+def _of_numbers(code: str) -> Callable[[Column], list[pa.Buffer]]:
+    return lambda values: [pa.py_buffer(array(code, values))]
+
+
+_FORMS: Mapping[pa.DataType, tuple[object, Callable[[Column], list[pa.Buffer]]]] = {
+    pa.binary(): (b"", _of_bytes),
+    pa.string(): ("", _of_texts),
+    pa.bool_(): (0, lambda values: [_bitmap(bytes(values))]),
+    pa.int8(): (0, _of_numbers("b")),
+    pa.int32(): (0, _of_numbers("i")),
+    pa.int64(): (0, _of_numbers("q")),
+    INSTANT: (0, _of_numbers("q")),
+}
+"""What stands where a value is missing, and the buffers of the values."""
+
+
+class Pieces:
+    """Makes pieces that, put together, are one Arrow IPC stream: the head, then any number of batches, then the tail.
+
+    Args:
+        schema: The columns.
+        compression: That of the buffers.
+
+    Attributes:
+        head: The first piece.
+    """
+
+    def __init__(self, schema: pa.Schema, compression: Compression) -> None:
+        self._schema = schema
+        self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+        self.head = self._stream()[:-_END_OF_STREAM_BYTES]
+
+    def batch(self, batch: pa.RecordBatch, metadata: dict[bytes, bytes] | None = None) -> bytes:
+        """The piece of a batch, and of what is told with it."""
+        return self._stream(batch, metadata)[len(self.head) : -_END_OF_STREAM_BYTES]
+
+    def tail(self, end: bytes) -> bytes:
+        """The last piece: a batch without rows, which has ``end`` in its metadata."""
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in self._schema], schema=self._schema)
+        return self._stream(nothing, {END_KEY: end})[len(self.head) :]
+
+    def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema, options=self._options) as writer:
+            if batch is not None:
+                writer.write_batch(batch, custom_metadata=metadata)
+        return bytes(sink.getvalue())

@@ -1,0 +1,369 @@
+"""A server: builds the core on a database, loads the extensions, starts and stops."""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
+
+from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
+from mirror_server.config import Settings
+from mirror_server.core.commands import Command
+from mirror_server.core.instants import Instant, after_seconds, to_datetime
+from mirror_server.devices.backends import DeviceBackends
+from mirror_server.devices.dispatch import Dispatcher, Job
+from mirror_server.devices.link import Answer
+from mirror_server.hooks import Extensions, Measurement
+from mirror_server.notifications.channels import Channels, PlainPolls
+from mirror_server.notifications.log import NotificationLog
+from mirror_server.notifications.webhooks import AddressPolicy, Webhooks
+from mirror_server.service.commands import CommandService
+from mirror_server.service.devices import DeviceService
+from mirror_server.service.housekeeping import Housekeeping
+from mirror_server.service.long_reads import LongReads
+from mirror_server.service.readiness import Readiness
+from mirror_server.service.slots import Slots
+from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.service.untold import Untold
+from mirror_server.store import logs, maintenance
+from mirror_server.store.changes import Listeners
+from mirror_server.store.database import Database, location_of
+from mirror_server.store.session import (
+    AGAIN,
+    EXPIRY,
+    EXTENSIONS,
+    LOG,
+    MANUAL_CLOCK,
+    TOLD,
+    UNTOLD,
+    WAITING,
+    Session,
+)
+
+T = TypeVar("T")
+Measure = Callable[[], Iterable[Measurement]]
+
+_log = logging.getLogger(__name__)
+
+_CLOCKS_DIFFER_SECONDS = 60
+_MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
+"""2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
+
+
+class Coordinator:
+    """How a server takes part among the processes that serve its database; in the core it is alone, and leads.
+
+    Where others may serve it as well, the database's location names another class, whose methods may be hooks.
+
+    Args:
+        services: The server; its database and settings are there, and nothing else yet.
+
+    Attributes:
+        forward: Gives the leader's answer to the request at hand, given its WSGI environment and whether it is a poll;
+            ``None`` where this process leads. It is ``None`` itself where no other process ever leads.
+
+    Raises:
+        DatabaseError: Processes that cannot work together with this one serve the database.
+    """
+
+    forward: Callable[..., Any] | None = None
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process leads, as far as it knows: it holds the devices and channels."""
+        return True
+
+    def join(self) -> None:
+        """Take part: the parts of the server are made."""
+
+    def start(self) -> None:
+        """Have the server lead, unless another process does.
+
+        Raises:
+            DatabaseError: The database does not answer any more.
+        """
+        self._services.begin_to_lead()
+
+    def answer_with(self, app: Any) -> None:
+        """Answer requests of other processes with a WSGI app whenever this process leads."""
+
+    def is_alive(self, process_id: str) -> bool:  # noqa: ARG002 - there is no other
+        """Whether another process still is there."""
+        return False
+
+    def stop(self) -> None:
+        """Take part no more; until it is closed no other process takes over."""
+
+    def close(self) -> None:
+        """Let another process take over."""
+
+
+class Services:
+    """All parts of one server, on one database.
+
+    Args:
+        settings: What the operator set.
+
+    Attributes:
+        gauges: Measure what serves the app.
+        takes_upgrades: Whether some process that serves this database may take other protocols than HTTP.
+        backends: The kinds of device connections there are.
+
+    Raises:
+        DatabaseError: The database cannot be used.
+        CannotServe: An extension is missing, or not possible as the settings say.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.extensions = Extensions(settings.without)
+        self.extensions.check(settings)
+        self.settings = settings
+        self.takes_upgrades = True
+        self.backends = DeviceBackends()
+        self._parts: list[object] = []
+        self.extensions.hook.check_settings(settings=settings)
+        with ExitStack() as undo:
+            location = location_of(settings.database_url)
+            self._let_others_serve = location.begin_serving()
+            undo.callback(self._let_others_serve)
+            self.database = Database(settings.database_url, self.extensions.storages)
+            undo.callback(self.database.close)
+            kind = Coordinator if location.coordinator is None else pkgutil.resolve_name(location.coordinator)
+            self.coordinator: Coordinator = kind(self)
+            undo.pop_all()
+        self.clock = _clock(settings, self.database)
+        self.log = NotificationLog(
+            self.database,
+            self.clock,
+            most_bytes=settings.keep_log_bytes,
+            is_shared=self.database.is_shared,
+            is_leader=self.is_leader,
+        )
+        self.channels = Channels(self.database)
+        self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
+        policy = AddressPolicy(settings.callback_networks)
+        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
+        self._untold = Untold(self.clock, lambda device_id: self.dispatcher.wake(device_id))  # noqa: PLW0108 - made below
+        self.dispatcher = Dispatcher(
+            database=self.database,
+            clock=self.clock,
+            backends=self.backends,
+            begin_attempt=self._begin_attempt,
+            finish=self._finish,
+            is_held=self._untold.is_held,
+            answer_timeout_seconds=settings.answer_timeout_seconds,
+        )
+        self._listeners = Listeners()
+        self.commands = CommandService(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            listeners=self._listeners,
+            untold=self._untold,
+            under_way=self.dispatcher.under_way,
+            parts_of=self.backends.parts_of,
+        )
+        self.subscriptions = SubscriptionService(
+            database=self.database, clock=self.clock, log=self.log, listeners=self._listeners
+        )
+        self.devices = DeviceService(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            listeners=self._listeners,
+            commands=self.commands,
+            subscriptions=self.subscriptions,
+            contact=self.dispatcher.contact,
+            expiry_due=lambda at: self._housekeeping.registrations.at_latest(at),  # noqa: PLW0108 - made below
+        )
+        self.readiness = Readiness(self.database)
+        self.download_slots = Slots.of_downloads(settings.poll_share)
+        self.long_reads = LongReads(settings.poll_share)
+        self._housekeeping = Housekeeping(
+            database=self.database,
+            clock=self.clock,
+            expire_commands=self.commands.expire,
+            expire_registrations=self.devices.expire_registrations,
+            delete_devices=self.devices.delete_silent_since,
+            keep_log_seconds=settings.keep_log_seconds,
+            every_hour=lambda now: self.extensions.hook.every_hour(now=now),
+        )
+        self._handle_signals()
+        self.coordinator.join()
+        self.database.on_interruption(self._interrupted, self._resumed)
+        self.gauges: list[Measure] = []
+        try:
+            self._build_extensions()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build_extensions(self) -> None:
+        self._parts.append(self.coordinator)
+        for built in reversed(self.extensions.hook.build(services=self)):
+            self._parts += built
+        for part in self._parts:
+            self.extensions.add(part)
+        for hook in ("values_reported", "write_finished", "registration_changed", "devices_deleted"):
+            getattr(self._listeners, hook).extend(self.extensions.collected(hook))
+        self.devices.on_resumed.extend(self.extensions.collected("resumed"))
+        self.devices.on_described.extend(self.extensions.collected("describe_devices"))
+
+    def measurements(self) -> list[Iterable[Measurement]]:
+        """Metrics as they are now: of who serves, and of extensions."""
+        return [*(measure() for measure in self.gauges), *self.extensions.hook.measurements()]
+
+    def announcements(self, url: str, key: str | None) -> list[str]:
+        """What a command that serves prints of extensions."""
+        return list(chain(*self.extensions.hook.announcements(services=self, url=url, key=key)))
+
+    def part(self, kind: type[T]) -> T:
+        """What an extension built for this server, by its class.
+
+        Raises:
+            LookupError: None did.
+        """
+        for part in self._parts:
+            if isinstance(part, kind):
+                return part
+        raise LookupError(f"no extension built a {kind.__name__}")
+
+    def start(self) -> None:
+        """Begin, and lead unless another process does.
+
+        Raises:
+            DatabaseError: The database does not answer any more.
+        """
+        _log.info("extensions: %s", ", ".join(self.extensions.names) or "none")
+        for name, why in self.extensions.left_out.items():
+            _log.info("without the extension %s: %s", name, why)
+        self.coordinator.start()
+        self.database.settle()
+        self.extensions.hook.started()
+
+    def begin_to_lead(self) -> None:
+        """Make this process the leader: look after what became due, bring up the devices, deliver what waits."""
+        # Another process may have led since an interruption.
+        self.devices.forget_interruption()
+        # First, while what is stored tells when a service was there last.
+        self.database.insist(self.devices.begin)
+        # A manual clock begins at the same instant in each new database.
+        self.database.insist(partial(maintenance.begin_counting, at=wall_time()))
+        self.extensions.hook.lead()
+        names = " ".join(self.extensions.names)
+        self.database.insist(partial(Session.put_setting, name=EXTENSIONS, value=names))
+        self.database.insist(self.commands.end_interrupted)
+        self._housekeeping.start()
+        self.extensions.hook.connect_devices()
+        self.dispatcher.wake_all()
+        self.webhooks.start()
+
+    def pause_leading(self) -> None:
+        """Whether this process is still the leader is not known: begin nothing that others could do as well."""
+        self._interrupted()
+        self.webhooks.stop()
+
+    def go_on_leading(self) -> None:
+        """This process is the leader still, and nobody else was meanwhile."""
+        self._resumed()
+        self.webhooks.start()
+
+    def stop_leading(self) -> None:
+        """Another process leads: forget what is under way."""
+        self.extensions.hook.disconnect_devices()
+        self.extensions.hook.resign()
+        self._housekeeping.stop()
+        self.dispatcher.forget()
+        self.webhooks.stop()
+        self.polls.forget()
+        # Whoever leads now has to know.
+        self.log.store_read()
+
+    def catch_up(self) -> None:
+        """Signals may have been missed: look at everything they could have been about."""
+        self.log.wake_all()
+        self.extensions.hook.caught_up()
+        if self.is_leader():
+            self.dispatcher.wake_all()
+            self._housekeeping.look_at_commands()
+
+    def close(self) -> None:
+        """Stop; what was accepted is on disk, and what waits goes on at the next start."""
+        self.clock.close()
+        self.coordinator.stop()
+        self.webhooks.close()
+        self.long_reads.close()
+        for hook in ("disconnect_devices", "resign", "stop"):
+            getattr(self.extensions.hook, hook)()
+        self.log.store_read()
+        self.coordinator.close()
+        self.database.close()
+        self._let_others_serve()
+
+    def _interrupted(self) -> None:
+        """Nothing can be stored: end no registration, for no device can update its own."""
+        self.devices.interrupt()
+        self.extensions.hook.interrupted()
+
+    def _resumed(self) -> None:
+        """Storing works again: leave devices the time to update their registrations."""
+
+        def work(session: Session) -> None:
+            self.devices.resume(session)
+            session.after_commit(self._housekeeping.look_at_registrations)
+
+        self.database.insist(work)
+
+    def is_leader(self) -> bool:
+        """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
+        return self.coordinator.is_leader
+
+    def _handle_signals(self) -> None:
+        on = self.database.on
+        on(LOG, self.log.wake)
+        on(UNTOLD, self._untold.hold_of_other)
+        on(TOLD, self._untold.release)
+        on(AGAIN, self.dispatcher.contact)
+        on(EXPIRY, self._commands_expire)
+        # Behind all that says of devices what they may be sent.
+        on(WAITING, self.dispatcher.wake)
+
+    def _commands_expire(self, *instants: str) -> None:
+        if self.is_leader():
+            self._housekeeping.commands.at_latest(min(map(int, instants)))
+
+    def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
+        touched = (job.device_id, logs.EVERY)
+        if job.command is not None:
+            return self.database.insist_together(self.commands.finish, [(job.command, answer)], touched=touched)
+        return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
+
+    def _begin_attempt(self, command: Command) -> Future[bool]:
+        return self.database.insist(
+            lambda session: self.commands.begin_attempt(session, command), touched=(command.device_id,)
+        )
+
+
+def _clock(settings: Settings, database: Database) -> Clock:
+    with database.read() as session:
+        stored = session.setting(MANUAL_CLOCK)
+        newest = maintenance.newest_instant(session, database.storages)
+    if settings.manual_clock:
+        # The database may have been served by the wall clock before: time never goes back.
+        return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))
+    clock = SystemClock(last_known_at=newest)
+    if newest is not None and newest > after_seconds(clock.now(), _CLOCKS_DIFFER_SECONDS):
+        _log.warning(
+            "the database has things that happened at %s, which is yet to come: the clock of the system is behind, or"
+            " it or a manual one was ahead; 'mirror-server help operate' tells what that means",
+            to_datetime(newest).isoformat(timespec="seconds"),
+        )
+    return clock

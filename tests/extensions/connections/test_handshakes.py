@@ -1,0 +1,151 @@
+"""Handshakes of TLS that are begun and not ended: how many there may be, and for how long."""
+
+import asyncio
+import socket
+import ssl
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+import trustme
+from waits import PATIENCE_SECONDS
+
+from mirror_server.extensions.connections import handshakes
+from mirror_server.extensions.connections.handshakes import TlsListener
+
+pytestmark = pytest.mark.anyio
+
+NEVER_SECONDS = 3600
+SHORT = 0.05
+NO_UVLOOP = pytest.mark.skipif(sys.platform == "win32", reason="there is no such loop")
+
+
+class Greeting(asyncio.Protocol):
+    """Says something as soon as the handshake is over."""
+
+    def __init__(self, opened):
+        self.opened = opened
+
+    def connection_made(self, transport):
+        self.opened.add(self)
+        transport.write(b"welcome")
+
+    def connection_lost(self, exc):
+        self.opened.discard(self)
+
+
+class Listening:
+    def __init__(self, *, max_connections=3, handshake_seconds=NEVER_SECONDS):
+        authority = trustme.CA()
+        made = authority.issue_cert("localhost")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        made.configure_cert(context)
+        self.trust = ssl.create_default_context()
+        authority.configure_trust(self.trust)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.opened = set()
+        self.clients, self.awaited = [], []
+        self.listener = TlsListener(
+            self.socket,
+            context,
+            lambda: Greeting(self.opened),
+            self.opened,
+            max_connections=max_connections,
+            handshake_seconds=handshake_seconds,
+        )
+
+    async def greeted(self):
+        """A connection whose handshake is over."""
+        reader, writer = await self.connect(ssl=self.trust, server_hostname="localhost")
+        assert await reader.readexactly(7) == b"welcome"
+        return reader, writer
+
+    async def connect(self, **options):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **options)
+        self.clients.append(writer)
+        return reader, writer
+
+
+@asynccontextmanager
+async def listening(**options):
+    made = Listening(**options)
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            yield made
+    finally:
+        made.listener.close()
+        await made.listener.wait_closed()
+        for reader in made.awaited:
+            assert await ended(reader)
+        for writer in made.clients:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+    assert made.socket.fileno() == -1
+
+
+@pytest.fixture(params=["asyncio", pytest.param("uvloop", marks=NO_UVLOOP)])
+def anyio_backend(request):
+    """Each of the event loops that the server may have."""
+    return "asyncio", {"use_uvloop": request.param == "uvloop"}
+
+
+async def ended(reader):
+    """Waits until the server ends a connection."""
+    try:
+        return await reader.read() == b""
+    except ConnectionResetError:
+        return True
+
+
+async def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_speaks_tls_comes_in():
+    async with listening() as made:
+        silent = [await made.connect() for _ in range(10)]
+        # Half of the first message of TLS is no better than nothing.
+        silent[7][1].write(b"\x16\x03\x01\x02\x00\x01")
+        for reader, _ in silent[:7]:
+            assert await ended(reader)
+        assert not any(reader.at_eof() for reader, _ in silent[7:])
+        reader, writer = await made.connect()
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await ended(reader)
+        await made.greeted()
+
+
+async def test_a_handshake_has_its_time():
+    async with listening(handshake_seconds=SHORT) as made:
+        reader, _ = await made.connect()
+        assert await ended(reader)
+        assert await made.greeted()
+
+
+async def test_connections_that_are_open_stay_and_those_beyond_are_ended(monkeypatch):
+    monkeypatch.setattr(handshakes, "_MOST_TOLD", 1)
+
+    async with listening(max_connections=2) as made:
+        opened = [await made.greeted() for _ in range(3)]
+        reader, _ = await made.connect()
+        assert await ended(reader)
+        assert len(made.opened) == len(opened)
+
+
+async def test_a_system_without_files_is_asked_again(monkeypatch):
+    monkeypatch.setattr(handshakes, "_PAUSE_SECONDS", 0)
+
+    loop = asyncio.get_running_loop()
+    accept, failures = loop.sock_accept, [OSError(24, "Too many open files")] * 2
+
+    async def sock_accept(sock):
+        if failures:
+            raise failures.pop()
+        return await accept(sock)
+
+    loop.sock_accept = sock_accept
+    async with listening() as made:
+        assert await made.greeted()
+    assert not failures
+
+
+async def test_the_end_ends_handshakes():
+    async with listening() as made:
+        made.awaited = [(await made.connect())[0] for _ in range(2)]

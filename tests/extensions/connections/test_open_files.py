@@ -1,0 +1,53 @@
+"""How many connections the system's limit of open files allows, and what the operator learns of it."""
+
+import resource
+
+import pytest
+
+from mirror_server.core.errors import CannotServe
+from mirror_server.extensions.connections.open_files import allow_connections
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """The connections that can be open under a soft and a hard limit."""
+
+    def allow(soft, hard, wanted=25_000):
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+        monkeypatch.setattr(resource, "setrlimit", lambda _, limits: new.append(limits))
+        new = []
+        return allow_connections(wanted), new
+
+    return allow
+
+
+NO_LIMIT = resource.RLIM_INFINITY
+
+
+def test_the_limit_is_raised_to_what_the_connections_need(connections, caplog):
+    for soft, hard, wanted, allowed, raised in (
+        (256, 25_300, 25_000, 25_000, True),
+        (256, NO_LIMIT, 25_000, 25_000, True),
+        (25_300, 25_300, 25_000, 25_000, False),
+        (NO_LIMIT, NO_LIMIT, 25_000, 25_000, False),
+        (1024, 4096, 25_000, 3796, True),
+        # As few as the operator wants.
+        (256, 320, 20, 20, True),
+    ):
+        assert connections(soft, hard, wanted) == (allowed, [(min(wanted + 300, hard % 2**63), hard)] if raised else [])
+        assert caplog.records == []
+
+
+def test_few_connections_are_a_warning_with_the_numbers(connections, caplog):
+    assert connections(256, 1024) == (724, [(1024, 1024)])
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "only 724 connections" in record.getMessage()
+    assert "ulimit -n 25300" in record.getMessage()
+
+
+@pytest.mark.parametrize(("hard", "wanted"), [(399, 25_000), (310, 20), (256, 25_000)])
+def test_too_few_connections_are_an_error_with_the_numbers_and_the_cure(connections, hard, wanted):
+    cure = "--max-connections" if hard > 300 else f"LimitNOFILE={wanted + 300} in a systemd unit"
+    with pytest.raises(CannotServe, match=rf"(?s){hard} open files(?=.*ulimit -n {wanted + 300}).*{cure}"):
+        connections(hard, hard, wanted)

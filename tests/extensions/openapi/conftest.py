@@ -1,0 +1,34 @@
+"""What the tests of a description share, whatever is described."""
+
+# ruff: noqa: PLC0415 - schemathesis takes seconds to load, which other tests do without
+
+import pytest
+
+from mirror_sdk.wire import routes
+from mirror_server.hooks import installed
+
+
+@pytest.fixture(scope="module")
+def api(shared_server):
+    """The description as the server gives it; a device is there, so that not everything is a 404."""
+    shared_server.my_key = shared_server.key()
+    # A key with a webhook or a websocket has no polls.
+    shared_server.key_of_channel = {path: shared_server.key() for path in (routes.CALLBACK, routes.WEBSOCKET)}
+    temperature = {"path": "/3303/0/5700", "value": "1", "observable": True, "writable": True}
+    shared_server.device = shared_server.add_device(shared_server.my_key, "d", temperature)
+    import schemathesis
+
+    # An unknown parameter of the query is ignored, so it is nothing to refuse.
+    config = schemathesis.Config.from_dict({"generation": {"allow-extra-parameters": False}})
+    return schemathesis.openapi.from_wsgi(routes.DESCRIPTION, shared_server.app, config=config)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_held_open_or_called(monkeypatch):
+    async def take(*_):
+        """The URLs of webhooks could lead anywhere."""
+
+    monkeypatch.setattr("mirror_server.notifications.webhooks.Caller.put", take)
+    monkeypatch.setattr("mirror_server.views.notifications.DEFAULT_HOLD_SECONDS", 0)
+    if "streams" in installed():
+        monkeypatch.setattr("mirror_server.extensions.streams.event_stream._LONGEST_SECONDS", 0)

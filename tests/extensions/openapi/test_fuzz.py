@@ -1,0 +1,18 @@
+"""The server under thousands of requests made from its own description: right ones, wrong ones, and chains of them."""
+
+from itertools import chain
+
+import pytest
+
+from mirror_server.hooks import Extensions, read_settings
+from tests.extensions.openapi.fuzzing import ROUTES, fuzz
+
+ABSENT = tuple(chain(*Extensions().hook.undescribed(settings=read_settings())))
+
+
+@pytest.mark.parametrize(("method", "path"), [route for route in ROUTES if not route[1].startswith(ABSENT)])
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_fits_the_description_is_answered_as_it_says_and_what_does_not_is_refused(
+    shared_server, api, method, path, fits
+):
+    fuzz(shared_server, api[path][method], fits=fits)
