@@ -6,13 +6,11 @@ import socket
 
 import httpx
 import pytest
-from click.testing import CliRunner
 from hostile_service import BRIEFLY, HostileService
 from resource_paths import TEMPERATURE
 from usual import DEVICE, page_of
 
 from mirror_sdk import AsyncMirrorClient
-from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
@@ -170,19 +168,6 @@ def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
-    length = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(PAGE), PAGE)
-    with HostileService(lambda _: [length]) as service:
-        monkeypatch.setenv("API_HOST", service.url)
-        monkeypatch.setenv("API_KEY", "key")
-        told = CliRunner().invoke(mirror_command, ["snapshot", str(tmp_path / "fleet.parquet")])
-    assert told.exit_code == 1
-    assert "content type text/html" in told.stderr
-    assert "does API_HOST point elsewhere?" in told.stderr
-    assert len(told.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 # Pages
 
 
@@ -226,21 +211,6 @@ def test_pages_to_the_end_are_read(client_of):
     pages = iter([([1, 2], True), ([3, 4], True)])
     found = client_of(transport=httpx.MockTransport(answer)).list_devices(limit=3)
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3"]
-
-
-@pytest.mark.both_clients
-@pytest.mark.parametrize("cursor", [3, 0])
-def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, cursor):
-    def answer(request):
-        cursors.append(request.url.params["after"])
-        assert len(cursors) < 10
-        message = {"de-registrations": [{"ep": DEVICE, "seq": 3, "uid": "u", "timestamp": 1}]}
-        return httpx.Response(200, headers={"Mirror-Cursor": str(cursor)}, json=message)
-
-    cursors = []
-    client = client_of(transport=httpx.MockTransport(answer))
-    with pytest.raises(UnexpectedAnswer, match=f"follows entry 3.* {cursor} "):
-        list(client.events(after=3, timeout=0))
 
 
 # A wrong path in base_url
