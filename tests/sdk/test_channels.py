@@ -387,3 +387,42 @@ def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
 
 
 # A look at what there is
+
+
+# A look at what there is
+
+
+def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, pump):
+    expectation = pump.expect("a")
+    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"})
+    assert [pump.wait(expectation, 0) for _ in range(2)] == [None, None]
+    assert len(log.polls) == 2
+    log.before_poll = lambda number: None
+    log.add_answer("a")
+    log.time.seconds += 20
+    assert pump.wait(expectation, 0) is not None
+
+
+def test_a_look_beside_a_thread_that_reads():
+    log = Log(page=1)
+    pump = pump_of(log)
+    waited, expectation = pump.expect("waited"), pump.expect("a")
+    held, may_go_on = threading.Event(), threading.Event()
+
+    def before_poll(number: int) -> None:
+        if log.polls[-1]["hold"] != "0" and not held.is_set():
+            held.set()
+            assert may_go_on.wait(60)
+
+    log.before_poll = before_poll
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(pump.wait, waited, 20)
+        assert held.wait(60)
+        log.add_answer("b")
+        log.add_answer("a")
+        assert pump.wait(expectation, 0) is not None
+        log.add_answer("waited")
+        may_go_on.set()
+        assert waiting.result(60) is not None
+    # What it passed over is still brought to those who want it.
+    assert pump.expect("b").answer is not None

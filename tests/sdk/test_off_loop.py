@@ -21,16 +21,19 @@ from typing import Any
 
 import httpx
 import pytest
+from changed_answers import Between, without_snapshots
 from resource_paths import SWITCH
 from usual import URL
 
-from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, UnknownDevice
+from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_sender import MOST_BYTES_ON_LOOP
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
+from mirror_sdk.resource import Resource
+from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.entries import Batch, Entries
 
 pytestmark = pytest.mark.keeps_history
@@ -450,6 +453,61 @@ def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirro
 
 
 # Garbage
+
+
+def test_an_answer_leaves_nothing_for_a_collection_of_garbage_to_find():
+    """Each of those holds all loops of the process, and the more is left, the sooner the next one comes."""
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[{"uri": "/3/0/0", "obs": False}]))
+
+    def found_after(call: Callable[[], object]) -> int:
+        call()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                call()
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    # What an answer leaves is found each time; what another thread has left meanwhile is not.
+    with MirrorClient(URL, "key", transport=transport) as client:
+        assert not all(found_after(lambda: client.list_resources("0" * 32)) for _ in range(5))
+    with asyncio.Runner() as runner:
+        twin = AsyncMirrorClient(URL, "key", transport=transport)
+        assert not all(found_after(lambda: runner.run(twin.list_resources("0" * 32))) for _ in range(5))
+        runner.run(twin.aclose())
+
+
+def resources_alive() -> int:
+    return sum(type(one) in {Resource, ResourceState} for one in gc.get_objects())
+
+
+@pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
+def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, bench):
+    """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
+    resources = [{"path": f"/3303/{one}/5700", "value": "21.5"} for one in range(10)]
+    fleet = [bench.add_device(f"device-{number}", resources) for number in range(40)]
+    alive = []
+
+    def look(request, answer):
+        """How much of the devices before is still there."""
+        if request.url.path.endswith("/echo"):
+            alive.append(resources_alive())
+        return without_snapshots(request, answer)
+
+    async def scene() -> Any:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Between(mirror, look)) as client:
+            plan = await client.plan([(one, "/3303/100/5700", 1) for one in fleet])
+            return plan, await client.snapshot(fleet)
+
+    gc.freeze()  # What was there before the test is not looked through each time.
+    try:
+        plan, snapshot = run(scene())
+    finally:
+        gc.unfreeze()
+    assert alive == [0] * 80
+    assert set(plan.frame["device_id"]) == set(snapshot["device_id"]) == set(fleet)
 
 
 @pytest.mark.parametrize("fails", [True, False])
