@@ -146,3 +146,19 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 )
 def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
     assert instant("begin", given, lambda: NOON) == datetime(2026, 1, 5, tzinfo=UTC) + timedelta(hours=hour)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("yesterday", r"begin='yesterday' is no time; give one like .* or how long ago it was, like '2h'"),
+        (5, r"begin=5 is no time"),
+        (timedelta(hours=-1), r"is no time"),
+        ("2026-01-05", r"has no time zone; write 2026-01-05T00:00:00Z"),
+        (datetime(2026, 1, 5), r"has no time zone; give one with begin.replace\(tzinfo=UTC\)"),
+        ("99999999w", r"beyond the years 1 to 9999"),
+    ],
+)
+def test_what_is_no_instant_is_refused_with_the_cure(given, reason):
+    with pytest.raises(ValueRefused, match=reason):
+        instant("begin", given, lambda: NOON)

@@ -51,6 +51,19 @@ def test_a_cancelled_wait_leaves_nothing_behind(run, bench, device_id):
     run(scene)
 
 
+def test_a_cancelled_step_of_the_events_loses_nothing(run, bench, device_id):
+    async def scene(client):
+        async with client.events(timeout=60) as first, client.events(timeout=60) as second:
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(first), 0.05)
+            await client.subscribe(device_id, TEMPERATURE)
+            await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, "30")
+            return [[(await anext(events)).value.python for _ in range(2)] for events in (first, second)]
+
+    assert run(scene) == [[21.5, 30.0]] * 2
+
+
 def test_a_callback_may_be_async_and_its_errors_are_kept(run, bench, device_id):
     async def scene(client):
         async def callback(event: Event) -> None:

@@ -1,17 +1,21 @@
 """Cassettes: what a service said, answered again without it."""
 
 import asyncio
+import itertools
 import json
 import os
+import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from functools import partial
 
 import httpx
 import pandas as pd
 import pytest
 from blocking import pause_in_no_time
 from changed_answers import DIMMED, LEVEL, TEMPERATURE, Arriving, Between
+from waits import PATIENCE_SECONDS
 
 from mirror_sdk import (
     AsyncMirrorClient,
@@ -20,15 +24,17 @@ from mirror_sdk import (
     ConfigError,
     ConnectionFailed,
     MirrorClient,
+    MirrorError,
     NotFound,
     NotRecorded,
     PreconditionFailed,
     ValueRefused,
     WaitTimeout,
 )
-from mirror_sdk.cassette.asking import asked_of
+from mirror_sdk.cassette.asking import asked_of, is_poll
 from mirror_sdk.cassette.opening import open_cassette
-from mirror_sdk.cassette.player import Player, Wait
+from mirror_sdk.cassette.player import Played, Player, Wait
+from mirror_sdk.cassette.recorder import Recorder
 from tests.sdk.conftest import URL
 
 
@@ -196,6 +202,63 @@ def test_errors_are_played_too(client, plain, alone, lights, file):
 
     recorded, played = both(client, alone, file, program)
     assert recorded == played
+
+
+def poll_of(player):
+    """The only one that brought something."""
+    (poll,) = {one.asked for one in player._exchanges if is_poll(one.asked) and one.status == 200}
+    return poll
+
+
+def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, lights, file, monkeypatch):
+    """The recording was slow; it is played at once, and one of its requests is late."""
+    recorded_seconds = itertools.count(step=10)
+    monkeypatch.setattr("mirror_sdk.cassette.opening.Recorder", partial(Recorder, clock=lambda: next(recorded_seconds)))
+    with plain.cassette(file):
+        plain.read_value("light-0", TEMPERATURE)
+        plain.list_devices()
+    seconds = 0.0
+    player = Player(file, clock=lambda: seconds)
+    poll = poll_of(player)
+    # What was recorded last.
+    other = player._exchanges[-1].asked
+    begun = player.waiting_seconds()
+    assert isinstance(player.answer(poll, None, begun, 25), Wait)
+    player.answer(other, None, begun, 0)
+    assert player.waiting_seconds() > 25
+    seconds = 4.9
+    assert isinstance(player.answer(poll, None, player.waiting_seconds(), 25), Wait)
+    # It may never be made this time.
+    seconds = 5.1
+    assert isinstance(player.answer(poll, None, player.waiting_seconds(), 25), Played)
+
+
+def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_was(mirror, lights, file):
+    numbers, has_come, may_go = itertools.count(), threading.Event(), threading.Event()
+
+    def hold_the_first(request):
+        if request.url.path == "/v3/devices" and next(numbers) == 0:
+            has_come.set()
+            assert may_go.wait(PATIENCE_SECONDS)
+
+    slow = MirrorClient(URL, mirror.new_key(), transport=Between(mirror, before=hold_the_first))
+    with slow, slow.cassette(file), ThreadPoolExecutor(1) as pool:
+        first = pool.submit(slow.list_devices)
+        assert has_come.wait(PATIENCE_SECONDS)
+        slow.read_value(lights[0], TEMPERATURE)
+        slow.list_devices()
+        may_go.set()
+        first.result(PATIENCE_SECONDS)
+    player = Player(file, clock=lambda: 0.0)
+    asked = next(one.asked for one in player._exchanges if one.status == 202)
+    poll = poll_of(player)
+    other, listed = (one.asked for one in player._exchanges[-2:])
+    assert listed == other
+    player.answer(listed, None, 0, 0)
+    assert isinstance(player.answer(poll, None, 0, 25), Wait)
+    player.answer(asked, "an-id", 0, 0)
+    # The other question came behind it.
+    assert isinstance(player.answer(poll, None, 0, 25), Played)
 
 
 def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
@@ -384,6 +447,19 @@ def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file):
                 open_it()
             assert str(file) in str(caught.value)
             assert "record it anew" in str(caught.value)
+
+
+def test_headers_that_no_mirror_sends_are_played_or_refused_in_words(client, playing, lights, file):
+    with client.cassette(file):
+        client.read_value("light-0", TEMPERATURE)
+    manifest, contents = contents_of(file)
+    headers = ("mirror-cursor", "mirror-time", "date", "etag")
+    values = ("", "\n", "gzip", "9" * 5000, "nan", "-1", "\N{LATIN SMALL LETTER E WITH ACUTE}")
+    for header, value in itertools.product(headers, values):
+        changed = [exchange | {"headers": exchange["headers"] | {header: value}} for exchange in manifest["exchanges"]]
+        write(file, manifest | {"exchanges": changed}, contents)
+        with suppress(MirrorError):
+            playing().read_value("light-0", TEMPERATURE)
 
 
 @pytest.mark.both_clients

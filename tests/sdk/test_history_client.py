@@ -107,6 +107,20 @@ def test_a_stretch_has_its_begin_and_not_its_end(client, devices, begin):
         assert frame["value_num"].tolist() == expected
 
 
+def test_devices_are_named_as_anywhere(client, devices, begin):
+    expected = client.history([devices[0]], begin=begin)
+    assert len(expected) == 6
+    for chosen in (
+        {"devices": ["a"]},
+        {"devices": client.list_devices(endpoint_name="a")},
+        {"filters": {"endpoint_name__in": ["a"]}},
+        {"devices": devices, "endpoint_name": "a"},
+    ):
+        assert_frame_equal(client.history(begin=begin, **chosen), expected)
+    assert client.history([], begin=begin).empty
+    assert client.history(endpoint_type="Fan", begin=begin)["device_id"].isna().all()
+
+
 def test_paths_choose_rows_but_for_those_without(client, devices, begin):
     frame = client.history(["a"], ["/331*", "/3/*"], begin=begin)
     assert frame["path"].dropna().unique().tolist() == ["/3/0/0", LIGHT]

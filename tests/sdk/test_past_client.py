@@ -9,7 +9,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, wi
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import ConnectionFailed, UnexpectedAnswer, ValueRefused
+from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
@@ -53,6 +53,16 @@ def test_the_state_is_that_of_the_instant(client, told, bench):
     assert before["desired_status"].isna().all()
     assert after.loc[after["path"] == LIGHT, "desired_bool"].dropna().tolist() == [True]
     assert after["desired_status"].dropna().tolist() == ["success"]
+
+
+def test_devices_are_selected_as_those_of_a_snapshot(client, told):
+    ids, times = told
+    expected = client.as_of(times[0], [ids[0]])
+    assert expected["endpoint_name"].unique().tolist() == ["a"]
+    for chosen in ({"devices": ["a"]}, {"endpoint_type": "Light"}, {"filters": {"endpoint_name__in": ["a"]}}):
+        assert_frame_equal(client.as_of(times[0], **chosen), expected)
+    with pytest.raises(NotFound, match="nobody"):
+        client.as_of(times[0], ["nobody"])
 
 
 def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):

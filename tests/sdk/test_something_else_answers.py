@@ -6,11 +6,13 @@ import socket
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from hostile_service import BRIEFLY, HostileService
 from resource_paths import TEMPERATURE
 from usual import DEVICE, page_of
 
 from mirror_sdk import AsyncMirrorClient
+from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
@@ -165,6 +167,19 @@ def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status
         client.snapshot()
     with pytest.raises(UnexpectedAnswer, match=told):
         client.snapshot_dataset(tmp_path / "fleet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
+    length = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(PAGE), PAGE)
+    with HostileService(lambda _: [length]) as service:
+        monkeypatch.setenv("API_HOST", service.url)
+        monkeypatch.setenv("API_KEY", "key")
+        told = CliRunner().invoke(mirror_command, ["snapshot", str(tmp_path / "fleet.parquet")])
+    assert told.exit_code == 1
+    assert "content type text/html" in told.stderr
+    assert "does API_HOST point elsewhere?" in told.stderr
+    assert len(told.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 
