@@ -13,8 +13,8 @@ from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
+from mirror_server.notifications.channels import POLL
 from mirror_server.notifications.log import More, NotificationLog, Page, Woken
-from mirror_server.notifications.polls import POLL
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
@@ -189,8 +189,8 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         more.cancel()
         return with_cursor(page)
 
-    def answer(woken: Woken | None = None) -> Response:
-        return with_cursor(log.read_woken(application, after, woken))
+    def answer(_: object = None) -> Response:
+        return with_cursor(log.read_more(application, after, more))
 
     prepare = partial(_prepare, more)
     return Deferred(
