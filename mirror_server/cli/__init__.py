@@ -24,7 +24,6 @@ for _added in of_all("commands"):
 TOPICS = {
     "operate": "mirror_server",
     "notifications": "mirror_server.notifications",
-    "programs": "mirror_server.views",
     "wsgi": "mirror_server.wsgi",
     "extensions": "mirror_server.hooks",
 }
