@@ -33,13 +33,12 @@ from mirror_server.service.long_reads import LongReads
 from mirror_server.service.readiness import Readiness
 from mirror_server.service.slots import Slots
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.service.untold import Untold
 from mirror_server.store import logs, revisions, statistics
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, TOLD, UNTOLD, WAITING
+from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, WAITING
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -61,6 +60,8 @@ class Services:
         gauges: Measure what serves the app.
         takes_upgrades: Whether some process that serves this database may take other protocols than HTTP.
         backends: The kinds of device connections there are.
+        dispatcher: Sends devices what waits for them.
+        device_request_hooks: See :func:`mirror_server.hooks.device_request`.
 
     Raises:
         DatabaseError: The database cannot be used.
@@ -91,7 +92,6 @@ class Services:
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
         policy = AddressPolicy(settings.callback_networks)
         self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
-        self._untold = Untold(self.clock, self._wake)
         self.commands = self._make_commands()
         self.subscriptions = SubscriptionService(
             database=self.database,
@@ -104,13 +104,13 @@ class Services:
         self.download_slots = Slots.of_downloads(settings.poll_share)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = self._make_housekeeping()
-        self._dispatcher = self._make_dispatcher()
-        self._handle_signals()
+        self.dispatcher = self._make_dispatcher()
         self.coordinator.join(self, self.clock)
         self.database.on_interruption(self._interrupted, self._resumed)
         self.gauges: list[Measure] = []
         try:
             self._build_extensions()
+            self._handle_signals()
         except BaseException:
             self.close()
             raise
@@ -125,6 +125,8 @@ class Services:
             getattr(self._listeners, hook).extend(self.extensions.collected(hook))
         self.devices.on_resumed.extend(self.extensions.collected("resumed"))
         self.devices.on_described.extend(self.extensions.collected("describe_devices"))
+        self.log.on_responses.extend(self.extensions.collected("responses_added"))
+        self.device_request_hooks = self.extensions.collected("device_request")
 
     def measurements(self) -> list[Iterable[Measurement]]:
         """Metrics as they are now: of who serves, and of extensions."""
@@ -172,7 +174,7 @@ class Services:
         self.database.insist(self.commands.end_interrupted)
         self._housekeeping.start()
         self.extensions.hook.connect_devices()
-        self._dispatcher.wake_all()
+        self.dispatcher.wake_all()
         self.subscriptions.apply_rules()
         self.webhooks.start()
 
@@ -191,7 +193,7 @@ class Services:
         self.extensions.hook.disconnect_devices()
         self.extensions.hook.resign()
         self._housekeeping.stop()
-        self._dispatcher.forget()
+        self.dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
         # Whoever leads now has to know.
@@ -202,7 +204,7 @@ class Services:
         self.log.wake_all()
         self.extensions.hook.caught_up()
         if self.is_leader():
-            self._dispatcher.wake_all()
+            self.dispatcher.wake_all()
             self._housekeeping.look_at_commands()
             self.subscriptions.apply_rules()
 
@@ -244,24 +246,19 @@ class Services:
 
     def wake_all(self) -> None:
         """Send what waits for devices that can be reached."""
-        self._dispatcher.wake_all()
-
-    def _wake(self, device_id: str) -> None:
-        self._dispatcher.wake(device_id)
+        self.dispatcher.wake_all()
 
     def _contact(self, device_id: str) -> None:
-        self._dispatcher.contact(device_id)
+        self.dispatcher.contact(device_id)
 
     def _handle_signals(self) -> None:
         on = self.database.on
         on(LOG, self.log.wake)
-        on(UNTOLD, self._untold.hold_of_other)
-        on(TOLD, self._untold.release)
-        on(AGAIN, self._dispatcher.contact)
+        on(AGAIN, self.dispatcher.contact)
         on(APPLY, self._apply_rules)
         on(EXPIRY, self._commands_expire)
-        # Behind all that says of devices what they may be sent.
-        on(WAITING, self._dispatcher.wake)
+        # Last, behind those of extensions that say what a device may be sent.
+        on(WAITING, self.dispatcher.wake)
 
     def _apply_rules(self, *_: str) -> None:
         if self.is_leader():
@@ -272,7 +269,7 @@ class Services:
             self._housekeeping.commands.at_latest(min(map(int, instants)))
 
     def _under_way(self) -> set[int]:
-        return self._dispatcher.under_way()
+        return self.dispatcher.under_way()
 
     def _every_hour(self, now: Instant) -> None:
         self.extensions.hook.every_hour(now=now)
@@ -306,7 +303,6 @@ class Services:
             clock=self.clock,
             log=self.log,
             listeners=self._listeners,
-            untold=self._untold,
             under_way=self._under_way,
             parts_of=self.backends.parts_of,
         )
@@ -341,7 +337,6 @@ class Services:
             backends=self.backends,
             begin_attempt=self._begin_attempt,
             finish=self._finish,
-            is_held=self._untold.is_held,
             answer_timeout_seconds=self.settings.answer_timeout_seconds,
         )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, reduce
 from importlib import resources
 from itertools import chain
 from typing import Any
@@ -78,19 +78,23 @@ _ERROR_MEANINGS = {
 }
 
 
-def describe(described: Iterable[Route], delivery: Operation, device_filters: Sequence[Parameter]) -> dict[str, Any]:
+def describe(
+    described: Iterable[Route], delivery: Operation, changes: Sequence[Callable[[Operation], Operation]]
+) -> dict[str, Any]:
     """The OpenAPI document of a server.
 
     Args:
         described: All it answers to.
         delivery: What it sends to a webhook.
-        device_filters: Parameters of each operation that selects devices.
+        changes: Give each operation with what extensions add to it.
     """
-    described = list(described)
     paths: dict[str, Any] = {}
+    operations: list[Operation] = []
     for route in described:
-        paths.setdefault(route.path, {})[route.method] = _of_route(route, device_filters)
-    operations = [*(route.operation for route in described), delivery]
+        operation = reduce(lambda changed, change: change(changed), changes, route.operation)
+        paths.setdefault(route.path, {})[route.method] = _of_route(route, operation)
+        operations.append(operation)
+    operations.append(delivery)
     schemas = _schemas(operations)
     for name in _refused_extras(operations[:-1], schemas):
         schemas[name]["additionalProperties"] = False
@@ -145,9 +149,8 @@ def _names_in(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-def _parameters(route: Route, device_filters: Sequence[Parameter]) -> list[Schema]:
-    selecting = device_filters if route.operation.selects_devices else ()
-    given = (*route.query, *route.operation.parameters, *selecting)
+def _parameters(route: Route, operation: Operation) -> list[Schema]:
+    given = (*route.query, *operation.parameters)
     return [
         *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(route.path)),
         *({"name": one.name, "in": one.place} | one.to_openapi() for one in given),
@@ -177,10 +180,10 @@ def _operation(operation: Operation) -> Schema:
     return described
 
 
-def _of_route(route: Route, device_filters: Sequence[Parameter]) -> Schema:
-    described = _operation(route.operation)
+def _of_route(route: Route, operation: Operation) -> Schema:
+    described = _operation(operation)
     described["responses"] |= _errors(route)
-    if parameters := _parameters(route, device_filters):
+    if parameters := _parameters(route, operation):
         described["parameters"] = parameters
     return described | ({"x-scopes": sorted(route.scopes)} if route.scopes else {"security": []})
 

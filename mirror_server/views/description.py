@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
-from mirror_server.description.parts import Answer, Parameter, Route, described, object_like
+from mirror_server.description.parts import Answer, Operation, Route, described, object_like
 from mirror_server.views.answers import make_conditional
 from mirror_server.views.notifications import DELIVERY
 from mirror_server.views.requests import requires, services
@@ -29,7 +29,7 @@ def get_description() -> Response:
     hooks = services().extensions
     absent = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
     there = (route for route in each_route(current_app) if not route.path.startswith(absent))
-    content = _document(tuple(there), hooks.collected("device_filters"), hooks.collected("interface_described"))
+    content = _document(tuple(there), hooks.collected("describe_operation"), hooks.collected("interface_described"))
     answer = Response(content, content_type="application/json")
     make_conditional(answer)
     return answer
@@ -38,13 +38,13 @@ def get_description() -> Response:
 @lru_cache(maxsize=2)
 def _document(
     described: tuple[Route, ...],
-    device_filters: tuple[Callable[[], Sequence[Parameter]], ...],
+    changes: tuple[Callable[[Operation], Operation], ...],
     complete: tuple[Callable[[dict[str, Any]], None], ...],
 ) -> bytes:
     # Made when it is first asked for: this takes longer than starting the server should.
     from mirror_server.description.document import describe  # noqa: PLC0415
 
-    document = describe(described, DELIVERY, [one for filters in device_filters for one in filters()])
+    document = describe(described, DELIVERY, changes)
     for add in complete:
         add(document)
     return orjson.dumps(document)

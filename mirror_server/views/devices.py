@@ -10,7 +10,6 @@ from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
 from mirror_sdk.wire.device_object import DeviceObject
-from mirror_sdk.wire.device_requests import AcknowledgementBody
 from mirror_sdk.wire.directory import Device, DevicePage, EndpointResource
 from mirror_server.clock import Clock
 from mirror_server.description.parts import (
@@ -27,9 +26,9 @@ from mirror_server.service.devices import Described, EncodedObject, TooManyResou
 from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
-from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read, when_stored
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read
 from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
-from mirror_server.views.requests import app_id, query_flag, read_body, requires, services
+from mirror_server.views.requests import app_id, query_flag, requires, services
 from mirror_server.views.selection import query_conditions
 
 _RESOURCES_AT_ONCE = 300
@@ -85,29 +84,6 @@ def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) ->
         answer = EncodedAnswer(serialize.device_object(encoded.content, clock.now()))
     answer.set_etag(encoded.tag, weak=True)
     return answer
-
-
-@routes.post("/v3/devices/<device_id>/echo/acknowledgements")
-@requires(Scope.WRITE)
-@described(
-    "Mirror",
-    Answer(204, "It is acknowledged."),
-    body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
-    errors=(409,),
-    is_extension=True,
-)
-def acknowledge_failed_write(device_id: str) -> Response:
-    """Acknowledge a failed write, so that it does not count as failed any more.
-
-    The desired value shows when and by whom until the next write. A write that was acknowledged before stays as it is.
-    The reason ``NO_FAILED_WRITE`` (409) says that the last write has not failed, or is another one than that of
-    ``revision``.
-    """
-    body = read_body(AcknowledgementBody)
-    stored = services().commands.acknowledge(
-        app_id(), device_id, body.resource_path, by=body.by, revision=body.revision
-    )
-    return when_stored(stored, lambda _: empty_answer())
 
 
 @routes.get("/v3/devices")

@@ -12,9 +12,7 @@ from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_server.core.errors import Refusal
-from mirror_server.service.commands import DesiredChanged
 from mirror_server.store.failures import StorageFailed, TooMuchWaiting
-from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
 from mirror_server.views.requests import request_id
 
@@ -52,8 +50,6 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
     if refusal.reason is not None:
         body["reason"] = refusal.reason
     body |= refusal.more
-    if isinstance(refusal, DesiredChanged):
-        body["resource"] = serialize.resource(refusal.resource, refusal.app_id)
     response = json_answer(body, refusal.code)
     response.headers.update(refusal.headers)
     if refusal.code == 401:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from flask import Blueprint
 
-    from mirror_server.description.parts import Parameter
+    from mirror_server.description.parts import Operation
     from mirror_server.services import Services
     from mirror_server.store.conditions import Condition
     from mirror_server.store.devices import DeviceRow
@@ -68,11 +68,15 @@ def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) ->
 
 
 @extends
-def device_filters() -> Sequence[Parameter]:
-    """All filters."""
+def describe_operation(operation: Operation) -> Operation:
+    """What selects devices takes all filters."""
+    from dataclasses import replace
+
     from mirror_server.extensions.directory.filters import DEVICE_FILTERS
 
-    return DEVICE_FILTERS
+    if not operation.selects_devices:
+        return operation
+    return replace(operation, parameters=(*operation.parameters, *DEVICE_FILTERS))
 
 
 @extends

@@ -43,6 +43,7 @@ OF_EXTENSIONS = {
     "history": "/v3/device-echo/history",
     "metrics": "/metrics",
     "page": "/ /page/{} /reference /reference/{}",
+    "requests": "/v3/devices/{}/echo/acknowledgements /v2/device-requests",
     "snapshots": "/v3/device-echo /v3/device-echo/ranges",
 }
 ABSENT = {path for name, paths in OF_EXTENSIONS.items() if name not in installed() for path in paths.split()}
