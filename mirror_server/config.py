@@ -13,15 +13,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
-from mirror_server.store.url import DEFAULT_URL
+from mirror_server.store.backend import DEFAULT_URL
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
-
-ACCESS_LOG = "mirror_server.requests"
-"""Name of the logger that has a line for each request."""
-
-LogFormat = Literal["console", "json"]
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -92,17 +87,23 @@ def option_of(kind: type, name: str) -> Callable[[F], F]:
 
 def option_name(declared: Field[Any]) -> str:
     """The name of the option for a setting, ``--keep-log-seconds``."""
+    return _names(declared).partition("/")[0]
+
+
+def _names(declared: Field[Any]) -> str:
+    """As click takes it; that of a flag has its negation behind a slash."""
     option: _Option = declared.metadata[_OPTION]
     return option.name or f"--{declared.name.replace('_', '-')}"
 
 
 def _option(declared: Field[Any]) -> Callable[[F], F]:
-    name = option_name(declared)
     settings = {"default": declared.default, **declared.metadata[_OPTION].settings}
     # An absent value is no default to show.
     shown = settings["default"] not in (None, ())
-    variable = f"MIRROR_{name.removeprefix('--').replace('-', '_').upper()}"
-    return click.option(name, declared.name, envvar=variable, show_envvar=True, show_default=shown, **settings)
+    variable = f"MIRROR_{option_name(declared).removeprefix('--').replace('-', '_').upper()}"
+    return click.option(
+        _names(declared), declared.name, envvar=variable, show_envvar=True, show_default=shown, **settings
+    )
 
 
 def _read_network(text: str) -> Network:

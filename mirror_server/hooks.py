@@ -18,8 +18,7 @@ All of it is optional. This one adds a route, a setting and a metric::
     from dataclasses import dataclass
     from flask import Blueprint
     from mirror_server.config import setting
-    from mirror_server.core.measurements import Measurement
-    from mirror_server.hooks import extends
+    from mirror_server.hooks import Measurement, extends
     from mirror_server.views.requests import requires, services
 
     routes = Blueprint("greeting", __name__)
@@ -49,7 +48,7 @@ What belongs to one server is an object that ``build(services)`` makes. It may h
 view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
 that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
 
-To store something, give ``storage()`` a :class:`~mirror_server.store.storage.Storage`: a folder of Alembic migrations,
+To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of Alembic migrations,
 and how a device is erased from the tables. ``python -m mirror_server.store.migrate NAME FOLDER`` writes what new SQLite
 files are made from. While the extension is left out, its tables stay as they are.
 
@@ -60,7 +59,7 @@ The hooks, in the order in which a server calls them
 ----------------------------------------------------
 
 - Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
-  ``check_settings``, ``in_common``.
+  ``configure_logging``, ``check_settings``, ``in_common``.
 - When it is built: ``build``, ``blueprints``, ``upgrades``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
@@ -70,7 +69,7 @@ The hooks, in the order in which a server calls them
   ``session.after_commit``.
 - For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``describe_operation``, ``describe_devices``, ``snapshot_at``.
+  ``device_filters``, ``described_besides``, ``describe_devices``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -93,8 +92,7 @@ import pluggy
 
 from mirror_server.config import Settings, option_name
 from mirror_server.core.errors import CannotServe
-from mirror_server.core.measurements import Measurement
-from mirror_server.store.url import LOCATIONS, shown
+from mirror_server.store.backend import LOCATIONS, shown
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -104,17 +102,16 @@ if TYPE_CHECKING:
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.commands import Command
     from mirror_server.core.instants import Instant
-    from mirror_server.description.parts import Operation
     from mirror_server.service.commands import Placement
     from mirror_server.services import Services
+    from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
-    from mirror_server.store.maintenance import Violation
     from mirror_server.store.session import Session
-    from mirror_server.store.storage import Storage
     from mirror_server.store.targets import Target
+    from mirror_server.views.description import Answer, Parameter
     from mirror_server.web.asgi_bridge import Bridge
     from mirror_server.web.connections import Upgrade
 
@@ -160,6 +157,11 @@ def check_settings(settings: Settings) -> None:
 
     Called before a server opens its database.
     """
+
+
+@specifies
+def configure_logging(settings: Settings) -> None:
+    """Set up :mod:`logging` for a process that a command serves in, before anything is logged."""
 
 
 @specifies
@@ -299,7 +301,7 @@ def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     """Routes. Called when the app is made.
 
     Each view is marked with :func:`mirror_server.views.requests.requires`, and with
-    :func:`mirror_server.description.parts.described` to be in the description of the interface.
+    :func:`mirror_server.views.description.described` to be in the description of the interface.
     """
 
 
@@ -363,6 +365,24 @@ def request_answered(environ: dict[str, Any], response: Response, route: tuple[s
     """
 
 
+class Measurement(NamedTuple):
+    """A metric as it is now.
+
+    Attributes:
+        name: Its name; that of a count without the ``_total`` it has in the exposition.
+        meaning: What it says.
+        value: The number; of a metric with labels a number for each tuple of their values.
+        labels: The names of the labels.
+        is_count: Whether it only ever grows.
+    """
+
+    name: str
+    meaning: str
+    value: float | Mapping[Any, float]
+    labels: tuple[str, ...] = ()
+    is_count: bool = False
+
+
 @specifies
 def measurements() -> Sequence[Measurement]:  # type: ignore[empty-body]
     """Metrics as they are now. Called at each scrape, on a thread that may wait for the database."""
@@ -409,8 +429,16 @@ def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) ->
 
 
 @specifies
-def describe_operation(operation: Operation) -> Operation:  # type: ignore[empty-body]
-    """An operation as the description of the interface has it, with what an extension adds to it."""
+def device_filters() -> Sequence[Parameter]:  # type: ignore[empty-body]
+    """What :func:`device_conditions` reads, in the description of the interface."""
+
+
+@specifies
+def described_besides() -> Mapping[str, tuple[Sequence[Answer], Sequence[Parameter]]]:  # type: ignore[empty-body]
+    """Responses and parameters that it adds to the description of operations of others, by ``operationId``.
+
+    A response takes the place of the one with the same status.
+    """
 
 
 @specifies

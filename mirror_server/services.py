@@ -16,11 +16,10 @@ from mirror_server.config import Settings
 from mirror_server.coordinator import Coordinator
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
-from mirror_server.core.measurements import Measurement
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
-from mirror_server.hooks import Extensions
+from mirror_server.hooks import Extensions, Measurement
 from mirror_server.notifications.channels import Channels
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.notifications.outbound import AddressPolicy
@@ -33,12 +32,11 @@ from mirror_server.service.long_reads import LongReads
 from mirror_server.service.readiness import Readiness
 from mirror_server.service.slots import Slots
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import logs, revisions, statistics
+from mirror_server.store import logs, maintenance, revisions
 from mirror_server.store import settings as stored_settings
 from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
-from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN, APPLY, EXPIRY, LOG, WAITING
+from mirror_server.store.session import AGAIN, APPLY, EXPIRY, LOG, WAITING, Session
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -362,7 +360,7 @@ def _warn_of_later(newest: Instant | None, now: Instant) -> None:
 def _clock(settings: Settings, database: Database) -> Clock:
     with database.read() as session:
         stored = stored_settings.get(session, stored_settings.MANUAL_CLOCK)
-        newest = statistics.newest_instant(session, database.storages)
+        newest = maintenance.newest_instant(session, database.storages)
     if not settings.manual_clock:
         clock = SystemClock(last_known_at=newest)
         _warn_of_later(newest, clock.now())

@@ -22,11 +22,9 @@ import pytest
 from hypothesis import settings
 from werkzeug.routing import Rule
 
-from mirror_server.config import ACCESS_LOG
 from mirror_server.hooks import Extensions
-from mirror_server.log_lines import LineHandler
 from mirror_server.store import schema
-from mirror_server.store.storage import Storage
+from mirror_server.store.backend import Storage
 
 TESTS = Path(__file__).parent
 SYSTEM = TESTS / "system"
@@ -101,13 +99,13 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
     """Commands that run in the process of a test set up the log of the whole process."""
-    loggers = [logging.getLogger(name) for name in (None, "mirror_server", ACCESS_LOG)]
-    levels = [logger.level for logger in loggers]
+    loggers = [logging.getLogger(name) for name in (None, "mirror_server", "mirror_server.requests", "alembic")]
+    levels, handlers = [logger.level for logger in loggers], list(logging.root.handlers)
     yield
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
     for handler in list(logging.root.handlers):
-        if isinstance(handler, LineHandler):
+        if handler not in handlers:
             logging.root.removeHandler(handler)
             handler.close()
 

@@ -21,9 +21,9 @@ import psycopg
 
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.store import migrate, schema
+from mirror_server.store.backend import Storage
 from mirror_server.store.database import Database
 from mirror_server.store.schema import Branch
-from mirror_server.store.storage import Storage
 
 _CORE, STORAGES = schema.CORE, tuple(Extensions().storages)
 """Before there is a next version."""
@@ -52,8 +52,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/lwm2m/test_registration_parameters.py",
     "extensions/lwm2m/test_requests_to_devices.py",
     # What is refused, described, shown or bounded before anything is stored or read.
-    "server/description/",
-    "extensions/simulator/description/",
+    "extensions/openapi/",
     "server/interface/test_bodies.py",
     "server/interface/test_bounded_polls.py",
     "server/interface/test_bridge_limits.py",

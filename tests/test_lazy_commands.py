@@ -13,7 +13,7 @@ import mirror_server.cli
 
 # Modules whose loading takes longer than all the rest of a group's help.
 HEAVY = {"alembic", "flask", "httpcore", "httpx", "limits", "pandas", "pyarrow", "pydantic", "rich", "sqlalchemy"}
-HEAVY |= {"structlog", "uvicorn"}
+HEAVY |= {"uvicorn"}
 GROUPS = {"mirror": mirror_sdk.cli.main, "mirror-server": mirror_server.cli.main}
 IN_GROUPS = [(name, command) for name, group in GROUPS.items() for command in group.list_commands(click.Context(group))]
 
@@ -26,25 +26,25 @@ def loaded_by(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", ["mirror_sdk", "mirror_server"])
-def test_the_help_of_a_group_loads_nothing_of_what_its_commands_need(package: str) -> None:
+def test_the_help_of_a_group_loads_nothing_of_what_its_commands_need(package):
     loaded = loaded_by(f"from {package}.cli import main\nmain(['--help'], standalone_mode=False)")
     assert loaded & HEAVY == set()
 
 
-def test_a_client_is_made_without_what_few_programs_use() -> None:
+def test_a_client_is_made_without_what_few_programs_use():
     loaded = loaded_by("from mirror_sdk import MirrorClient; MirrorClient('http://localhost', 'a-key').close()")
     assert {"httpx", "pydantic"} <= loaded
     assert loaded & {"IPython", "ipywidgets", "numpy", "pandas", "polars", "pyarrow", "websockets"} == set()
 
 
-def test_a_server_loads_neither_the_client_nor_what_few_requests_need() -> None:
+def test_a_server_loads_neither_the_client_nor_what_few_requests_need():
     loaded = loaded_by("import mirror_server.cli.serve_commands, mirror_server.web.serve")
     assert "flask" in loaded
     assert loaded & {"httpx", "pandas", "pyarrow"} == set()
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_a_group_names_exactly_the_commands_its_modules_add(name: str) -> None:
+def test_a_group_names_exactly_the_commands_its_modules_add(name):
     group = GROUPS[name]
     for module in set(group.commands.modules.values()):
         importlib.import_module(module)
@@ -53,9 +53,7 @@ def test_a_group_names_exactly_the_commands_its_modules_add(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), IN_GROUPS)
-def test_the_line_of_a_command_in_the_help_of_its_group_is_the_beginning_of_its_own_help(
-    name: str, command: str
-) -> None:
+def test_the_line_of_a_command_in_the_help_of_its_group_is_the_beginning_of_its_own_help(name, command):
     group = GROUPS[name]
     listed = group.listed()[command]
     found = group.get_command(click.Context(group), command)
@@ -66,7 +64,7 @@ def test_the_line_of_a_command_in_the_help_of_its_group_is_the_beginning_of_its_
 
 @pytest.mark.parametrize("columns", [None, "x", "20", "200"])
 @pytest.mark.parametrize("name", GROUPS)
-def test_the_help_is_as_wide_as_click_makes_it(name: str, columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_is_as_wide_as_click_makes_it(name, columns, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     if columns is not None:
         monkeypatch.setenv("COLUMNS", columns)
@@ -76,7 +74,7 @@ def test_the_help_is_as_wide_as_click_makes_it(name: str, columns: str | None, m
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name: str) -> None:
+def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name):
     group = GROUPS[name]
     context = click.Context(group, info_name=name)
     assert group.get_command(context, "no-such-command") is None
@@ -89,7 +87,7 @@ def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name:
     ("missing", "words"),
     [("orjson", ["devices", "list"]), ("flask", ["demo"])],
 )
-def test_a_command_of_the_server_says_what_to_install_where_the_server_is_not(missing: str, words: list[str]) -> None:
+def test_a_command_of_the_server_says_what_to_install_where_the_server_is_not(missing, words):
     program = f"import sys\nsys.modules[{missing!r}] = None\nfrom mirror_server.cli import main\nmain({words!r})"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from make_sync_twins import ROOT, TwinError, main, read_twins, without_waiting
@@ -13,20 +12,18 @@ from make_sync_twins import ROOT, TwinError, main, read_twins, without_waiting
 TWINS = read_twins((ROOT / ".ci/sync_twins.toml").read_text(encoding="utf-8"))
 
 
-def test_a_rule_that_has_nothing_to_do_is_an_error() -> None:
+def test_a_rule_that_has_nothing_to_do_is_an_error():
     with pytest.raises(TwinError, match=r"async_one.py does not say 'a task'"):
         without_waiting("one = 1\n", replace(TWINS[0], source="async_one.py", prose=[("a task", "a thread")]))
 
 
-def test_every_name_of_the_rules_stands_in_a_source() -> None:
+def test_every_name_of_the_rules_stands_in_a_source():
     sources = "".join((ROOT / twin.source).read_text(encoding="utf-8") for twin in TWINS)
     names = {name for twin in TWINS for name in twin.names}
     assert {name for name in names if not re.search(rf"\b{name}\b", sources)} == set()
 
 
-def test_a_twin_that_was_changed_by_hand_is_named_with_the_cure_and_is_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_twin_that_was_changed_by_hand_is_named_with_the_cure_and_is_mended(tmp_path, monkeypatch, capsys):
     twin = min(TWINS, key=lambda one: (ROOT / one.source).stat().st_size)
     monkeypatch.setattr("make_sync_twins.read_twins", lambda _: [twin])
     for name in (".ci/sync_twins.toml", twin.source, twin.target):

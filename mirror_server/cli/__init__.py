@@ -9,7 +9,7 @@ import click
 
 from mirror_sdk._lazy_group import LazyGroup
 from mirror_server.hooks import of_all
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
     "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore", "went-back"],

@@ -15,11 +15,10 @@ from mirror_server.cli import main
 from mirror_server.config import Settings, database_option, options_of
 from mirror_server.hooks import Erasure, Extensions, of_all, open_database, read_settings
 from mirror_server.store import maintenance, schema
+from mirror_server.store.backend import DatabaseError, shown
 from mirror_server.store.database import Database, location_of
-from mirror_server.store.failures import DatabaseError
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.backend import copy
-from mirror_server.store.url import shown
 
 
 @main.command()

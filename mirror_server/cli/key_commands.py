@@ -17,8 +17,7 @@ from mirror_server.service.keys import DEFAULT_SCOPES, Scope
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import maintenance
 from mirror_server.store.keys import StoredKey
-from mirror_server.store.session import Session
-from mirror_server.store.signals import LOG
+from mirror_server.store.session import LOG, Session
 
 
 def _read_time(_context: click.Context, _parameter: click.Parameter, text: str) -> int:

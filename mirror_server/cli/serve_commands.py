@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mirror_sdk._visible import visible
 from mirror_server.cli import main
-from mirror_server.config import ListenAddress, LogFormat, Settings, options_of
+from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import of_all, read_settings
-from mirror_server.logging_format import configure
-from mirror_server.store.url import shown
+from mirror_server.hooks import Extensions, of_all, read_settings
+from mirror_server.store.backend import shown
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
@@ -36,37 +36,17 @@ port_option = click.option(
     show_envvar=True,
     help="Port to listen on; 0 takes a free one.",
 )
-log_format_option = click.option(
-    "--log-format",
-    type=click.Choice(get_args(LogFormat)),
-    default="console",
-    show_default=True,
-    envvar="MIRROR_LOG_FORMAT",
-    show_envvar=True,
-    help="How the log on stderr looks: lines for people, or a JSON object a line for programs.",
-)
-access_log_option = click.option(
-    "--access-log/--no-access-log",
-    default=True,
-    show_default=True,
-    envvar="MIRROR_ACCESS_LOG",
-    show_envvar=True,
-    help="Write a line for each request; failures are written in either case.",
-)
 
 
 @main.command()
 @host_option
 @port_option
 @options_of("run", Settings, *of_all("settings"))
-@log_format_option
-@access_log_option
-def run(host: str, port: int, log_format: LogFormat, *, access_log: bool, **settings: Any) -> None:
+def run(host: str, port: int, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
-    configure(log_format, access_log=access_log)
     if (settings["tls_cert"] is None) != (settings["tls_key"] is None):
         raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")
     serve_until_stopped(read_settings(**settings), host, port, announce=_announce)
@@ -96,11 +76,12 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
     from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
 
     try:
+        _configure_logging(settings)
         certificate = (
             Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
         )
         listener = listen(host, port)
-    except (ListenError, TlsError) as error:
+    except (CannotServe, ListenError, TlsError) as error:
         raise click.ClickException(visible(str(error))) from error
     url = f"{'http' if certificate is None else 'https'}://{ListenAddress(host, listener.getsockname()[1])}"
     with listener:
@@ -109,3 +90,10 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
             serve(services, listener, partial(announce, url, services), certificate)
         except (CannotServe, TooFewFiles) as error:
             raise click.ClickException(visible(str(error))) from error
+
+
+def _configure_logging(settings: Settings) -> None:
+    """Let an extension set up the log; where none does, it is plain."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    Extensions(settings.without).hook.configure_logging(settings=settings)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -25,3 +26,11 @@ def to_datetime(instant: Instant) -> datetime:
 def after_seconds(instant: Instant, seconds: float) -> Instant:
     """The instant that many seconds later."""
     return instant + round(seconds * 1000)
+
+
+def months_before(instant: Instant, months: int) -> Instant:
+    """The same day and time of day that many calendar months earlier, or the last day of a shorter month."""
+    moment = to_datetime(instant)
+    year, month_index = divmod(moment.year * 12 + moment.month - 1 - months, 12)
+    day = min(moment.day, calendar.monthrange(year, month_index + 1)[1])
+    return from_datetime(moment.replace(year=year, month=month_index + 1, day=day))

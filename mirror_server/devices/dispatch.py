@@ -32,8 +32,8 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.store import commands, subscriptions, waiting
+from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import parts
 from mirror_server.store.waiting import Waiting
 

@@ -25,8 +25,7 @@ from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry
 from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
-from mirror_server.store.signals import LOG
+from mirror_server.store.session import LOG, Session
 
 MOST_ENTRIES = 10_000
 """How many entries one message carries at most; the next poll gives the rest."""

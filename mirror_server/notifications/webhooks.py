@@ -18,7 +18,6 @@ import orjson
 
 from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.clock import Clock
-from mirror_server.core.callbacks import delay_seconds, is_given_up
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
@@ -26,9 +25,9 @@ from mirror_server.notifications.channels import Channel, Channels
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.notifications.outbound import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
 from mirror_server.store import callbacks, logs
+from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -43,6 +42,9 @@ _TEST_FAILED = (
 )
 _CALL_FAILED = "the URL did not answer with 200 or 204; the server's log says what it did instead"
 # A closed port is known at once and an answer a moment later: told that fast, one could be known from the other.
+_LONGEST_DELAY_SECONDS = 120
+_GIVE_UP_AFTER_SECONDS = 24 * 3600
+_MOST_DOUBLINGS = 16
 _FAILED_CALL_SECONDS = 1
 _MOST_LOOKUPS = 200
 _PAUSE_SECONDS = 1
@@ -260,3 +262,13 @@ async def _told(more: More) -> None:
     loop, is_told = asyncio.get_running_loop(), asyncio.Event()
     more.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(is_told.set))
     await is_told.wait()
+
+
+def delay_seconds(failures: int) -> int:
+    """How long to wait after that many failures in a row: 1, 2, 4 ... at most 120 seconds."""
+    return min(1 << min(failures - 1, _MOST_DOUBLINGS), _LONGEST_DELAY_SECONDS)
+
+
+def is_given_up(failing_since: Instant, now: Instant) -> bool:
+    """Whether a channel is removed: its calls have failed for 24 hours. One that had nothing to send did not fail."""
+    return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)

@@ -14,7 +14,7 @@ from mirror_sdk.wire.device_requests import (
 )
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock
-from mirror_server.core import events
+from mirror_server.core import messages
 from mirror_server.core.commands import (
     ASYNC_ID_SECONDS,
     Command,
@@ -34,8 +34,7 @@ from mirror_server.store import commands, devices, resources, targets
 from mirror_server.store.changes import FinishedWrite, Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredValue, ReportedValue
-from mirror_server.store.session import Session
-from mirror_server.store.signals import EXPIRY, WAITING
+from mirror_server.store.session import EXPIRY, WAITING, Session
 from mirror_server.store.targets import Target
 
 T = TypeVar("T")
@@ -423,7 +422,7 @@ def _response(ending: _Ending, at: Instant) -> dict[str, Any]:
     """What the application is told of the end of its command."""
     command, content = ending.command, ending.answer.content if ending.answer else None
     status, category = ending.outcome
-    return events.async_response(
+    return messages.async_response(
         async_id=command.async_id,
         device_id=command.device_id,
         endpoint_name=ending.target.endpoint_name,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
-from mirror_server.core import events
+from mirror_server.core import messages
 from mirror_server.core.errors import unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
@@ -23,16 +23,15 @@ from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import device_objects as stored_objects
-from mirror_server.store import devices, logs, revisions, statistics, subscriptions
+from mirror_server.store import devices, logs, maintenance, revisions, subscriptions
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind, Reported
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.device_objects import DeviceObject
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.known_hearings import Hearing
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
-from mirror_server.store.session import Session
+from mirror_server.store.session import Hearing, Session
 
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
@@ -353,7 +352,7 @@ class DeviceService:
 
         It was there last when the last thing was stored.
         """
-        self._tell_resumed(session, statistics.newest_instant(session, self._database.storages))
+        self._tell_resumed(session, maintenance.newest_instant(session, self._database.storages))
 
     def interrupt(self) -> None:
         """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""
@@ -466,7 +465,7 @@ class DeviceService:
         session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
-        return events.registration(
+        return messages.registration(
             device_id=row.device_id,
             endpoint_name=row.endpoint_name,
             endpoint_type=row.endpoint_type,
@@ -483,7 +482,7 @@ class DeviceService:
         device_id = row.device_id
         devices.set_registered(session, device_id, registered=False, at=now)
         subscriptions.reset_device(session, device_id)
-        event = events.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
+        event = messages.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
         self._tell_listeners(session, row, kind, now, state_change=bool(row.registered))
 

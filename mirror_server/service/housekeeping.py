@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import ASYNC_ID_SECONDS
-from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.core.retention import months_before
+from mirror_server.core.instants import Instant, after_seconds, months_before
 from mirror_server.store import commands, devices, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _ROUND_SECONDS = 3600
+_DEVICES_KEPT_MONTHS = 6
 
 
 class Deadline:
@@ -123,7 +123,7 @@ class Housekeeping:
         kept_since = after_seconds(now, -self._keep_log_seconds)
 
         def work(session: Session) -> None:
-            self._delete_devices(session, months_before(now))
+            self._delete_devices(session, months_before(now, _DEVICES_KEPT_MONTHS))
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
 

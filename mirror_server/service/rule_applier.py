@@ -13,8 +13,7 @@ from typing import NamedTuple
 from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN
+from mirror_server.store.session import AGAIN, Session
 from mirror_server.store.subscriptions import Matched, RulesToApply
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
 from mirror_server.clock import Clock
-from mirror_server.core import events
+from mirror_server.core import messages
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
@@ -22,9 +22,7 @@ from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
-from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.session import Session
-from mirror_server.store.signals import AGAIN, APPLY, WAITING
+from mirror_server.store.session import AGAIN, APPLY, WAITING, Hearing, Session
 
 _STATES = {
     "wanted": SubscriptionState.ASKED,
@@ -223,7 +221,7 @@ def _entries(told: Iterable[tuple[Observation, Instant, Hearing]]) -> Iterator[t
         if not hearing.app_ids:
             continue
         content = observation.content
-        event = events.notification(
+        event = messages.notification(
             device_id=observation.device_id,
             endpoint_name=hearing.endpoint_name,
             path=observation.path,

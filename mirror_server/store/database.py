@@ -10,14 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mirror_server.store import maintenance, schema
-from mirror_server.store.backend import Backend
-from mirror_server.store.location import Location
-from mirror_server.store.maintenance import Violation
-from mirror_server.store.recent_changes import RecentChanges
+from mirror_server.store.backend import DEFAULT_URL, LOCATIONS, Backend, Location, Storage, Violation, no_url
 from mirror_server.store.schema import Branch
-from mirror_server.store.session import Session
-from mirror_server.store.storage import Storage
-from mirror_server.store.url import DEFAULT_URL, LOCATIONS, no_url
+from mirror_server.store.session import RecentChanges, Session
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
@@ -212,7 +207,7 @@ def location_of(url: str) -> Location:
     """The database that a URL names, not opened yet.
 
     Raises:
-        DatabaseError: The URL is of no kind in :data:`~mirror_server.store.url.LOCATIONS`.
+        DatabaseError: The URL is of no kind in :data:`~mirror_server.store.backend.LOCATIONS`.
     """
     scheme, mark, _ = url.partition("://")
     if not mark or scheme not in LOCATIONS:

@@ -1,18 +1,15 @@
-"""What an operator does to a whole database: erase a device, check the invariants."""
+"""What concerns the whole database: erase a device, end an application, check the invariants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 
 import orjson
 
+from mirror_server.core.instants import Instant
 from mirror_server.store import logs, revisions, subscriptions
+from mirror_server.store.backend import MOST_EXAMPLES, Storage, Violation
 from mirror_server.store.session import Session
-from mirror_server.store.storage import Storage
-
-MOST_EXAMPLES = 20
-"""How many of a kind of violation are shown."""
 
 _OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
 _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "devices")
@@ -115,21 +112,6 @@ _VIOLATIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One kind of thing that is wrong with a database: how often, and where the first ones are."""
-
-    kind: str
-    count: int
-    examples: Sequence[str]
-
-    def __str__(self) -> str:
-        """A line for the kind, and one for each example."""
-        left = self.count - len(self.examples)
-        more = [f"  and {left:,} more"] if left else []
-        return "\n".join([f"{self.kind}: {self.count:,}", *(f"  {example}" for example in self.examples), *more])
-
-
 def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violation]:
     """What is wrong with the database, with the rows concerned."""
     for statements in (_VIOLATIONS, *(storage.violations for storage in storages)):
@@ -142,3 +124,16 @@ def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violat
         limited = f"SELECT found.*, count(*) OVER () FROM ({statement}) AS found LIMIT {MOST_EXAMPLES}"
         if rows := session.rows(limited):
             yield Violation(kind, rows[0][1], [where for where, _ in rows])
+
+
+def newest_instant(session: Session, storages: Iterable[Storage]) -> Instant | None:
+    """The latest instant at which anything is stored to have happened; ``None`` where nothing is."""
+    instant: Instant | None = session.scalar(
+        "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
+        " UNION ALL SELECT max(requested_at) FROM commands WHERE finished_at IS NULL"
+        " UNION ALL SELECT max(logged_at) FROM logs JOIN notifications"
+        " ON notifications.app_id = logs.app_id AND seq = last_seq) AS found"
+    )
+    asked = [storage.newest_instant for storage in storages if storage.newest_instant is not None]
+    instants = [instant, *(newest(session) for newest in asked)]
+    return max((each for each in instants if each is not None), default=None)

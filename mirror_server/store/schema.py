@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.backend import DatabaseError
 from mirror_server.store.session import Connection
 
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
-from mirror_server.store.known_hearings import KnownHearings
-from mirror_server.store.recent_changes import RecentChanges
+from mirror_server.core.instants import Instant
 
 T = TypeVar("T")
 
@@ -20,6 +21,95 @@ Parameters = Mapping[str, Any] | Sequence[Any]
 _MOST_PARAMETERS = 500
 _ROWS_OF_A_STATEMENT = 40
 """More cost as much for each row, and leave more that are inserted one by one."""
+
+# The kinds of signals that a transaction publishes; see Session.publish.
+LOG = "log"
+"""The log of an application has a new entry, or ended."""
+
+WAITING = "waiting"
+"""Something waits for a device."""
+
+AGAIN = "again"
+"""A device is to be asked what waits for it, also what it left unanswered before."""
+
+APPLY = "apply"
+"""Presubscription rules are to be applied to the registered devices."""
+
+EXPIRY = "expiry"
+"""A command expires at an instant."""
+
+
+_MOST_DEVICES = 100_000
+
+
+class RecentChanges:
+    """Which devices this process changed lately, so that whoever holds what was made of one need not ask the database.
+
+    It has the last changes without a gap, and of each device the last of them. A change that another process made is a
+    number that is missing here; from the next one on it is counted anew. Used by any thread.
+    """
+
+    def __init__(self) -> None:
+        self._since = self._until = 0
+        self._last: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def note(self, revision: int, device_ids: Iterable[str], count: int = 1) -> None:
+        """Note a change of these devices that is on disk; ``revision`` is the last of its ``count`` numbers."""
+        with self._lock:
+            if revision != self._until + count or len(self._last) > _MOST_DEVICES:
+                self._since = revision - count
+                self._last.clear()
+            self._until = revision
+            self._last.update(dict.fromkeys(device_ids, revision))
+
+    def is_unchanged(self, device_id: str, since: int, until: int) -> bool:
+        """Whether a device is known not to have changed after the change ``since`` up to the change ``until``."""
+        with self._lock:
+            is_known = self._since <= since and until <= self._until
+            return is_known and self._last.get(device_id, 0) <= since
+
+
+_MOST_HEARINGS = 50_000
+"""So many take some 20 MB; beyond that all are forgotten."""
+
+
+@dataclass(slots=True)
+class Hearing:
+    """Who hears of a resource that was observed, and what is to be known to tell them.
+
+    Attributes:
+        endpoint_name: That of its device.
+        app_ids: The applications that hold a subscription of it, while the device observes it for any of them.
+        auto_observed: Whether the device sends it without a subscription.
+        changed_at: The device's time in the last observation event of it; who tells of another one notes that here.
+    """
+
+    endpoint_name: str
+    app_ids: list[str]
+    auto_observed: bool
+    changed_at: Instant | None
+
+
+class KnownHearings:
+    """Who hears of which resource, by device id and path: values come by the thousand, subscriptions seldom change.
+
+    For the thread that writes alone.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Hearing] = {}
+        self._version: Hashable | None = None
+
+    def as_of(self, version: Hashable | None) -> dict[tuple[str, str], Hearing]:
+        """What is known at this version, to be added to; with ``None``, or another version than before, nothing."""
+        if version is None or version != self._version or len(self._known) > _MOST_HEARINGS:
+            self._known, self._version = {}, version
+        return self._known
+
+    def forget(self) -> None:
+        """Forget all, because what was noted was undone."""
+        self._known, self._version = {}, None
 
 
 class Cursor(Protocol):
@@ -156,7 +246,7 @@ class Session:
         """Signal a change when the transaction is on disk: its handler is called, in every process on the database.
 
         Args:
-            kind: The kind of the signal, which selects the handler; see :mod:`mirror_server.store.signals`.
+            kind: The kind of the signal, which selects the handler; such as :data:`LOG`.
             what: What the signal is about, in one line.
             here: Called in this process in place of the handler, when this process knows more than the signal says.
         """

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
 from mirror_server.store import revisions
-from mirror_server.store.known_hearings import Hearing
-from mirror_server.store.session import Row, Session, parts
+from mirror_server.store.session import Hearing, Row, Session, parts
 
 _FORGOTTEN = (
     "SELECT s.device_id, s.path, s.position FROM subscriptions s"

@@ -11,8 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mirror_server.store.backend import Backend
-from mirror_server.store.failures import NotLeader, StorageFailed, TooMuchWaiting
+from mirror_server.store.backend import Backend, NotLeader, StorageFailed, TooMuchWaiting
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.access_key import AccessKey
-from mirror_server.description.parts import Answer, described, json_of
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
+from mirror_server.views.description import Answer, described, json_of
 from mirror_server.views.requests import app_id, requires
 
 routes = Blueprint("access_keys", __name__)

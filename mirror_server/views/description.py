@@ -1,61 +1,151 @@
-"""The description of the interface. Source: wire.md 0-8."""
+"""Says of a view what neither its signature nor its docstring tells, for a description of the interface.
+
+The names follow OpenAPI, and so do the schemas, which are JSON Schema.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from itertools import chain
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
-import orjson
-from flask import Blueprint, Flask, Response, current_app
+from pydantic import BaseModel
 
-from mirror_server.description.parts import Answer, Operation, Route, described, object_like
-from mirror_server.views.answers import make_conditional
-from mirror_server.views.notifications import DELIVERY
-from mirror_server.views.requests import requires, services
+View = TypeVar("View", bound=Callable[..., Any])
+Schema = dict[str, Any]
 
-_METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
-
-routes = Blueprint("description", __name__)
+TEXT: Schema = {"type": "string"}
+INSTANT: Schema = {"type": "string", "format": "date-time"}
 
 
-@routes.get("/openapi.json")
-@requires()
-@described("Operation", Answer(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
-def get_description() -> Response:
-    """This description."""
-    hooks = services().extensions
-    absent = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
-    there = (route for route in each_route(current_app) if not route.path.startswith(absent))
-    content = _document(tuple(there), hooks.collected("describe_operation"), hooks.collected("interface_described"))
-    answer = Response(content, content_type="application/json")
-    make_conditional(answer)
-    return answer
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the query, or a header of a request or a response.
+
+    ``is_extension`` where the public API lacks it, ``is_repeated`` where each entry of a list is a parameter by itself.
+    """
+
+    name: str
+    meaning: str
+    schema: Schema
+    is_extension: bool = False
+    is_repeated: bool = False
+    place: str = "query"
 
 
-@lru_cache(maxsize=2)
-def _document(
-    described: tuple[Route, ...],
-    changes: tuple[Callable[[Operation], Operation], ...],
-    complete: tuple[Callable[[dict[str, Any]], None], ...],
-) -> bytes:
-    # Made when it is first asked for: this takes longer than starting the server should.
-    from mirror_server.description.document import describe  # noqa: PLC0415
-
-    document = describe(described, DELIVERY, changes)
-    for add in complete:
-        add(document)
-    return orjson.dumps(document)
+def header(name: str, meaning: str, schema: Schema = TEXT, *, is_extension: bool = True) -> Parameter:
+    """A header of a request or of a response; none is required."""
+    return Parameter(name, meaning, schema, is_extension, place="header")
 
 
-def each_route(app: Flask) -> Iterator[Route]:
-    """Everything the app answers to, but views that are not described, as another package may have them."""
-    for rule in app.url_map.iter_rules():
-        view = app.view_functions[rule.endpoint]
-        if "operation" not in view.__dict__:
-            continue
-        path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
-        for method in sorted((rule.methods or set()) - _METHODS_OF_EVERY_ROUTE):
-            yield Route(method.lower(), path, view)
+ETAG = header("ETag", "Changes with the content.", is_extension=False)
+UNLESS_CHANGED = header(
+    "If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304."
+)
+
+
+class Content(NamedTuple):
+    """A body; see :func:`json_of`, :func:`text_of` and :func:`object_like`."""
+
+    model: type[BaseModel] | None = None
+    variants: tuple[str, ...] = ()
+    is_list: bool = False
+    media_type: str = "application/json"
+    schema: Schema | None = None
+    example: Any = None
+
+
+def json_of(model: type[BaseModel], *variants: str, is_list: bool = False) -> Content:
+    """A body in JSON.
+
+    Args:
+        model: Its model; of its items, where ``is_list`` is set.
+        variants: Which of the model's examples are shown; models of ``mirror_sdk.wire`` have some.
+        is_list: Whether the body is a list of the model.
+    """
+    return Content(model, variants, is_list)
+
+
+def text_of(media_type: str, example: str, meaning: str | None = None) -> Content:
+    """A body in another form."""
+    schema = TEXT if meaning is None else TEXT | {"description": meaning}
+    return Content(media_type=media_type, schema=schema, example=example)
+
+
+def object_like(example: dict[str, Any]) -> Content:
+    """A body that is an object without a model."""
+    return Content(schema={"type": "object"}, example=example)
+
+
+class Answer:
+    """A response that is no error.
+
+    Args:
+        code: Its status.
+        meaning: What it says.
+        contents: Its body, in each of the forms that a client may ask for.
+        headers: Those it may have beside the usual.
+    """
+
+    def __init__(self, code: int, meaning: str, *contents: Content, headers: tuple[Parameter, ...] = ()) -> None:
+        self.code = code
+        self.meaning = meaning
+        self.contents = contents
+        self.headers = headers
+
+
+NOT_CHANGED = Answer(304, "Nothing has changed.", headers=(ETAG,))
+
+
+class Details(TypedDict, total=False):
+    """Further keywords of :func:`described`.
+
+    Attributes:
+        parameters: Headers, and a query that the view checks itself.
+        selects_devices: Whether the view takes other parameters of the query for conditions on devices.
+        body: The body of the request.
+        takes_no_body: Whether the body may be left out.
+        errors: Codes of the errors of its own; those of every operation are added.
+        is_extension: Whether the public API lacks the operation.
+    """
+
+    parameters: tuple[Parameter, ...]
+    selects_devices: bool
+    body: Content
+    takes_no_body: bool
+    errors: tuple[int, ...]
+    is_extension: bool
+
+
+def described(group: str, *answers: Answer, **details: Unpack[Details]) -> Callable[[View], View]:
+    """Describe the operation of a view, next to the decorator that names its scopes and the parameters of its query.
+
+    Its ``operationId`` is the view's name, its summary the first line of the view's docstring, its description what
+    follows there. A view without this decorator is not in the description of the interface.
+
+    Args:
+        group: The heading under which the operation stands.
+        answers: Its responses that are no errors.
+        **details: See :class:`Details`.
+    """
+
+    def mark(view: View) -> View:
+        view.__dict__["described"] = (group, answers, details)
+        return view
+
+    return mark
+
+
+def whole_number(low: int, high: int | None = None, default: int | None = None) -> Schema:
+    """The schema of a whole number."""
+    limits = {"minimum": low, "maximum": high, "default": default}
+    return {"type": "integer"} | {name: value for name, value in limits.items() if value is not None}
+
+
+def words(*choices: str, default: str | None = None) -> Schema:
+    """The schema of one of several words."""
+    return TEXT | {"enum": list(choices)} | ({} if default is None else {"default": default})
+
+
+# `True` and `False` are accepted too, but client generators make constants of the words, which would clash.
+FLAG = words("true", "false")

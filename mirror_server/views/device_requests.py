@@ -24,7 +24,12 @@ from mirror_sdk.wire.routes import (
 )
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import (
+from mirror_server.hooks import Handling
+from mirror_server.service.commands import Placement
+from mirror_server.service.keys import Scope
+from mirror_server.views import serialize
+from mirror_server.views.answers import json_answer, when_stored
+from mirror_server.views.description import (
     INSTANT,
     TEXT,
     Answer,
@@ -34,11 +39,6 @@ from mirror_server.description.parts import (
     json_of,
     whole_number,
 )
-from mirror_server.hooks import Handling
-from mirror_server.service.commands import Placement
-from mirror_server.service.keys import Scope
-from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer, when_stored
 from mirror_server.views.requests import (
     app_id,
     note,

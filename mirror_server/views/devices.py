@@ -12,7 +12,12 @@ from werkzeug.datastructures import ETags
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.directory import Device, DevicePage, EndpointResource
 from mirror_server.clock import Clock
-from mirror_server.description.parts import (
+from mirror_server.service.devices import Described, EncodedObject, TooManyResources
+from mirror_server.service.keys import Scope
+from mirror_server.store.resources import AnnouncedResource
+from mirror_server.views import serialize
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read
+from mirror_server.views.description import (
     ETAG,
     FLAG,
     NOT_CHANGED,
@@ -22,11 +27,6 @@ from mirror_server.description.parts import (
     described,
     json_of,
 )
-from mirror_server.service.devices import Described, EncodedObject, TooManyResources
-from mirror_server.service.keys import Scope
-from mirror_server.store.resources import AnnouncedResource
-from mirror_server.views import serialize
-from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read
 from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import app_id, query_flag, requires, services
 from mirror_server.views.selection import query_conditions

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mirror_server.store.failures import StorageFailed
+from mirror_server.store.backend import StorageFailed
 from mirror_server.views.streamed import Reader, Streamed
 
 _EXPECTED_CHUNK_BYTES = 256 * 1024

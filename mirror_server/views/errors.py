@@ -12,7 +12,7 @@ from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_server.core.errors import Refusal
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.views.answers import json_answer
 from mirror_server.views.requests import request_id
 

@@ -9,7 +9,7 @@ from flask import request
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON, Compression
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import Parameter, words
+from mirror_server.views.description import Parameter, words
 from mirror_server.views.requests import query_choice
 
 COMPRESSION = Parameter(

@@ -14,22 +14,7 @@ from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
-from mirror_server.description.parts import (
-    FLAG,
-    INSTANT,
-    TEXT,
-    Answer,
-    Operation,
-    Parameter,
-    Schema,
-    described,
-    header,
-    json_of,
-    whole_number,
-    words,
-)
 from mirror_server.notifications.log import More, NotificationLog, Page, Woken
-from mirror_server.notifications.outbound import LIMIT_SECONDS
 from mirror_server.notifications.polls import POLL
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
@@ -44,6 +29,19 @@ from mirror_server.views.answers import (
     when_stored,
 )
 from mirror_server.views.deferred import PARK, Deferred, Soon
+from mirror_server.views.description import (
+    FLAG,
+    INSTANT,
+    TEXT,
+    Answer,
+    Parameter,
+    Schema,
+    described,
+    header,
+    json_of,
+    whole_number,
+    words,
+)
 from mirror_server.views.requests import (
     app_id,
     asked_by,
@@ -109,17 +107,6 @@ _MESSAGE = json_of(
     "a registration",
 )
 _REGISTRATION = json_of(CallbackRegistration, "the registration object of the specification", "everything")
-DELIVERY = Operation(
-    name="deliver",
-    group="Notifications",
-    summary="What the server sends to a webhook",
-    meaning=f"One message at a time, in order, the next after 200 or 204; within {LIMIT_SECONDS} seconds. After a"
-    " failure it is sent again after 1, 2, 4 ... 120 seconds, and for 24 hours without success at most.",
-    body=_MESSAGE,
-    answers=(Answer(200, "Taken."), Answer(204, "Taken.")),
-)
-"""The description of the calls of a webhook."""
-
 routes = Blueprint("notifications", __name__)
 
 

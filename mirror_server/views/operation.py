@@ -6,9 +6,9 @@ from flask import Blueprint, Response
 
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import Answer, described, object_like
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import Deferred
+from mirror_server.views.description import Answer, described, object_like
 from mirror_server.views.requests import requires, services
 
 _HEALTH = {"status": OK, "service": SERVICE}

@@ -9,10 +9,10 @@ from typing import Any
 from flask import Response, request
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
-from mirror_server.description.parts import TEXT, Parameter, Schema, whole_number, words
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import json_answer, when_read
+from mirror_server.views.description import TEXT, Parameter, Schema, whole_number, words
 from mirror_server.views.requests import query_choice, query_integer, query_text
 
 PARAMETERS = ("limit", "after", "order", "include")

@@ -20,8 +20,8 @@ from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, from_datetime
-from mirror_server.description.parts import Parameter
 from mirror_server.service.keys import Scope
+from mirror_server.views.description import Parameter
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

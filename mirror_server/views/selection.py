@@ -9,8 +9,8 @@ from flask import request
 from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern
 from mirror_sdk.wire.snapshot import MAX_PATTERNS
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import TEXT, Parameter
 from mirror_server.store.conditions import Condition
+from mirror_server.views.description import TEXT, Parameter
 from mirror_server.views.requests import check_query, services
 
 PATTERNS = Parameter(

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from mirror_server.core.events import encode
 from mirror_server.core.instants import Instant
+from mirror_server.core.messages import encode
 from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, Kind, Part, ResourceRow, columns

@@ -11,7 +11,9 @@ from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_sdk.wire.routes import SUBSCRIPTION_HEADER
 from mirror_sdk.wire.subscriptions import SUBSCRIPTION_ENDED, SubscriptionState
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import (
+from mirror_server.service.keys import Scope
+from mirror_server.views.answers import empty_answer, when_stored
+from mirror_server.views.description import (
     ETAG,
     NOT_CHANGED,
     UNLESS_CHANGED,
@@ -23,8 +25,6 @@ from mirror_server.description.parts import (
     text_of,
     words,
 )
-from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_answer, when_stored
 from mirror_server.views.requests import app_id, query_choice, read_body, read_path, requires, services
 
 _NOW = ("now",)

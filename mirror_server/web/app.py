@@ -21,11 +21,9 @@ from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.log_lines import tell_request, tells_requests
 from mirror_server.service.slots import Slots
 from mirror_server.views import (
     access_keys,
-    description,
     device_requests,
     devices,
     notifications,
@@ -35,7 +33,7 @@ from mirror_server.views import (
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.errors import answer_to
-from mirror_server.views.requests import SERVICES, app_id, noted, request_id
+from mirror_server.views.requests import SERVICES, app_id, request_id
 from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, Admission
 from mirror_server.web.disconnection import is_disconnected
@@ -214,7 +212,7 @@ class MirrorApp(Flask):
         return response if isinstance(response, Deferred) else self._complete(response, environ, environ[_PARKED])
 
     def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
-        """Name the request in its answer and in the log. The query is left out: it may hold what nobody should read."""
+        """Name the request in its answer, and tell extensions of it."""
         if not isinstance(response, SharedAnswer):
             # To look for such headers first takes longer.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
@@ -224,8 +222,6 @@ class MirrorApp(Flask):
         seconds = time.perf_counter() - environ[_BEGAN]
         for tell in self._request_answered:
             tell(environ, response, route, seconds)
-        if tells_requests():
-            tell_request(_line(response, environ, seconds))
         return response
 
 
@@ -238,7 +234,6 @@ def create_app(services: Services) -> MirrorApp:
         subscriptions,
         notifications,
         access_keys,
-        description,
     ):
         app.register_blueprint(part.routes)
     for routes in chain.from_iterable(services.extensions.hook.blueprints()):
@@ -259,14 +254,3 @@ def _asked() -> Request:
 def _route(asked: Request) -> tuple[str, str]:
     """Method and rule of a request; a path or method that no rule has could be anything, and each a metric."""
     return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
-
-
-def _line(response: Response, environ: WSGIEnvironment, seconds: float) -> dict[str, Any]:
-    return {
-        "method": environ["REQUEST_METHOD"],
-        "path": get_path_info(environ),
-        "status": response.status_code,
-        "duration_ms": round(seconds * 1000, 2),
-        "request_id": request_id(environ),
-        **noted(environ),
-    }

@@ -18,8 +18,7 @@ from typing import Any, Self, cast
 import uvicorn
 
 from mirror_server.config import Settings
-from mirror_server.core.measurements import Measurement
-from mirror_server.log_lines import lost_lines
+from mirror_server.hooks import Measurement
 from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
@@ -232,9 +231,6 @@ def _server_of(services: Services) -> _Server:
         lambda: (
             Measurement("mirror_open_connections", "Connections of clients.", len(connections)),
             Measurement("mirror_unread_bytes", "Parts of answers that clients are to take.", bridge.unread_bytes),
-            Measurement(
-                "mirror_lost_log_lines", "Lines of the log that were dropped or could not be written.", lost_lines()
-            ),
         )
     )
     return server

@@ -19,8 +19,8 @@ from typing import Any
 from measuring import percentile
 
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.extensions.logs.handler import configure
 from mirror_server.hooks import read_settings
-from mirror_server.logging_format import configure
 from mirror_server.services import Services
 from mirror_server.store import settings, subscriptions
 from mirror_server.web.serve import listen, serve
@@ -138,7 +138,7 @@ def _keep_busy(
 
 def main() -> None:
     # Standard output is for the answers.
-    configure("console", access_log=False)
+    configure("console", sys.stderr, access_log=False)
     settings = read_settings(
         database_url=sys.argv[1],
         simulate=0,

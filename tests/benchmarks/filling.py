@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from mirror_server.core import events
+from mirror_server.core import messages
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.hooks import open_database
 from mirror_server.service import keys
@@ -107,7 +107,7 @@ def _device(name: str, now: int) -> DeviceRow:
 def _log(session: Session, *, names: tuple[str, ...], path: str, app_id: str, count: int, now: int) -> None:
     for number in range(count):
         name = names[number % len(names)]
-        entry = events.notification(
+        entry = messages.notification(
             device_id=name,
             endpoint_name=name,
             path=path,

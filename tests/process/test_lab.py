@@ -41,7 +41,7 @@ def shared_lab(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Iter
     running.close()
 
 
-def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab: Lab) -> None:
+def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab):
     jupyter, _, token = shared_lab.find(ADDRESS).groups()
     host = shared_lab.find(MIRROR)[1]
     environment = _environment_of(_child_of(shared_lab.process.pid, "jupyterlab"))
@@ -56,7 +56,7 @@ def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab: La
         client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
 
 
-def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab: Lab) -> None:
+def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab):
     lines = shared_lab.find(LAST_LINES)
     assert lines["lab"].replace("localhost", "127.0.0.1") == shared_lab.find(ADDRESS)[0]
     assert shared_lab.output.index("To access the server") < lines.start()
@@ -85,7 +85,7 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab: Lab) -
     assert "key" not in stranger.headers["Location"]
 
 
-def test_its_notebooks_are_trusted_as_long_as_they_are_as_they_came(shared_lab: Lab) -> None:
+def test_its_notebooks_are_trusted_as_long_as_they_are_as_they_came(shared_lab):
     first, second = (path.name for path in list_notebooks()[:2])
     assert all_trusted(shared_lab, first)
     assert all_trusted(shared_lab, second)
@@ -102,15 +102,13 @@ def all_trusted(lab: Lab, notebook: str) -> bool:
     return all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
 
 
-def test_it_asks_nothing_about_news(shared_lab: Lab) -> None:
+def test_it_asks_nothing_about_news(shared_lab):
     page = shared_lab.ask("GET", "/lab").text
     config = json.loads(re.search(r'<script id="jupyter-config-data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     assert "@jupyterlab/apputils-extension:announcements" in config["disabledExtensions"]
 
 
-def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(
-    shared_lab: Lab, database: Path, tmp_path: Path
-) -> None:
+def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(shared_lab, database, tmp_path):
     mirror = shared_lab.find(MIRROR)[1]
     assert answers(mirror)
     assert shared_lab.ask("POST", "/api/shutdown").status_code == 200
@@ -142,7 +140,7 @@ def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(
         os.kill(jupyter, 0)
 
 
-def test_the_mirror_does_not_outlive_a_lab_that_is_killed(tmp_path: Path) -> None:
+def test_the_mirror_does_not_outlive_a_lab_that_is_killed(tmp_path):
     lab = Lab(tmp_path)
     try:
         lab.find(ADDRESS)
@@ -156,7 +154,7 @@ def test_the_mirror_does_not_outlive_a_lab_that_is_killed(tmp_path: Path) -> Non
         lab.close()
 
 
-def test_lab_says_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lab_says_how_to_install_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "jupyterlab", None)
     ended = CliRunner().invoke(main, ["lab", "--no-browser"])
     assert ended.exit_code == 1

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from process_server import ROOT, ServerProcess, child_environment
+from process_server import ROOT, child_environment
 
 from mirror_sdk import examples
 
@@ -63,7 +63,7 @@ def stored(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_gives_its_stored_outputs(run: Run, notebook: Path, demo_environment: dict[str, str]) -> None:
+def test_a_notebook_gives_its_stored_outputs(run, notebook, demo_environment):
     code = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     for cell, ran in zip(code, run(notebook, demo_environment), strict=True):
         if "nbval-ignore-output" in cell["metadata"].get("tags", []):
@@ -72,9 +72,7 @@ def test_a_notebook_gives_its_stored_outputs(run: Run, notebook: Path, demo_envi
             assert ran == stored(cell)
 
 
-def test_where_no_history_is_kept_the_notebook_that_needs_one_says_who_can_change_that(
-    run: Run, start_server: Callable[..., ServerProcess], tmp_path: Path
-) -> None:
+def test_where_no_history_is_kept_the_notebook_that_needs_one_says_who_can_change_that(run, start_server, tmp_path):
     notebook = json.loads((ROOT / "notebooks" / "09_what_happened.ipynb").read_text())
     short = tmp_path / "short.ipynb"
     short.write_text(json.dumps({**notebook, "cells": notebook["cells"][:5]}))
@@ -87,7 +85,7 @@ def test_where_no_history_is_kept_the_notebook_that_needs_one_says_who_can_chang
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_output_is_compared_but_that_of_a_widget_and_none_tells_of_the_machine(notebook: Path) -> None:
+def test_every_output_is_compared_but_that_of_a_widget_and_none_tells_of_the_machine(notebook):
     cells = json.loads(notebook.read_text())["cells"]
     stored = json.dumps([cell.get("outputs", []) for cell in cells])
     assert re.findall(r"/(?:tmp|home|root|opt|work|Users)/|127\.0\.0\.1|ak_[0-9a-f]{16}", stored) == []
@@ -99,7 +97,7 @@ def test_every_output_is_compared_but_that_of_a_widget_and_none_tells_of_the_mac
         assert '<div class="mirror-copy">' in "".join(copy["data"]["text/html"])
 
 
-def test_the_notebooks_of_the_package_are_copied_once_and_never_over_the_users_own(tmp_path: Path) -> None:
+def test_the_notebooks_of_the_package_are_copied_once_and_never_over_the_users_own(tmp_path):
     first = examples.copy(tmp_path / "notebooks")
     assert [path.name for path in first] == [path.name for path in examples.list_notebooks()]
     assert [path.name.partition("_")[0] for path in first] == [f"{number:02}" for number in range(10)]

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-from pathlib import Path
 
 import click
 import databases
@@ -55,7 +54,7 @@ def assert_one_line_error(finished: subprocess.CompletedProcess[str], *words: st
         (["demo"], ["\n    export API_HOST=...\n    export API_KEY=...\n"]),
     ],
 )
-def test_help_is_readable_and_names_every_option_with_its_variable(words: list[str], shown: list[str]) -> None:
+def test_help_is_readable_and_names_every_option_with_its_variable(words, shown):
     finished = run_command(*words, "--help")
     assert (finished.returncode, finished.stderr) == (0, "")
     assert "\\b" not in finished.stdout
@@ -70,9 +69,7 @@ def test_help_is_readable_and_names_every_option_with_its_variable(words: list[s
     assert [word for word in shown if word not in finished.stdout] == []
 
 
-def test_key_is_alone_on_stdout_is_stored_as_a_hash_and_is_refused_at_once_when_revoked(
-    shared_server: ServerProcess,
-) -> None:
+def test_key_is_alone_on_stdout_is_stored_as_a_hash_and_is_refused_at_once_when_revoked(shared_server):
     database = ["--database", shared_server.database_url]
     created = run_command("keys", "create", "plant", *database)
 
@@ -99,9 +96,7 @@ def test_key_is_alone_on_stdout_is_stored_as_a_hash_and_is_refused_at_once_when_
     assert_one_line_error(run_command("keys", "revoke", key_id, *database), key_id, "keys list")
 
 
-def test_run_takes_settings_from_the_environment_and_answers_as_soon_as_its_address_is_printed(
-    tmp_path: Path,
-) -> None:
+def test_run_takes_settings_from_the_environment_and_answers_as_soon_as_its_address_is_printed(tmp_path):
     database_url = f"sqlite:///{tmp_path / 'from-environment.db'}"
     variables = {
         "MIRROR_PORT": "0",
@@ -124,7 +119,7 @@ def test_run_takes_settings_from_the_environment_and_answers_as_soon_as_its_addr
         child.kill()
 
 
-def test_printed_address_of_an_ipv6_host_can_be_used(tmp_path: Path) -> None:
+def test_printed_address_of_an_ipv6_host_can_be_used(tmp_path):
     with socket.socket(socket.AF_INET6) as probe:
         try:
             probe.bind(("::1", 0))
@@ -141,7 +136,7 @@ def test_printed_address_of_an_ipv6_host_can_be_used(tmp_path: Path) -> None:
         child.kill()
 
 
-def test_server_with_too_few_open_files_does_not_start(tmp_path: Path) -> None:
+def test_server_with_too_few_open_files_does_not_start(tmp_path):
     finished = subprocess.run(
         ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", *COMMAND, "run", "--port", "0"],
         env=child_environment(MIRROR_DATABASE=f"sqlite:///{tmp_path / 'mirror.db'}"),
@@ -154,7 +149,7 @@ def test_server_with_too_few_open_files_does_not_start(tmp_path: Path) -> None:
     assert_one_line_error(finished, "256 open files", "ulimit -n 25300")
 
 
-def test_what_cannot_be_served_is_a_one_line_error(shared_server: ServerProcess, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_a_one_line_error(shared_server, tmp_path):
     missing, notes, other = tmp_path / "missing" / "mirror.db", tmp_path / "notes.txt", tmp_path / "other.db"
     notes.write_text("what must not be lost\n" * 100)
     run = ("run", "--port", "0", "--database")
@@ -172,7 +167,7 @@ def test_what_cannot_be_served_is_a_one_line_error(shared_server: ServerProcess,
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_folder_that_cannot_be_written_is_a_one_line_error(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_is_a_one_line_error(tmp_path):
     folder = tmp_path / "read-only"
     folder.mkdir(mode=0o555)
 
@@ -181,7 +176,7 @@ def test_folder_that_cannot_be_written_is_a_one_line_error(tmp_path: Path) -> No
     assert_one_line_error(finished, str(folder))
 
 
-def test_demo_prints_two_lines_that_work_and_removes_its_folder(tmp_path: Path) -> None:
+def test_demo_prints_two_lines_that_work_and_removes_its_folder(tmp_path):
     child = Child("demo", "--port", "0", "--devices", "3", stderr_path=tmp_path / "stderr.txt", TMPDIR=str(tmp_path))
     try:
         exports = dict(child.read_line().removeprefix("export ").split("=", 1) for _ in range(2))
@@ -199,7 +194,7 @@ def test_demo_prints_two_lines_that_work_and_removes_its_folder(tmp_path: Path) 
 
 
 @pytest.mark.sqlite
-def test_stopped_server_leaves_a_database_of_one_file_and_its_lock(start_server) -> None:
+def test_stopped_server_leaves_a_database_of_one_file_and_its_lock(start_server):
     server: ServerProcess = start_server("--simulate", "1")
     assert status(server.url, server.key()) == 200
 
@@ -207,7 +202,7 @@ def test_stopped_server_leaves_a_database_of_one_file_and_its_lock(start_server)
     assert {path.name for path in server.database_path.parent.glob("mirror.db*")} == {"mirror.db", "mirror.db.lock"}
 
 
-def test_its_own_machine_is_called_only_where_the_operator_says_so(start_server) -> None:
+def test_its_own_machine_is_called_only_where_the_operator_says_so(start_server):
     with WebhookReceiver() as receiver:
         body = {"url": receiver.url, "headers": dict(receiver.headers)}
         for options, code in {(): 400, CALLS_THIS_MACHINE: 204}.items():
@@ -215,7 +210,7 @@ def test_its_own_machine_is_called_only_where_the_operator_says_so(start_server)
             assert application.http.put("/v2/notification/callback", json=body).status_code == code
 
 
-def test_who_sends_a_request_is_told_by_a_named_proxy_alone(start_server) -> None:
+def test_who_sends_a_request_is_told_by_a_named_proxy_alone(start_server):
     for options, code in {(): 429, ("--trust-proxy", "127.0.0.1"): 401}.items():
         server = start_server("--failed-keys-per-minute", "1", *options)
         for address in ("203.0.113.1", "203.0.113.2"):

@@ -102,9 +102,7 @@ def subscribe(application: Application, device: str) -> None:
     application.json("PUT", f"/v2/subscriptions/{id_of(application, device)}{OFFSET}")
 
 
-def test_a_number_below_zero_is_a_value_and_options_are_options_beside_it(
-    shell: Shell, application: Application, device: str
-) -> None:
+def test_a_number_below_zero_is_a_value_and_options_are_options_beside_it(shell, application, device):
     for words, written in [
         ([device, OFFSET, "-5"], -5),
         ([device, OFFSET, "-1.5E-3"], -1.5e-3),
@@ -131,9 +129,7 @@ def test_a_number_below_zero_is_a_value_and_options_are_options_beside_it(
 
 
 @pytest.mark.parametrize(("form", "how"), [([], signal.SIGINT), (["--json"], signal.SIGTERM)], ids=["table", "json"])
-def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
-    shell: Shell, application: Application, device: str, how: signal.Signals, form: list[str]
-) -> None:
+def test_a_watch_that_is_ended_has_done_what_it_was_to_do(shell, application, device, how, form):
     subscribe(application, device)
     with shell.running("watch", "--path", OFFSET, *form) as watching:
         shown = first_line(watching, application, device)
@@ -145,9 +141,7 @@ def test_a_watch_that_is_ended_has_done_what_it_was_to_do(
         assert (event["event"], event["endpoint_name"], event["path"]) == ("observation", device, OFFSET)
 
 
-def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(
-    shell: Shell, device: str, tmp_path: Path
-) -> None:
+def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(shell, device, tmp_path):
     file = "state.parquet"
     (tmp_path / file).write_text("before")
     # What is imported is not to be written half, either.
@@ -163,7 +157,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file, "before")]
 
 
-def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: StartServer) -> None:
+def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server):
     server = start_server("--simulate", "0", "--clock", "manual")
     application = server.application()
     device = "sensor"
@@ -183,7 +177,7 @@ def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server: Start
     assert (watching.returncode, complaint) == (0, "")
 
 
-def test_a_watch_whose_reader_has_enough_ends_quietly(shell: Shell, application: Application, device: str) -> None:
+def test_a_watch_whose_reader_has_enough_ends_quietly(shell, application, device):
     subscribe(application, device)
     with shell.running("watch", "--path", OFFSET, "--csv") as watching:
         first_line(watching, application, device)
@@ -194,9 +188,7 @@ def test_a_watch_whose_reader_has_enough_ends_quietly(shell: Shell, application:
         assert (watching.returncode, watching.stderr.read()) == (1, "")
 
 
-def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(
-    shell: Shell, application: Application, device: str
-) -> None:
+def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(shell, application, device):
     application.patch_device(id_of(application, device), online=False)
     with shell.running("write", device, OFFSET, "5") as asking:
         wait_until(lambda: application.json("GET", "/v2/device-requests")["data"], "the request")
@@ -210,7 +202,7 @@ def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(
 
 
 @pytest.mark.parametrize(("command", "status"), [("watch", 0), ("record", 1)])
-def test_a_command_that_is_ended_while_it_loads(command: str, status: int) -> None:
+def test_a_command_that_is_ended_while_it_loads(command, status):
     program = f"""
 import mirror_sdk._lazy_group as group
 
@@ -267,15 +259,13 @@ SHOWN = [
 ]
 
 
-def test_what_the_output_of_a_process_cannot_show_is_an_escape(shell: Shell, device: str) -> None:
+def test_what_the_output_of_a_process_cannot_show_is_an_escape(shell, device):
     ended = shell.run_process("devices", PYTHONIOENCODING="cp1252")
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert r"\u65e5" in ended.stdout.decode("cp1252")
 
 
-def test_what_an_output_cannot_show_is_an_escape(
-    shell: Shell, application: Application, device: str, tmp_path: Path
-) -> None:
+def test_what_an_output_cannot_show_is_an_escape(shell, application, device, tmp_path):
     application.read(id_of(application, device), NAME, "known")
     application.response("known")
     wanted = tmp_path / "gewünscht.csv"
@@ -289,7 +279,7 @@ def test_what_an_output_cannot_show_is_an_escape(
         assert r"\u65e5" in told or words[0] in {"drift", "--help"}, words
 
 
-def test_what_programs_read_is_whole_in_every_encoding(shell: Shell, device: str) -> None:
+def test_what_programs_read_is_whole_in_every_encoding(shell, device):
     encoding = "ascii"
     (row,) = json.loads(shell.run("read", device, NAME, "--json", encoding=encoding).stdout.decode("ascii"))
     assert row["value"] == TEXT
@@ -299,14 +289,14 @@ def test_what_programs_read_is_whole_in_every_encoding(shell: Shell, device: str
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
-def test_a_stream_that_the_shell_closed_takes_everything(shell: Shell, closed: str) -> None:
+def test_a_stream_that_the_shell_closed_takes_everything(shell, closed):
     ended = shell.run_redirected(closed, "devices")
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert bool(ended.stdout) == (">&-" not in closed.split())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_an_output_that_is_full_is_told_in_one_line(shell: Shell) -> None:
+def test_an_output_that_is_full_is_told_in_one_line(shell):
     ended = shell.run_redirected(">/dev/full", "devices")
     assert (ended.returncode, ended.stdout) == (1, b"")
     (line,) = ended.stderr.splitlines()
@@ -321,14 +311,14 @@ def test_an_output_that_is_full_is_told_in_one_line(shell: Shell) -> None:
     ],
     ids=["utf-8", "ascii"],
 )
-def test_a_word_that_is_no_text_is_told_in_one_line(shell: Shell, variables: dict[str, str], cure: bytes) -> None:
+def test_a_word_that_is_no_text_is_told_in_one_line(shell, variables, cure):
     ended = shell.run_process("get", "k\udcffse", **variables)
     (line,) = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout, line.startswith(b"Error: '")) == (1, b"", True)
     assert cure in line
 
 
-def test_the_operators_commands_show_what_they_can(tmp_path: Path) -> None:
+def test_the_operators_commands_show_what_they_can(tmp_path):
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-c", COMMANDS["mirror-server"], *words, "--database", url]
         environment = child_environment(PYTHONIOENCODING="ascii")
@@ -343,7 +333,7 @@ def test_the_operators_commands_show_what_they_can(tmp_path: Path) -> None:
     assert (refused.returncode, r"\u6771" in refused.stderr.decode("ascii")) == (1, True)
 
 
-def test_files_are_utf_8_whatever_the_locale(shell: Shell, device: str, tmp_path: Path) -> None:
+def test_files_are_utf_8_whatever_the_locale(shell, device, tmp_path):
     program = f"""
 from mirror_sdk import MirrorClient
 with MirrorClient.from_env() as client:

@@ -47,15 +47,13 @@ def real_time_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
         server.close()
 
 
-def test_a_server_on_real_time_passes_all_but_those_that_need_time(
-    real_time_server: ServerProcess, judge: Judge
-) -> None:
+def test_a_server_on_real_time_passes_all_but_those_that_need_time(real_time_server, judge):
     variables = {"API_HOST": real_time_server.url, "API_KEY": real_time_server.key()}
     said = judge("--pyargs", "mirror_sdk.testing.conformance", **variables)
     assert "the clock of the server runs by itself" in said
 
 
-def test_a_key_without_admin_reads_the_device_that_is_named(real_time_server: ServerProcess, judge: Judge) -> None:
+def test_a_key_without_admin_reads_the_device_that_is_named(real_time_server, judge):
     application = real_time_server.application()
     device_id = application.add_device("named", {"path": "/3303/0/5700", "value": "21", "observable": True})
     key = real_time_server.key(*DEFAULT_SCOPES)
@@ -65,6 +63,6 @@ def test_a_key_without_admin_reads_the_device_that_is_named(real_time_server: Se
     assert application.json("GET", f"/v3/devices/{device_id}/echo")["last_reported_at"]
 
 
-def test_a_wrong_key_ends_the_run_at_once(real_time_server: ServerProcess, judge: Judge) -> None:
+def test_a_wrong_key_ends_the_run_at_once(real_time_server, judge):
     with pytest.raises(AssertionError, match="does not take the key"):
         judge(f"--mirror-url={real_time_server.url}", "--mirror-key=ak_wrong")

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -104,9 +103,7 @@ def table(frame: dd.DataFrame) -> pd.DataFrame:
     ],
     ids=str,
 )
-def test_the_workers_load_what_a_snapshot_shows(
-    server: ServerProcess, cluster: Client, key: str, selection: dict[str, Any]
-) -> None:
+def test_the_workers_load_what_a_snapshot_shows(server, cluster, key, selection):
     with MirrorClient(server.url, key) as client:
         expected = client.snapshot(**selection)
     frame = read_mirror(server.url, key, devices_per_partition=9, **selection)
@@ -122,7 +119,7 @@ def test_the_workers_load_what_a_snapshot_shows(
                 assert own[name].dtype == frame.dtypes[name] == dtype
 
 
-def test_each_partition_tells_what_it_is_based_on(server: ServerProcess, cluster: Client, key: str) -> None:
+def test_each_partition_tells_what_it_is_based_on(server, cluster, key):
     frame = read_mirror(server.url, key, devices_per_partition=15)
     with MirrorClient(server.url, key) as client:
         assert len(frame) == len(client.snapshot())
@@ -137,9 +134,7 @@ def test_each_partition_tells_what_it_is_based_on(server: ServerProcess, cluster
         pd.testing.assert_frame_equal(part.mirror.refresh(client), part)
 
 
-def test_a_key_that_is_not_given_is_taken_from_where_a_worker_runs(
-    server: ServerProcess, cluster: Client, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_is_not_given_is_taken_from_where_a_worker_runs(server, cluster, key, monkeypatch):
     own = server.key(Scope.READ)
     monkeypatch.setenv("API_HOST", server.url)
     monkeypatch.setenv("API_KEY", own)
@@ -156,9 +151,7 @@ def test_a_key_that_is_not_given_is_taken_from_where_a_worker_runs(
         frame.compute()
 
 
-def test_a_key_that_is_given_is_shown_nowhere(
-    server: ServerProcess, cluster: Client, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_key_that_is_given_is_shown_nowhere(server, cluster, capfd, caplog):
     secret = server.key()
     frame = read_mirror(server.url, secret, devices_per_partition=20)
     with caplog.at_level(logging.DEBUG):
@@ -177,7 +170,7 @@ def test_a_key_that_is_given_is_shown_nowhere(
     assert secret.encode() in cloudpickle.dumps(frame)  # it did go with it
 
 
-def test_what_cannot_be_is_refused_at_once(server: ServerProcess, key: str) -> None:
+def test_what_cannot_be_is_refused_at_once(server, key):
     with pytest.raises(BadRequest, match="devices_per_range"):
         read_mirror(server.url, key, devices_per_partition=0)
     with pytest.raises(ValueRefused, match="paths"):
@@ -186,15 +179,13 @@ def test_what_cannot_be_is_refused_at_once(server: ServerProcess, key: str) -> N
         read_mirror(server.url, server.key(Scope.WRITE))
 
 
-def test_a_service_without_ranges_is_told_with_what_to_do(
-    server: ServerProcess, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_without_ranges_is_told_with_what_to_do(server, key, monkeypatch):
     monkeypatch.setattr("mirror_sdk.wire.routes.SNAPSHOT_RANGES", "/v3/no-such-path")
     with pytest.raises(UnexpectedAnswer, match="snapshot_dataset"):
         read_mirror(server.url, key)
 
 
-def test_errors_come_back_from_the_workers(server: ServerProcess, cluster: Client) -> None:
+def test_errors_come_back_from_the_workers(server, cluster):
     secret = server.key(Scope.READ)
     frame = read_mirror(server.url, secret)
     frame = frame.map_partitions(lambda part: part.mirror.in_zone("Nowhere"), meta=frame._meta)
@@ -224,7 +215,7 @@ with MirrorClient.from_env() as client:
 """
 
 
-def test_a_killed_writer_leaves_what_was_there(server: ServerProcess, key: str, tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_what_was_there(server, key, tmp_path):
     folder = tmp_path / "fleet"
     with MirrorClient(server.url, key) as client:
         client.snapshot_dataset(folder, paths=[TEMPERATURE])
@@ -242,9 +233,7 @@ def test_a_killed_writer_leaves_what_was_there(server: ServerProcess, key: str, 
         pd.testing.assert_frame_equal(written.to_frame(), client.snapshot())
 
 
-def test_the_examples_give_what_they_show(
-    demo_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_give_what_they_show(demo_environment, tmp_path, monkeypatch):
     for name, value in demo_environment.items():
         monkeypatch.setenv(name, value)
     with MirrorClient.from_env() as client, dask.config.set(scheduler="synchronous"):

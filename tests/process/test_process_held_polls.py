@@ -99,9 +99,7 @@ def hold_plain(polls: ExitStack, server: ServerProcess, application: Application
             return poll
 
 
-def test_100_held_polls_leave_the_mirror_readable_and_wake_together(
-    shared_server: ServerProcess, application: Application, polls: ExitStack
-) -> None:
+def test_100_held_polls_leave_the_mirror_readable_and_wake_together(shared_server, application, polls):
     device_id = application.add_device("held", {"path": SWITCH, "value": "0", "writable": True})
     last_seq = len(list(application.entries()))
     held = [hold(polls, shared_server, application.key, f"after={last_seq}&hold=55") for _ in range(POLLS)]
@@ -119,9 +117,7 @@ def test_100_held_polls_leave_the_mirror_readable_and_wake_together(
     assert [entry["id"] for entry in json.loads(answers[0][1])["async-responses"]] == ["wake"]
 
 
-def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(
-    shared_server: ServerProcess, application: Application
-) -> None:
+def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(shared_server, application):
     """Also those whose connection ends, or speaks an older version, and with the id that its client gave it."""
     device_id = application.add_device("heads", {"path": SWITCH, "value": "0", "writable": True})
     last_seq = len(list(application.entries()))
@@ -158,9 +154,7 @@ def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(
             assert poll.answer()[0] == 200
 
 
-def test_a_request_behind_a_poll_that_is_woken_is_answered_behind_it(
-    shared_server: ServerProcess, application: Application
-) -> None:
+def test_a_request_behind_a_poll_that_is_woken_is_answered_behind_it(shared_server, application):
     device_id = application.add_device("piped", {"path": SWITCH, "value": "0", "writable": True})
     last_seq = len(list(application.entries()))
     poll = HeldPoll(
@@ -178,9 +172,7 @@ def test_a_request_behind_a_poll_that_is_woken_is_answered_behind_it(
     assert received.index(b"async-responses") < received.rindex(b"HTTP/1.1 200 OK")
 
 
-def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(
-    shared_server: ServerProcess, application: Application, polls: ExitStack
-) -> None:
+def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(shared_server, application, polls):
     device_id = application.add_device("gone", {"path": SWITCH, "value": "0", "writable": True})
     while application.poll(hold=0).status_code == 200:
         pass
@@ -195,7 +187,7 @@ def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(
     assert [entry["id"] for entry in message["async-responses"]] == ["after-gone"]
 
 
-def test_stopping_under_load_tells_nobody_that_an_accepted_write_failed(start_server) -> None:
+def test_stopping_under_load_tells_nobody_that_an_accepted_write_failed(start_server):
     server: ServerProcess = start_server("--simulate", "0")
     application = server.application()
     device_ids = [

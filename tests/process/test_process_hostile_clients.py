@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
 
@@ -49,7 +49,7 @@ def assert_well(application: Application) -> None:
     wait_until_quick(lambda: [application.json("GET", "/v3/devices") for _ in range(10)], 2)
 
 
-def test_body_past_the_limit_is_413_whether_its_length_is_told_or_not(application: Application) -> None:
+def test_body_past_the_limit_is_413_whether_its_length_is_told_or_not(application):
     json_type = {"Content-Type": "application/json"}
     for content in (b" " * (LIMIT_BYTES + 1), chunks(2 * LIMIT_BYTES), chunks(50 * LIMIT_BYTES)):
         answer = application.http.put("/v2/subscriptions", content=content, headers=json_type)
@@ -73,16 +73,14 @@ def test_body_past_the_limit_is_413_whether_its_length_is_told_or_not(applicatio
     ],
     ids=["length told", "chunked"],
 )
-def test_body_past_the_limit_is_refused_before_its_end(
-    shared_server: ServerProcess, application: Application, header: str, body: bytes
-) -> None:
+def test_body_past_the_limit_is_refused_before_its_end(shared_server, application, header, body):
     sent = request(b"PUT /v2/subscriptions", application.key, header.encode(), body=body)
     with closing(connect(shared_server)) as connection:
         connection.sendall(sent)
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_poll_with_a_body_past_the_limit_is_answered(shared_server: ServerProcess, application: Application) -> None:
+def test_a_poll_with_a_body_past_the_limit_is_answered(shared_server, application):
     body = b" " * (LIMIT_BYTES + 100_000)
     poll = b"GET /v2/notification/pull?after=0&hold=1"
     sent = request(poll, application.key, b"Content-Length: %d" % len(body), body=body)
@@ -91,13 +89,13 @@ def test_a_poll_with_a_body_past_the_limit_is_answered(shared_server: ServerProc
         assert connection.recv(65536).startswith(b"HTTP/1.1 204 ")
 
 
-def test_a_key_that_is_not_ascii_is_unknown(shared_server: ServerProcess, application: Application) -> None:
+def test_a_key_that_is_not_ascii_is_unknown(shared_server, application):
     odd = f"Bearer {application.key[:20]}{chr(0xB2) * 43}".encode("latin-1")
     sent = request(b"GET /v3/devices", "").replace(b"Bearer ", odd)
     assert exchange(shared_server, sent).split()[1] == b"401"
 
 
-def test_half_sent_requests_do_not_hold_up_the_stop(start_server: Callable[..., ServerProcess]) -> None:
+def test_half_sent_requests_do_not_hold_up_the_stop(start_server):
     server = start_server()
     application = server.application()
     with closing(connect(server)) as half, closing(connect(server)) as silent:
@@ -109,15 +107,13 @@ def test_half_sent_requests_do_not_hold_up_the_stop(start_server: Callable[..., 
         assert time.monotonic() - begun_at < LESS_THAN_A_REQUEST_MAY_TAKE_SECONDS
 
 
-def test_a_path_cannot_forge_a_line_of_the_log(shared_server: ServerProcess, application: Application) -> None:
+def test_a_path_cannot_forge_a_line_of_the_log(shared_server, application):
     assert application.http.get("/v3/devices/a%0AINFO forged%0Dby-a-client").status_code == 404
     lines = shared_server.stderr.splitlines()
     assert not [line for line in lines if line.startswith(("INFO forged", "by-a-client"))]
 
 
-def test_clients_that_stop_in_the_middle_do_not_hold_up_others(
-    shared_server: ServerProcess, application: Application
-) -> None:
+def test_clients_that_stop_in_the_middle_do_not_hold_up_others(shared_server, application):
     head = request(b"PUT /v2/subscriptions", application.key, b"Content-Length: 1000")
     stuck = []
     try:
@@ -133,9 +129,7 @@ def test_clients_that_stop_in_the_middle_do_not_hold_up_others(
     assert application.json("GET", "/v2/subscriptions") == []
 
 
-def test_client_that_never_reads_its_answers_does_not_hold_up_others(
-    shared_server: ServerProcess, application: Application
-) -> None:
+def test_client_that_never_reads_its_answers_does_not_hold_up_others(shared_server, application):
     ask = request(b"GET /v3/devices", application.key).replace(b"Connection: close\r\n", b"")
     with closing(connect(shared_server)) as deaf:
         deaf.setblocking(False)
@@ -149,7 +143,7 @@ def test_client_that_never_reads_its_answers_does_not_hold_up_others(
     assert_well(application)
 
 
-def test_upload_that_takes_its_time_arrives(shared_server: ServerProcess, application: Application) -> None:
+def test_upload_that_takes_its_time_arrives(shared_server, application):
     body = b'[{"endpoint-type":"Slow"}]'
     head = request(b"PUT /v2/subscriptions", application.key, b"Content-Length: %d" % len(body))
     with closing(connect(shared_server)) as connection:
@@ -174,9 +168,7 @@ def test_upload_that_takes_its_time_arrives(shared_server: ServerProcess, applic
     ],
     ids=["bytes", "TLS", "raw path", "method", "CONNECT", "HTTP/2", "length", "smuggling", "chunk"],
 )
-def test_what_is_not_http_is_refused_and_ends_its_own_connection_only(
-    shared_server: ServerProcess, application: Application, sent: bytes
-) -> None:
+def test_what_is_not_http_is_refused_and_ends_its_own_connection_only(shared_server, application, sent):
     head, _, body = exchange(shared_server, sent).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert json.loads(body)["type"] == "bad_request"
@@ -201,9 +193,7 @@ def test_what_is_not_http_is_refused_and_ends_its_own_connection_only(
         (b"GET /v3/devices", b"Authorization: Bearer \xff\xfe", 401),
     ],
 )
-def test_odd_paths_queries_and_headers_have_ordinary_answers(
-    shared_server: ServerProcess, application: Application, start: bytes, header: bytes, status: int
-) -> None:
+def test_odd_paths_queries_and_headers_have_ordinary_answers(shared_server, application, start, header, status):
     sent = request(start, application.key, *([header] if header else []))
     head, _, body = exchange(shared_server, sent).partition(b"\r\n\r\n")
     assert head.split()[1] == b"%d" % status
@@ -211,9 +201,7 @@ def test_odd_paths_queries_and_headers_have_ordinary_answers(
     assert body.startswith(b'{"object":"list"' if status == 200 else b'{"object":"error"')
 
 
-def test_what_was_refused_and_who_is_connected_is_measured(
-    shared_server: ServerProcess, application: Application
-) -> None:
+def test_what_was_refused_and_who_is_connected_is_measured(shared_server, application):
     sent = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000 + b"\r\n\r\n"
     assert exchange(shared_server, sent).startswith(b"HTTP/1.1 431 ")
     metrics = application.http.get("/metrics").text
@@ -224,7 +212,7 @@ def test_what_was_refused_and_who_is_connected_is_measured(
     assert "status=431" in shared_server.stderr
 
 
-def test_no_client_of_these_made_the_server_fail(shared_server: ServerProcess, application: Application) -> None:
+def test_no_client_of_these_made_the_server_fail(shared_server, application):
     assert shared_server.child.running
     assert_well(application)
     assert "Traceback" not in shared_server.stderr

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 
@@ -67,3 +68,13 @@ def test_a_pipe_that_is_not_read_stops_neither_answers_nor_the_end_of_the_server
     finally:
         os.close(reader)
         server.close()
+
+
+def test_without_its_extension_the_log_is_plain_and_has_no_requests(start_server):
+    server = start_server("--without", "logs")
+    server.application().http.get("/v3/devices")
+    server.stop()
+    lines = server.stderr.splitlines()
+    assert all(re.fullmatch(r"[\d-]{10} [\d:,]{12} (INFO|WARNING) [\w.]+: .+", line) for line in lines)
+    assert any("without the extension logs: --without names it" in line for line in lines)
+    assert "/v3/devices" not in server.stderr

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 import pandas as pd
@@ -55,7 +54,7 @@ def run(application: Application, shared_server: ServerProcess) -> Run:
     return run
 
 
-def test_devices_are_listed_for_people_and_programs(run: Run, application: Application, light: str) -> None:
+def test_devices_are_listed_for_people_and_programs(run, application, light):
     assert application.name in run("devices").stdout
     (mine,) = [row for row in json.loads(run("devices", "--json").stdout) if row["id"] == light]
     assert (mine["endpoint_name"], mine["state"], mine["queue_mode"]) == (application.name, "registered", False)
@@ -72,7 +71,7 @@ def test_devices_are_listed_for_people_and_programs(run: Run, application: Appli
     assert "protocol" not in run("devices", "--csv").stdout
 
 
-def test_a_device_is_written_read_and_shown(run: Run, application: Application, light: str) -> None:
+def test_a_device_is_written_read_and_shown(run, application, light):
     assert run("write", application.name, LEVEL, "40").stdout == ""
     assert run("read", light, LEVEL).stdout == "40\n"
     (row,) = json.loads(run("get", application.name, "--path", "/3311/*", "--json").stdout)
@@ -90,14 +89,14 @@ def test_a_device_is_written_read_and_shown(run: Run, application: Application, 
     assert "DESIRED_CHANGED" in refused.stderr
 
 
-def test_subscriptions_begin_and_end(run: Run, application: Application, light: str) -> None:
+def test_subscriptions_begin_and_end(run, application, light):
     assert run("subscribe", light, TEMPERATURE).stdout == ""
     assert application.http.get(f"/v2/subscriptions/{light}").text == TEMPERATURE
     assert run("subscribe", light, TEMPERATURE, "--end").stdout == ""
     assert application.http.get(f"/v2/subscriptions/{light}").status_code == 404
 
 
-def test_rules_are_listed_added_and_removed_beside_others(run: Run, application: Application, light: str) -> None:
+def test_rules_are_listed_added_and_removed_beside_others(run, application, light):
     rules = "/v2/subscriptions"
     application.http.put(rules, json=[{"endpoint-name": "others"}])
     assert json.loads(run("rules", "--json").stdout) == [
@@ -129,13 +128,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)
-def test_what_is_refused_is_told_in_a_line_of_words_of_the_shell(run: Run, light: str, words: tuple[str, ...]) -> None:
+def test_what_is_refused_is_told_in_a_line_of_words_of_the_shell(run, light, words):
     result = run(*(word.format(light=light) for word in words), status=1)
     assert REFUSED[words].format(light=light) in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_no_failure_of_a_device_names_what_the_shell_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_failure_of_a_device_names_what_the_shell_has_not(monkeypatch):
     for category in CATEGORY_HINTS:
 
         def fail(category: str = category, **_: object) -> None:
@@ -148,7 +147,7 @@ def test_no_failure_of_a_device_names_what_the_shell_has_not(monkeypatch: pytest
         assert not re.search(r"\w\(|(?<!-)\b(expiry_seconds|list_resources|allow_read_only)", told.stderr)
 
 
-def test_no_answer_in_time_is_status_3(run: Run, application: Application, light: str) -> None:
+def test_no_answer_in_time_is_status_3(run, application, light):
     application.patch_device(light, online=False)
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
     assert "may still finish: it waits until " in result.stderr
@@ -174,13 +173,13 @@ def test_no_answer_in_time_is_status_3(run: Run, application: Application, light
         (["devices", "--limit", "0"], "--limit"),
     ],
 )
-def test_wrong_usage_is_status_2_and_names_what_is_wrong(run: Run, light: str, arguments: list[str], word: str) -> None:
+def test_wrong_usage_is_status_2_and_names_what_is_wrong(run, light, arguments, word):
     result = run(*[argument.format(light=light) for argument in arguments], status=2)
     assert word in result.stderr
 
 
 @pytest.mark.filterwarnings("always::mirror_sdk.EmptyTableWarning")
-def test_drift_is_shown_and_may_be_checked(run: Run, application: Application, light: str) -> None:
+def test_drift_is_shown_and_may_be_checked(run, application, light):
     run("write", light, LEVEL, "40")
     run("read", light, LEVEL)
     found = [row for row in json.loads(run("drift", "--json").stdout) if row["device"] == application.name]
@@ -196,7 +195,7 @@ def test_drift_is_shown_and_may_be_checked(run: Run, application: Application, l
     assert {"40", "20", "reverted"} <= set(shown)
 
 
-def test_the_state_of_the_fleet_is_written_into_a_file_or_a_folder(run: Run, light: str, tmp_path: Path) -> None:
+def test_the_state_of_the_fleet_is_written_into_a_file_or_a_folder(run, light, tmp_path):
     table, file, folder = tmp_path / "state.csv", tmp_path / "state.parquet", tmp_path / "fleet"
     for words in ([str(table)], [str(file)], [str(folder), "--dataset"]):
         assert "wrote" in run("snapshot", *words, "--path", "/3303/*").stderr
@@ -213,15 +212,8 @@ PSEUDONYM_KEY = "not to be guessed, 4711"
 
 @pytest.mark.parametrize(("ending", "told_by"), [("parquet", "environment"), ("csv", "file")])
 def test_a_file_to_be_shared_has_pseudonyms(
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    light: str,
-    application: Application,
-    shared_server: ServerProcess,
-    tmp_path: Path,
-    ending: str,
-    told_by: str,
-) -> None:
+    run, monkeypatch, light, application, shared_server, tmp_path, ending, told_by
+):
     file, key = tmp_path / f"state.{ending}", tmp_path / "secret"
     key.write_text(f"{PSEUDONYM_KEY}\n")
     arguments = ["snapshot", str(file), "--pseudonymise"]
@@ -251,9 +243,7 @@ def test_a_file_to_be_shared_has_pseudonyms(
         (["--pseudonym-key-file", __file__], None, "goes with --pseudonymise alone"),
     ],
 )
-def test_without_a_key_nothing_is_written(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], key: str | None, word: str
-) -> None:
+def test_without_a_key_nothing_is_written(run, monkeypatch, tmp_path, arguments, key, word):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MIRROR_PSEUDONYM_KEY", raising=False)
     if key is not None:
@@ -264,9 +254,7 @@ def test_without_a_key_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_a_terminal_the_key_is_asked_for_and_not_shown(
-    application: Application, shared_server: ServerProcess, light: str, tmp_path: Path
-) -> None:
+def test_on_a_terminal_the_key_is_asked_for_and_not_shown(application, shared_server, light, tmp_path):
     ours, theirs = pty.openpty()
     environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
     program = "from mirror_sdk.cli import main; main()"
@@ -296,9 +284,7 @@ def test_on_a_terminal_the_key_is_asked_for_and_not_shown(
     assert set(frame["device_id"].astype(object).str.partition("-")[0]) == {"device"}
 
 
-def test_names_and_paths_of_the_device_are_completed(
-    application: Application, shared_server: ServerProcess, light: str
-) -> None:
+def test_names_and_paths_of_the_device_are_completed(application, shared_server, light):
     def complete(words: str, at: int) -> list[str]:
         variables = {"COMP_WORDS": words, "COMP_CWORD": str(at), "_MIRROR_COMPLETE": "bash_complete"}
         runner = CliRunner(env={"API_HOST": shared_server.url, "API_KEY": application.key, **variables})
@@ -317,7 +303,7 @@ def commands() -> list[tuple[str, click.Command]]:
     return [(name, command) for name, command in found if command is not None]
 
 
-def test_every_command_has_help_with_its_options_and_examples_on_lines_of_their_own() -> None:
+def test_every_command_has_help_with_its_options_and_examples_on_lines_of_their_own():
     for name, command in [("", main), *commands()]:
         shown = CliRunner().invoke(main, [name, "--help"] if name else ["--help"])
         assert shown.exit_code == 0
@@ -331,7 +317,7 @@ def test_every_command_has_help_with_its_options_and_examples_on_lines_of_their_
                 assert option.lstrip("-").lower() in shown.output.lower()
 
 
-def test_a_plan_is_shown_applied_and_undone(run: Run, application: Application, light: str, tmp_path: Path) -> None:
+def test_a_plan_is_shown_applied_and_undone(run, application, light, tmp_path):
     wanted, before = tmp_path / "wanted.csv", tmp_path / "before.csv"
     run("read", application.name, LEVEL)
     wanted.write_text(f"device,path,value\n{application.name},{LEVEL},55\n")
@@ -353,9 +339,7 @@ def test_a_plan_is_shown_applied_and_undone(run: Run, application: Application, 
 
 
 @pytest.mark.parametrize(("delimiter", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-8")])
-def test_a_plan_may_come_from_a_spreadsheet_of_any_country(
-    run: Run, application: Application, light: str, tmp_path: Path, delimiter: str, encoding: str
-) -> None:
+def test_a_plan_may_come_from_a_spreadsheet_of_any_country(run, application, light, tmp_path, delimiter, encoding):
     wanted = tmp_path / "wanted.csv"
     rows = [("comment", "device", "path", "value"), ("a", light, LEVEL, "55"), ("b", light, SET_POINT, '"21,5"')]
     rows.append(("", "", "", ""))
@@ -368,9 +352,7 @@ def test_a_plan_may_come_from_a_spreadsheet_of_any_country(
     assert "a comma is no decimal point; write it like 21.5" in temperature["reason"]
 
 
-def test_what_is_refused_is_no_success_when_the_rest_is_applied(
-    run: Run, application: Application, light: str, tmp_path: Path
-) -> None:
+def test_what_is_refused_is_no_success_when_the_rest_is_applied(run, application, light, tmp_path):
     wanted = tmp_path / "wanted.csv"
     wanted.write_text(
         f"device,path,value\n{application.name},{LEVEL},40\n{application.name},{SWITCH},bright\nnobody,{LEVEL},1\n"
@@ -395,15 +377,13 @@ def test_what_is_refused_is_no_success_when_the_rest_is_applied(
         (b"device,path,value\nlight,/3311/0/5851," + b"9" * 200_000, "no CSV in UTF-8"),
     ],
 )
-def test_a_file_that_cannot_be_read_as_a_plan_is_told_in_one_line(
-    run: Run, tmp_path: Path, content: bytes, words: str
-) -> None:
+def test_a_file_that_cannot_be_read_as_a_plan_is_told_in_one_line(run, tmp_path, content, words):
     wanted = tmp_path / "wanted.csv"
     wanted.write_bytes(content)
     assert words in run("plan", str(wanted), status=2).stderr
 
 
-def test_what_cannot_be_written_is_told_in_one_line(run: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_told_in_one_line(run, tmp_path):
     file = tmp_path / "file"
     file.touch()
     for words in (["snapshot", f"{file}/state.csv"], ["record", f"{file}/run", "--seconds", "0"]):
@@ -412,9 +392,7 @@ def test_what_cannot_be_written_is_told_in_one_line(run: Run, tmp_path: Path) ->
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_values_before_are_written_as_they_are_read_again(
-    run: Run, application: Application, light: str, tmp_path: Path
-) -> None:
+def test_values_before_are_written_as_they_are_read_again(run, application, light, tmp_path):
     clock, package, before = "/3/0/13", "/5/0/0", tmp_path / "before.csv"
     time = {"path": clock, "value": "1767225600", "writable": True}
     # Of three bytes base64 could be hex digits as well.
@@ -433,9 +411,7 @@ def test_values_before_are_written_as_they_are_read_again(
     assert [row["check"] for row in shown] == ["already_so"] * 2
 
 
-def test_an_interrupted_plan_shows_what_was_sent(
-    run: Run, application: Application, light: str, shared_server: ServerProcess, tmp_path: Path
-) -> None:
+def test_an_interrupted_plan_shows_what_was_sent(run, application, light, shared_server, tmp_path):
     application.patch_device(light, online=False)
     wanted = tmp_path / "wanted.csv"
     wanted.write_text(f"device,path,value\n{light},{LEVEL},40\n")

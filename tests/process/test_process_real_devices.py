@@ -57,9 +57,7 @@ def field(start_server: Callable[..., ServerProcess]) -> Iterator[Field]:
         yield Field(start_server("--coap", f"127.0.0.1:{port}"), port, devices)
 
 
-def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_executes_nothing_twice(
-    field: Field,
-) -> None:
+def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_executes_nothing_twice(field):
     """A write is sent again, because to write the same value twice does no harm."""
     application = field.application
     awake = [field.registered(f"awake-{number}") for number in range(3)]
@@ -100,7 +98,7 @@ def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_execu
     assert "Traceback" not in field.server.stderr
 
 
-def test_noise_is_refused_and_nobody_else_notices(field: Field) -> None:
+def test_noise_is_refused_and_nobody_else_notices(field):
     """Datagrams of chance, and registrations of which some bytes were changed, from addresses with a share to spare."""
     device = field.registered("neighbour")
     device_id = field.subscribe(device)

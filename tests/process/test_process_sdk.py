@@ -67,9 +67,7 @@ def kill_in_mid_poll(server: ServerProcess, transport: CountingTransport) -> Non
     server.start()
 
 
-def test_a_request_waited_for_gets_its_answer_over_a_kill(
-    server: ServerProcess, client: MirrorClient, transport: CountingTransport
-) -> None:
+def test_a_request_waited_for_gets_its_answer_over_a_kill(server, client, transport):
     bench = Bench(client)
     device_id = bench.add_device("away", RESOURCES)
     bench.set_online(device_id, False)
@@ -85,9 +83,7 @@ def test_a_request_waited_for_gets_its_answer_over_a_kill(
     assert client.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
 
 
-def test_an_events_iterator_goes_on_over_kills_and_misses_nothing(
-    server: ServerProcess, client: MirrorClient, transport: CountingTransport
-) -> None:
+def test_an_events_iterator_goes_on_over_kills_and_misses_nothing(server, client, transport):
     bench = Bench(client)
     device_id = bench.add_device("sensor", RESOURCES)
     client.subscribe(device_id, TEMPERATURE)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from process_receiver import CallbackServer, Message
 from process_server import CALLS_THIS_MACHINE, Application, ServerProcess, decoded, encoded, wait_until
-from process_websockets import CONNECT, Sockets, closed
+from process_websockets import CONNECT, closed
 from resource_paths import LEVEL
 
 pytestmark = pytest.mark.process
@@ -55,9 +55,7 @@ def read_stream(application: Application) -> str:
         return "".join(stream.iter_text())
 
 
-def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
-    start_server, receiver: SlowReceiver, sockets: Sockets
-) -> None:
+def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(start_server, receiver, sockets):
     server: ServerProcess = start_server("--simulate", "0", *CALLS_THIS_MACHINE)
     application, pushed = server.application(), server.application()
     registration = {"url": receiver.url, "serialization": {"type": "v2", "cfg": {"include_uid": True}}}
@@ -101,7 +99,7 @@ def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(
     assert decoded(application.resource(device_id, LEVEL)["desired"]["value"]) == "7"
 
 
-def test_requests_that_are_held_for_their_answers_have_their_202_and_wait_after_the_next_start(start_server) -> None:
+def test_requests_that_are_held_for_their_answers_have_their_202_and_wait_after_the_next_start(start_server):
     server: ServerProcess = start_server("--simulate", "0")
     application = server.application()
     switch = {"path": LEVEL, "value": "1", "writable": True, "observable": True}
@@ -132,7 +130,7 @@ def test_requests_that_are_held_for_their_answers_have_their_202_and_wait_after_
     assert waiting() == set(held)
 
 
-def test_a_second_interrupt_ends_it_at_once(start_server) -> None:
+def test_a_second_interrupt_ends_it_at_once(start_server):
     server: ServerProcess = start_server()
     key = server.key()
     with closing(create_connection(("127.0.0.1", server.port))) as half:

@@ -112,7 +112,7 @@ def server(served_files: Files) -> Iterator[Server]:
     made.close()
 
 
-def test_https_and_wss_are_spoken_with_the_certificate(served_files: Files, server: Server) -> None:
+def test_https_and_wss_are_spoken_with_the_certificate(served_files, server):
     assert server.url.startswith("https://")
     context = served_files.context()
     assert httpx.get(f"{server.url}/healthz", verify=context, trust_env=False).status_code == 200
@@ -127,7 +127,7 @@ def test_https_and_wss_are_spoken_with_the_certificate(served_files: Files, serv
         assert answer.json()["status"] == "connected"
 
 
-def test_plain_http_and_old_tls_are_not_spoken_beside_it(served_files: Files, server: Server) -> None:
+def test_plain_http_and_old_tls_are_not_spoken_beside_it(served_files, server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200" not in plain.recv(100)
@@ -145,9 +145,7 @@ async def devices_of(url: str, key: str) -> int:
         return len(await client.list_devices())
 
 
-def test_sdk_trusts_what_the_environment_names(
-    served_files: Files, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sdk_trusts_what_the_environment_names(served_files, server, tmp_path, monkeypatch):
     authority = tmp_path / "authority.pem"
     served_files.authority.cert_pem.write_to_path(str(authority))
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
@@ -159,7 +157,7 @@ def test_sdk_trusts_what_the_environment_names(
     assert asyncio.run(devices_of(server.url, key)) == 2
 
 
-def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(server: Server) -> None:
+def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(server):
     with MirrorClient(server.url, "key", max_retries=0) as client:
         for call in (client.list_devices, client.use_websocket):
             with pytest.raises(ConnectionFailed, match=r"CERTIFICATE_VERIFY_FAILED.*; .*SSL_CERT_FILE"):
@@ -171,7 +169,7 @@ def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(se
         client.list_devices()
 
 
-def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(served_files: Files, server: Server) -> None:
+def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(served_files, server):
     context = served_files.context()
     first = server.serial_number(context)
     headers = {"Authorization": f"Bearer {server.key()}"}
@@ -191,7 +189,7 @@ def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(served
     assert server.child.stderr.count("the certificate was reloaded") == 1
 
 
-def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files: Files, server: Server) -> None:
+def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files, server):
     context = served_files.context()
     first = server.serial_number(context)
     other = served_files.authority.issue_cert("localhost")
@@ -210,7 +208,7 @@ def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files: Fil
         assert server.serial_number(context) == first
 
 
-def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told(files: Files, tmp_path: Path) -> None:
+def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told(files, tmp_path):
     files.ends_at = datetime(2020, 2, 29, tzinfo=UTC)
     files.renew()
     server = Server(tmp_path, MIRROR_TLS_CERT=str(files.cert), MIRROR_TLS_KEY=str(files.key))
@@ -234,7 +232,7 @@ def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told
         ("nonsense", "--tls-key {key} has no private key in PEM"),
     ],
 )
-def test_what_cannot_be_used_is_told_at_the_start(files: Files, tmp_path: Path, fault: str, told: str) -> None:
+def test_what_cannot_be_used_is_told_at_the_start(files, tmp_path, fault, told):
     good_key = files.key.read_bytes()
     if fault == "no certificate":
         files.cert.unlink()
@@ -257,7 +255,7 @@ def test_what_cannot_be_used_is_told_at_the_start(files: Files, tmp_path: Path, 
     assert not (tmp_path / "mirror.db").exists()
 
 
-def test_certificate_and_key_are_given_together(files: Files) -> None:
+def test_certificate_and_key_are_given_together(files):
     ended = run_command("run", *files.options[:2])
 
     assert ended.returncode == 2

@@ -44,7 +44,7 @@ def open_polls(application: Application) -> int:
     return int(float(next(line for line in lines if line.startswith("mirror_open_polls ")).split()[1]))
 
 
-def test_answers_and_events_come_by_websocket(client: MirrorClient, application: Application, device: str) -> None:
+def test_answers_and_events_come_by_websocket(client, application, device):
     assert client.status().channel == "websocket"
     assert "by websocket" in repr(client.status())
     events = client.events(timeout=PATIENCE_SECONDS, limit=3)
@@ -58,9 +58,7 @@ def test_answers_and_events_come_by_websocket(client: MirrorClient, application:
     assert [event.uid for event in found] == [uids[event.seq] for event in found if event.seq]
 
 
-def test_answers_and_events_come_by_websocket_on_a_loop(
-    shared_server: ServerProcess, application: Application, device: str
-) -> None:
+def test_answers_and_events_come_by_websocket_on_a_loop(shared_server, application, device):
     async def act() -> tuple[object, list[Any]]:
         async with AsyncMirrorClient(shared_server.url, application.key, timeout=PATIENCE_SECONDS) as client:
             await client.use_websocket()
@@ -76,9 +74,7 @@ def test_answers_and_events_come_by_websocket_on_a_loop(
     assert len(found) == 2
 
 
-def test_watch_and_recording_read_by_websocket(
-    client: MirrorClient, application: Application, device: str, tmp_path: Any
-) -> None:
+def test_watch_and_recording_read_by_websocket(client, application, device, tmp_path):
     seen: list[object] = []
     with (
         client.watch(lambda event: seen.append(event.value and event.value.python)),
@@ -97,7 +93,7 @@ def test_watch_and_recording_read_by_websocket(
     wait_until(lambda: open_polls(application) == 0, "the websockets to be closed")
 
 
-def test_kill_of_the_server_loses_nothing(start_server: Any) -> None:
+def test_kill_of_the_server_loses_nothing(start_server):
     server: ServerProcess = start_server("--simulate", "0")
     application = server.application()
     resource = {"path": TEXT, "value": "0", "writable": True, "observable": True}
@@ -116,14 +112,14 @@ def test_kill_of_the_server_loses_nothing(start_server: Any) -> None:
     assert [event.value.python for event in found] == [str(number) for number in range(21)]
 
 
-def test_wrong_key_is_told_and_nothing_falls_back(shared_server: ServerProcess) -> None:
+def test_wrong_key_is_told_and_nothing_falls_back(shared_server):
     with MirrorClient(shared_server.url, "ak_0000000000000000_" + "a" * 43) as client:
         with pytest.raises(AuthenticationError):
             client.use_websocket()
         assert client.status().channel == "long polling"
 
 
-def test_child_process_has_websockets_of_its_own(client: MirrorClient, application: Application, device: str) -> None:
+def test_child_process_has_websockets_of_its_own(client, application, device):
     events = client.events(timeout=PATIENCE_SECONDS, limit=1, paths=[TEXT])
     client.subscribe(device, TEXT)
     assert client.read_value(device, TEXT) == "0"
@@ -155,7 +151,7 @@ class Older(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(("status", "error"), [(404, NotFound), (426, MirrorError)])
-def test_service_without_websockets_is_told_and_nothing_falls_back(status: int, error: type[MirrorError]) -> None:
+def test_service_without_websockets_is_told_and_nothing_falls_back(status, error):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Older)
     server.other_status = status  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -169,7 +165,7 @@ def test_service_without_websockets_is_told_and_nothing_falls_back(status: int, 
         server.server_close()
 
 
-def test_transport_of_its_own_is_refused() -> None:
+def test_transport_of_its_own_is_refused():
     transport = httpx.MockTransport(lambda _: httpx.Response(204))
     with (
         MirrorClient("http://mirror", "key", transport=transport) as client,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from process_server import (
-    Application,
     ServerProcess,
     run_command,
     wait_until,
@@ -20,7 +18,6 @@ from process_websockets import (
     CONNECT,
     SWITCH,
     Silent,
-    Sockets,
     closed,
     device,
     message,
@@ -45,9 +42,7 @@ BEFORE_THE_END_SECONDS = 30
 """Less than the default limits on silence: what happens in this time is not their doing."""
 
 
-def test_events_arrive_in_order_by_the_websocket_of_their_application_alone(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_events_arrive_in_order_by_the_websocket_of_their_application_alone(shared_server, application, sockets):
     """Those that came while none was open, too."""
     assert [register(application), register(application)] == [201, 200]
     other = shared_server.application()
@@ -82,9 +77,7 @@ def seen_up_to(silent: Silent, async_id: str) -> None:
             seen += [entry["id"] for entry in json.loads(content).get("async-responses", [])]
 
 
-def test_message_whose_ping_was_not_answered_comes_again(
-    shared_server: ServerProcess, application: Application, sockets: Sockets, open_silent: OpenSilent
-) -> None:
+def test_message_whose_ping_was_not_answered_comes_again(shared_server, application, sockets, open_silent):
     register(application)
     device_id = device(application, "unanswered")
     silent = open_silent(shared_server, application.key)
@@ -99,9 +92,7 @@ def test_message_whose_ping_was_not_answered_comes_again(
     assert responses(sockets.open(shared_server, application.key), "twice") == ["twice"]
 
 
-def test_answer_to_the_last_ping_stands_for_those_before(
-    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
-) -> None:
+def test_answer_to_the_last_ping_stands_for_those_before(shared_server, application, open_silent):
     register(application)
     device_id = device(application, "one-for-all")
     silent = open_silent(shared_server, application.key)
@@ -122,9 +113,7 @@ def test_answer_to_the_last_ping_stands_for_those_before(
     silent.close()
 
 
-def test_another_socket_of_the_channel_takes_the_place_of_the_first(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_another_socket_of_the_channel_takes_the_place_of_the_first(shared_server, application, sockets):
     register(application)
     device_id = device(application, "replaced")
     first = sockets.open(shared_server, application.key)
@@ -136,9 +125,7 @@ def test_another_socket_of_the_channel_takes_the_place_of_the_first(
     assert state(application)["status"] == "connected"
 
 
-def test_deleting_the_channel_closes_its_socket_and_a_later_one(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_deleting_the_channel_closes_its_socket_and_a_later_one(shared_server, application, sockets):
     register(application)
     socket = sockets.open(shared_server, application.key)
     answers = [application.http.delete(CHANNEL).status_code for _ in range(2)]
@@ -151,7 +138,7 @@ def test_deleting_the_channel_closes_its_socket_and_a_later_one(
     assert "PUT /v2/notification/websocket" in reason
 
 
-def test_wrong_key_is_told_after_the_handshake(shared_server: ServerProcess, sockets: Sockets) -> None:
+def test_wrong_key_is_told_after_the_handshake(shared_server, sockets):
     for key, told in (
         ("", "protocols 'wss, pelion_<key>'"),
         (f"ak_{'0' * 16}_{'a' * 43}", "access key"),
@@ -162,9 +149,7 @@ def test_wrong_key_is_told_after_the_handshake(shared_server: ServerProcess, soc
         assert told in reason
 
 
-def test_key_may_stand_among_the_protocols(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_key_may_stand_among_the_protocols(shared_server, application, sockets):
     register(application)
     protocols = [Subprotocol("wss"), Subprotocol(f"pelion_{application.key}")]
     socket = sockets.open(shared_server, "", subprotocols=protocols)
@@ -175,9 +160,7 @@ def test_key_may_stand_among_the_protocols(
     assert application.key not in shared_server.stderr
 
 
-def test_messages_are_written_as_the_registration_says(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_messages_are_written_as_the_registration_says(shared_server, application, sockets):
     cfg = {"include_timestamp": True, "include_uid": True, "include_original_ep": True}
     register(application, serialization={"type": "v2", "max_chunk_size": 1, "cfg": cfg})
     device_id = device(application, "written")
@@ -219,9 +202,7 @@ GOOD = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=
         (("GET /notification/websocket-connect HTTP/1.1", *UPGRADE, *GOOD), 101),
     ],
 )
-def test_handshake_is_a_websocket_s_or_refused(
-    shared_server: ServerProcess, application: Application, lines: tuple[str, ...], status: int, open_silent: OpenSilent
-) -> None:
+def test_handshake_is_a_websocket_s_or_refused(shared_server, application, lines, status, open_silent):
     register(application)
     silent = open_silent(shared_server, application.key, *lines, behind=b"0\r\n\r\n" * (status == 426))
 
@@ -238,9 +219,7 @@ def test_handshake_is_a_websocket_s_or_refused(
     assert application.json("GET", "/v3/devices")["object"] == "list"
 
 
-def test_what_comes_behind_the_handshake_is_of_the_websocket(
-    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
-) -> None:
+def test_what_comes_behind_the_handshake_is_of_the_websocket(shared_server, application, open_silent):
     register(application)
     silent = open_silent(shared_server, application.key, behind=Frame(Opcode.PING, b"early").serialize(mask=True))
 
@@ -249,9 +228,7 @@ def test_what_comes_behind_the_handshake_is_of_the_websocket(
     silent.close()
 
 
-def test_what_a_client_sends_is_ignored_and_bounded(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_what_a_client_sends_is_ignored_and_bounded(shared_server, application, sockets):
     register(application)
     device_id = device(application, "talker")
     socket = sockets.open(shared_server, application.key)
@@ -264,9 +241,7 @@ def test_what_a_client_sends_is_ignored_and_bounded(
     assert closed(socket)[0] == 1009
 
 
-def test_what_is_no_frame_ends_its_own_connection_only(
-    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
-) -> None:
+def test_what_is_no_frame_ends_its_own_connection_only(shared_server, application, open_silent):
     register(application)
     for sent in (
         b"\x83\x80\x00\x00\x00\x00",
@@ -282,7 +257,7 @@ def test_what_is_no_frame_ends_its_own_connection_only(
         wait_until(lambda: state(application)["status"] == "disconnected", "its end")
 
 
-def test_client_that_never_reads_is_cut_off_and_holds_up_nobody(start_server: Any, open_silent: OpenSilent) -> None:
+def test_client_that_never_reads_is_cut_off_and_holds_up_nobody(start_server, open_silent):
     server: ServerProcess = start_server("--simulate", "0", "--write-timeout-seconds", "1")
     application = server.application()
     register(application)
@@ -304,9 +279,7 @@ def test_client_that_never_reads_is_cut_off_and_holds_up_nobody(start_server: An
     deaf.close()
 
 
-def test_client_that_pings_and_never_reads_is_bounded(
-    shared_server: ServerProcess, application: Application, open_silent: OpenSilent
-) -> None:
+def test_client_that_pings_and_never_reads_is_bounded(shared_server, application, open_silent):
     register(application)
     deaf = open_silent(shared_server, application.key, receive_bytes=2048)
     wait_until(lambda: state(application)["status"] == "connected", "the socket to be open")
@@ -324,8 +297,8 @@ def test_client_that_pings_and_never_reads_is_bounded(
 
 
 def test_client_that_does_not_answer_pings_and_a_revoked_key_end_their_websockets_alone(
-    start_server: Any, sockets: Sockets, open_silent: OpenSilent
-) -> None:
+    start_server, sockets, open_silent
+):
     server: ServerProcess = start_server("--websocket-ping-seconds", "0.2", "--websocket-pong-seconds", "1")
     applications = [server.application() for _ in range(3)]
     for application in applications:
@@ -353,7 +326,7 @@ def test_client_that_does_not_answer_pings_and_a_revoked_key_end_their_websocket
     lively.close()
 
 
-def test_kill_in_mid_message_loses_nothing(start_server: Any, sockets: Sockets) -> None:
+def test_kill_in_mid_message_loses_nothing(start_server, sockets):
     server: ServerProcess = start_server("--simulate", "0")
     application = server.application()
     register(application)
@@ -383,7 +356,7 @@ def test_kill_in_mid_message_loses_nothing(start_server: Any, sockets: Sockets) 
     wait_until(lambda: state(application)["queue_size"] == 0, "the answer of its ping")
 
 
-def test_websockets_count_as_held_polls(start_server: Any, sockets: Sockets) -> None:
+def test_websockets_count_as_held_polls(start_server, sockets):
     server: ServerProcess = start_server("--max-parked-polls", "4", "--poll-share", "0.5")
     application, other = server.application(), server.application()
     held = [sockets.open(server, application.key, path=f"{CONNECT}?after=0") for _ in range(2)]
@@ -406,9 +379,7 @@ def test_websockets_count_as_held_polls(start_server: Any, sockets: Sockets) -> 
     assert application.poll(after="latest", hold=1).status_code == 204
 
 
-def test_reader_with_a_position_of_its_own_takes_nothing_from_others(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_reader_with_a_position_of_its_own_takes_nothing_from_others(shared_server, application, sockets):
     device_id = device(application, "own-position")
     application.write(device_id, SWITCH, "1", "before")
     application.response("before")
@@ -433,7 +404,7 @@ def test_reader_with_a_position_of_its_own_takes_nothing_from_others(
     assert responses(channel, "after") == ["after"]
 
 
-def test_gap_is_told_to_a_reader(start_server: Any, sockets: Sockets) -> None:
+def test_gap_is_told_to_a_reader(start_server, sockets):
     server: ServerProcess = start_server("--simulate", "0", "--keep-log-bytes", "10000")
     application = server.application()
     device_id = device(application, "gap")
@@ -447,9 +418,7 @@ def test_gap_is_told_to_a_reader(start_server: Any, sockets: Sockets) -> None:
     assert found["mirror-gap"].split("-")[0] == answer.headers["Mirror-Gap"].split("-")[0] == "1"
 
 
-def test_100_websockets_of_one_key_get_one_event_together(
-    shared_server: ServerProcess, application: Application, sockets: Sockets
-) -> None:
+def test_100_websockets_of_one_key_get_one_event_together(shared_server, application, sockets):
     device_id = device(application, "many")
     path = f"{CONNECT}?after=latest"
     opened = [sockets.open(shared_server, application.key, path=path, ping_interval=None) for _ in range(SOCKETS)]
@@ -461,7 +430,7 @@ def test_100_websockets_of_one_key_get_one_event_together(
     assert {tuple(responses(socket, "to-all")) for socket in opened} == {("to-all",)}
 
 
-def test_nothing_of_this_made_the_server_fail(shared_server: ServerProcess, application: Application) -> None:
+def test_nothing_of_this_made_the_server_fail(shared_server, application):
     assert shared_server.child.running
     wait_until_quick(lambda: application.json("GET", "/v3/devices"), 2)
     assert "Traceback" not in shared_server.stderr

@@ -6,7 +6,7 @@ import threading
 
 import psutil
 import pytest
-from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until
+from process_server import PATIENCE_SECONDS, wait_until
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import EventWatcher
@@ -24,9 +24,7 @@ def connections(port: int) -> int:
     return sum(bool(one.raddr) and one.raddr.port == port for one in psutil.Process().net_connections())
 
 
-def test_cell_that_runs_again_leaves_no_threads_and_no_connections(
-    shared_server: ServerProcess, application: Application
-) -> None:
+def test_cell_that_runs_again_leaves_no_threads_and_no_connections(shared_server, application):
     kept, before = [], connections(shared_server.port)
     for _ in range(RUNS):
         client = MirrorClient(shared_server.url, application.key)

@@ -112,7 +112,7 @@ def application(server: WsgiProcess) -> Iterator[Callable[[], Application]]:
         each.http.close()
 
 
-def test_the_flows_of_the_specification_work(server: WsgiProcess, application: Callable[[], Application]) -> None:
+def test_the_flows_of_the_specification_work(server, application):
     app = application()
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     assert app.http.put(f"/v2/subscriptions/{device}{LEVEL}").status_code == 200
@@ -129,9 +129,7 @@ def test_the_flows_of_the_specification_work(server: WsgiProcess, application: C
     assert "id: 1\n" in seen
 
 
-def test_a_websocket_and_a_body_past_the_limit_are_refused(
-    server: WsgiProcess, application: Callable[[], Application]
-) -> None:
+def test_a_websocket_and_a_body_past_the_limit_are_refused(server, application):
     app = application()
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     refused = app.http.get(
@@ -155,9 +153,7 @@ def test_a_websocket_and_a_body_past_the_limit_are_refused(
     assert app.json("GET", "/v2/subscriptions") == []
 
 
-def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(
-    server: WsgiProcess, application: Callable[[], Application]
-) -> None:
+def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(server, application):
     app = application()
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     after = int(app.http.get("/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"])
@@ -192,9 +188,7 @@ def open_polls(application: Application) -> int:
     return int(found[1])
 
 
-def test_clients_that_hang_up_give_their_places_back_at_once(
-    server: WsgiProcess, application: Callable[[], Application]
-) -> None:
+def test_clients_that_hang_up_give_their_places_back_at_once(server, application):
     app = application()
     for path in ("pull?after=latest&hold=55", "events"):
         hang_up(server, app, f"/v2/notification/{path}", MOST)
@@ -202,9 +196,7 @@ def test_clients_that_hang_up_give_their_places_back_at_once(
     assert app.poll(after="latest", hold=1).status_code == 204
 
 
-def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(
-    server: WsgiProcess, application: Callable[[], Application]
-) -> None:
+def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(server, application):
     app = application()
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1"})
     while app.poll(hold=0).status_code == 200:
@@ -221,9 +213,7 @@ def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(
     assert [each["id"] for each in answer.json()["async-responses"]] == ["r"]
 
 
-def test_sigterm_ends_it_in_order_and_a_restart_goes_on(
-    server: WsgiProcess, application: Callable[[], Application]
-) -> None:
+def test_sigterm_ends_it_in_order_and_a_restart_goes_on(server, application):
     app = application()
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True})
     app.patch_device(device, online=False)
@@ -256,7 +246,7 @@ def run_program(program: str, **variables: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_a_setting_that_cannot_be_used_is_told_in_a_line() -> None:
+def test_a_setting_that_cannot_be_used_is_told_in_a_line():
     ended = run_program("-c 'import mirror_server.wsgi as w; w.create()'", MIRROR_KEEP_LOG_SECONDS="soon")
     assert ended.returncode == 3
     assert "MIRROR_KEEP_LOG_SECONDS" in ended.stderr
@@ -267,7 +257,7 @@ def test_a_setting_that_cannot_be_used_is_told_in_a_line() -> None:
     ("option", "words"), [("--workers=2", ["--workers 1", "PostgreSQL"]), ("--preload", ["without --preload"])]
 )
 @pytest.mark.sqlite
-def test_gunicorn_ends_with_the_reason_where_it_cannot_be_served(tmp_path: Path, option: str, words: list[str]) -> None:
+def test_gunicorn_ends_with_the_reason_where_it_cannot_be_served(tmp_path, option, words):
     database = f"sqlite:///{tmp_path / 'mirror.db'}"
     ended = run_program(f"-m {COMMANDS['gunicorn']} {option}", MIRROR_DATABASE=database)
     assert ended.returncode == 3, ended.stderr
@@ -277,7 +267,7 @@ def test_gunicorn_ends_with_the_reason_where_it_cannot_be_served(tmp_path: Path,
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
-def test_a_process_that_is_forked_from_the_one_that_made_the_app_refuses_and_says_so(tmp_path: Path) -> None:
+def test_a_process_that_is_forked_from_the_one_that_made_the_app_refuses_and_says_so(tmp_path):
     program = """
 import logging, os, sys
 from mirror_server.wsgi import create
@@ -297,7 +287,7 @@ print(app.test_client().get("/readyz").status_code)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
-def test_a_thread_for_each_request_does_not_use_up_open_files(tmp_path: Path) -> None:
+def test_a_thread_for_each_request_does_not_use_up_open_files(tmp_path):
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -1,10 +1,7 @@
 """``client.browse()``: the page of the service, at a device, without a key in any address."""
 
-from typing import Any
-
 import pytest
 
-from mirror_sdk import Bench
 from mirror_sdk.errors import UnknownDevice
 from tests.sdk.conftest import URL
 
@@ -12,14 +9,14 @@ LIGHT = "light-01"
 pytestmark = pytest.mark.usefixtures("no_environment")
 
 
-def test_the_page_is_opened_at_a_device_by_its_id(bench: Bench, client: Any, opened: list[str]) -> None:
+def test_the_page_is_opened_at_a_device_by_its_id(bench, client, opened):
     device = bench.add_device(LIGHT, [])
     assert client.browse(LIGHT) == client.browse(device) == f"{URL}/#device={device}"
     assert client.browse() == f"{URL}/"
     assert opened == [f"{URL}/#device={device}"] * 2 + [f"{URL}/"]
 
 
-def test_a_name_that_leads_to_no_device_opens_nothing(bench: Bench, client: Any, opened: list[str]) -> None:
+def test_a_name_that_leads_to_no_device_opens_nothing(bench, client, opened):
     bench.add_device(LIGHT, [])
     with pytest.raises(UnknownDevice, match="light-01"):
         client.browse("light-1")
@@ -28,9 +25,7 @@ def test_a_name_that_leads_to_no_device_opens_nothing(bench: Bench, client: Any,
     assert opened == []
 
 
-def test_a_lab_has_the_page_of_its_own_mirror_alone(
-    client: Any, client_of: Any, bench: Bench, opened: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lab_has_the_page_of_its_own_mirror_alone(client, client_of, bench, opened, monkeypatch):
     device = bench.add_device(LIGHT, [])
     monkeypatch.setenv("API_PAGE", "http://localhost:8888/mirror-page")
     assert client.browse() == f"{URL}/"

@@ -13,7 +13,6 @@ from hostile_service import HostileService
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.errors import ConfigError
-from tests.sdk.conftest import Mirror
 
 # A connection of a loop that has ended is closed by the garbage collector, which says so.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -25,9 +24,7 @@ USES: list[Use] = [lambda client, _: client.watch(print), lambda client, folder:
 
 
 @pytest.mark.parametrize("use", USES, ids=["watch", "record"])
-def test_a_client_is_closed_on_another_loop_without_an_error(
-    mirror: Mirror, address: str, use: Use, tmp_path: Path
-) -> None:
+def test_a_client_is_closed_on_another_loop_without_an_error(mirror, address, use, tmp_path):
     client = AsyncMirrorClient(address, mirror.new_key())
     asyncio.run(use(client, tmp_path / "run"))
     asyncio.run(client.aclose())
@@ -42,7 +39,7 @@ def keeping() -> Iterator[str]:
     gc.collect()
 
 
-def test_connections_of_a_loop_that_has_ended_are_dropped_and_hide_no_error_about_another_loop(keeping: str) -> None:
+def test_connections_of_a_loop_that_has_ended_are_dropped_and_hide_no_error_about_another_loop(keeping):
     async def use() -> None:
         async with client:
             await client.get_presubscriptions()

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_rgb
 
-from mirror_sdk import Bench, MirrorClient, NotFound, examples
+from mirror_sdk import NotFound, examples
 from mirror_sdk.lab.demo import DemoError
 
 SET_POINT = {"path": "/3308/0/5900", "value": "20.5", "observable": True, "writable": True}
@@ -20,8 +20,8 @@ PAGES = ["#ffffff", "#111111"]
 
 
 def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_and_subscriptions_any_more(
-    plain: MirrorClient, bench: Bench, ids: list[str]
-) -> None:
+    plain, bench, ids
+):
     plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
     (valve,) = examples.have_devices(bench, [VALVE]).values()
     assert plain.list_subscriptions(valve) == ["/3308/0/5900"]
@@ -37,9 +37,7 @@ def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_a
 
 
 @pytest.mark.parametrize("manual_clock", [False])
-def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(
-    plain: MirrorClient, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(plain, bench, monkeypatch):
     valve = bench.add_device(**VALVE)
     bench.set_online(valve, False)
     assert not bench.has_manual_clock()
@@ -53,7 +51,7 @@ def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(
     assert len(plain.get_presubscriptions()) == 1
 
 
-def test_a_device_is_as_it_is_described_the_second_time_too(plain: MirrorClient, bench: Bench) -> None:
+def test_a_device_is_as_it_is_described_the_second_time_too(plain, bench):
     first = examples.have_devices(bench, [VALVE])
     plain.write_value("valve-01", "/3308/0/5900", 19)
     bench.deregister("valve-01")
@@ -73,16 +71,14 @@ HOURS = [
 
 
 @pytest.mark.parametrize(("hour", "options", "expected"), HOURS)
-def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(
-    bench: Bench, hour: int, options: dict[str, object], expected: datetime
-) -> None:
+def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(bench, hour, options, expected):
     begun = bench.advance(timedelta(minutes=20))
     assert begun == datetime(2026, 1, 5, 8, 20, tzinfo=UTC)
     assert examples.advance_to(bench, hour, **options) == expected
     assert bench.get_clock() == expected
 
 
-def test_plots_can_be_read_on_light_and_dark_pages_and_have_no_background() -> None:
+def test_plots_can_be_read_on_light_and_dark_pages_and_have_no_background():
     picture = io.BytesIO()
     with mpl.rc_context():
         examples.style_plots()

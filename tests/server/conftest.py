@@ -20,6 +20,7 @@ from psycopg.errors import InFailedSqlTransaction
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
+from mirror_server import hooks
 from mirror_server.core.instants import Instant
 from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.notifications.outbound import LOOPBACK
@@ -28,8 +29,8 @@ from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import settings as stored_settings
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.app import create_app
@@ -376,3 +377,21 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = Server(tmp_path_factory.mktemp("shared"), **dict(more))
     yield running
     running.services.close()
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Installs another package with an extension, of this name and with this text."""
+
+    def make(name: str, text: str) -> None:
+        folder = tmp_path / "site"
+        about = folder / f"{name}-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(f"[mirror_server.extensions]\n{name} = mirror_{name}\n")
+        (folder / f"mirror_{name}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(folder))
+        hooks.installed.cache_clear()
+
+    yield make
+    hooks.installed.cache_clear()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from mirror_server.hooks import open_database
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.backend import DatabaseError
 
 
 @contextmanager

@@ -176,9 +176,7 @@ def judge(server: SpoiltServer, pytester: pytest.Pytester, monkeypatch: pytest.M
     return pytester.runpytest_inprocess("-q", "-rfs", "--tb=short", "--maxfail=20", *plugin, "--pyargs", *tests)
 
 
-def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(pytester, monkeypatch, tmp_path):
     server = SpoiltServer(tmp_path / "well", leave_all_as_it_is)
     try:
         said = judge(server, pytester, monkeypatch, "mirror_sdk.testing.conformance")
@@ -191,14 +189,7 @@ def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(
 @pytest.mark.parametrize(
     ("spoil", "module", "test"), SPOILT, ids=[f"{number}-{test}" for number, (_, _, test) in enumerate(SPOILT)]
 )
-def test_what_is_spoilt_is_found(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    spoil: Callable[[Exchange], None],
-    module: str,
-    test: str,
-) -> None:
+def test_what_is_spoilt_is_found(pytester, monkeypatch, tmp_path, spoil, module, test):
     server = SpoiltServer(tmp_path / "spoilt", spoil)
     try:
         said = judge(server, pytester, monkeypatch, f"{module}::{test}")

@@ -51,9 +51,7 @@ def test_ours(mirror_in_process, mirror_clock, mirror_fleet, mirror_faults, cloc
 """
 
 
-def test_a_project_that_does_not_use_the_kit_notices_nothing(
-    pytester: pytest.Pytester, run_project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_that_does_not_use_the_kit_notices_nothing(pytester, run_project, monkeypatch):
     monkeypatch.setenv("API_HOST", "http://127.0.0.1:9")
     monkeypatch.setenv("API_KEY", "key")
     pytester.makeconftest(
@@ -76,7 +74,7 @@ def test_a_project_that_does_not_use_the_kit_notices_nothing(
     assert set(line.partition("LOADED")[2].split()) == OURS
 
 
-def test_the_plugin_loads_nothing_that_is_not_of_python() -> None:
+def test_the_plugin_loads_nothing_that_is_not_of_python():
     program = (
         "import pytest, sys; before = {*sys.modules}; import mirror_sdk.testing.plugin; print(*{*sys.modules} - before)"
     )
@@ -86,7 +84,7 @@ def test_the_plugin_loads_nothing_that_is_not_of_python() -> None:
     assert {name.partition(".")[0] for name in loaded - OURS} <= sys.stdlib_module_names
 
 
-def test_a_project_with_fixtures_of_the_short_names_uses_ours_beside(pytester: pytest.Pytester, run_project) -> None:
+def test_a_project_with_fixtures_of_the_short_names_uses_ours_beside(pytester, run_project):
     pytester.makeconftest(OWN_FIXTURES)
     pytester.makepyfile(BESIDE)
     run_project("-q").assert_outcomes(passed=4)
@@ -94,7 +92,7 @@ def test_a_project_with_fixtures_of_the_short_names_uses_ours_beside(pytester: p
 
 # What this process has loaded before stays what it is when the run in it ends.
 @pytest.mark.usefixtures("mirror")
-def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester: pytest.Pytester, run_here) -> None:
+def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester, run_here):
     pytester.makepyfile(
         """
         import pytest
@@ -116,7 +114,7 @@ def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester: py
     run_here("-q").assert_outcomes(passed=1)
 
 
-def test_without_the_server_a_fixture_says_what_to_install(pytester: pytest.Pytester, run_project) -> None:
+def test_without_the_server_a_fixture_says_what_to_install(pytester, run_project):
     pytester.makeconftest("import sys\nsys.modules['flask'] = None")
     pytester.makepyfile("def test_one(mirror):\n    pass")
     result = run_project("-q")
@@ -126,7 +124,7 @@ def test_without_the_server_a_fixture_says_what_to_install(pytester: pytest.Pyte
     )
 
 
-def test_the_conformance_tests_say_which_server_is_missing(run_here) -> None:
+def test_the_conformance_tests_say_which_server_is_missing(run_here):
     for arguments, words in (
         (["--pyargs", "mirror_sdk.testing.conformance"], ["API_HOST", "--mirror-url"]),
         (["--mirror-url=http://127.0.0.1:9", "--mirror-key=key"], ["http://127.0.0.1:9"]),
@@ -159,9 +157,7 @@ def served(mirror) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_test_with_a_cassette_asks_the_service_once(
-    pytester: pytest.Pytester, run_here, mirror, served: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_test_with_a_cassette_asks_the_service_once(pytester, run_here, mirror, served, monkeypatch):
     pytester.makepyfile(RECORDED)
     pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config")
     run_here("-q", "--mirror-cassettes=replay").assert_outcomes(errors=1)
@@ -177,9 +173,7 @@ def test_a_test_with_a_cassette_asks_the_service_once(
     run_here("-q", "--mirror-cassettes=record").assert_outcomes(errors=1)
 
 
-def test_a_test_that_fails_records_nothing(
-    pytester: pytest.Pytester, run_here, mirror, served: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_test_that_fails_records_nothing(pytester, run_here, mirror, served, monkeypatch):
     pytester.makepyfile(RECORDED.replace("light-1", "light-2"))
     monkeypatch.setenv("API_HOST", served)
     monkeypatch.setenv("API_KEY", mirror.new_key())
@@ -187,7 +181,7 @@ def test_a_test_that_fails_records_nothing(
     assert list((pytester.path).glob("**/fleet.zip")) == []
 
 
-def test_a_test_without_the_marker_is_told_to_have_one(pytester: pytest.Pytester, run_here) -> None:
+def test_a_test_without_the_marker_is_told_to_have_one(pytester, run_here):
     pytester.makepyfile("def test_the_fleet(mirror_cassette):\n    pass")
     result = run_here("-q")
     result.assert_outcomes(errors=1)

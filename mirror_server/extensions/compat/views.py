@@ -12,13 +12,13 @@ from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA, REST_VERSIONS, Endpoint, Limits
-from mirror_server.description.parts import TEXT, Answer, Content, Parameter, described, json_of
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
 from mirror_server.views.answers import json_answer, when_read
+from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of
 from mirror_server.views.download import Download
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from flask import Blueprint
 
-    from mirror_server.description.parts import Operation
     from mirror_server.services import Services
+    from mirror_server.store.backend import Storage
     from mirror_server.store.conditions import Condition
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
-    from mirror_server.store.storage import Storage
+    from mirror_server.views.description import Parameter
 
 
 @extends
@@ -31,8 +31,8 @@ def settings() -> type:
 def storage() -> Storage:
     """Its tables."""
     from mirror_server.extensions.directory.store import maintenance
+    from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
-    from mirror_server.store.storage import Storage
 
     return Storage(
         branch=Branch("directory", Path(__file__).parent / "migrations"),
@@ -68,15 +68,11 @@ def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) ->
 
 
 @extends
-def describe_operation(operation: Operation) -> Operation:
-    """What selects devices takes all filters."""
-    from dataclasses import replace
-
+def device_filters() -> Sequence[Parameter]:
+    """All filters."""
     from mirror_server.extensions.directory.filters import DEVICE_FILTERS
 
-    if not operation.selects_devices:
-        return operation
-    return replace(operation, parameters=(*operation.parameters, *DEVICE_FILTERS))
+    return DEVICE_FILTERS
 
 
 @extends

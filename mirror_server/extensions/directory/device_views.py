@@ -9,7 +9,6 @@ from typing import Any
 from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
-from mirror_server.description.parts import Answer, described, json_of
 from mirror_server.extensions.directory.described import Described
 from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DeviceConnection as Found
@@ -17,6 +16,7 @@ from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import json_answer, when_stored
+from mirror_server.views.description import Answer, described, json_of
 from mirror_server.views.requests import app_id, leader_only, read_body, requires, services
 from mirror_server.views.serialize import timestamp
 

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
-from mirror_server.description.parts import FLAG, INSTANT, TEXT, Parameter, Schema, words
 from mirror_server.extensions.directory.store import descriptions
 from mirror_server.store.conditions import Condition
+from mirror_server.views.description import FLAG, INSTANT, TEXT, Parameter, Schema, words
 from mirror_server.views.requests import read_instant
 
 _COMPARISONS = {

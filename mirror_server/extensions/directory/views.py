@@ -18,7 +18,6 @@ from mirror_sdk.wire.device_queries import (
     DeviceQueryUpdate,
 )
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import TEXT, Answer, described, json_of
 from mirror_server.extensions.directory.filters import Fields, filter_parameters, read_filters, read_moment, read_truth
 from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryService
@@ -27,6 +26,7 @@ from mirror_server.extensions.directory.store.device_events import KINDS, Device
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.description import TEXT, Answer, described, json_of
 from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
 from mirror_server.views.requests import read_body, requires, services
 from mirror_server.views.serialize import timestamp

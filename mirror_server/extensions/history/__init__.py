@@ -93,10 +93,9 @@ if TYPE_CHECKING:
     from mirror_server.config import Settings
     from mirror_server.core.instants import Instant
     from mirror_server.services import Services
+    from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
-    from mirror_server.store.maintenance import Violation
-    from mirror_server.store.storage import Storage
 
 _DEMO_SECONDS = 7 * 86_400
 
@@ -131,8 +130,8 @@ def help_topics() -> dict[str, str]:
 def storage() -> Storage:
     """Its tables."""
     from mirror_server.extensions.history.store import maintenance
+    from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
-    from mirror_server.store.storage import Storage
 
     return Storage(
         branch=Branch("history", Path(__file__).parent / "migrations"),

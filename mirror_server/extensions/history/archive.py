@@ -24,7 +24,7 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from mirror_server.store.url import shown
+from mirror_server.store.backend import shown
 
 OTHER_DAY = "other"
 """What stands for a day that has no folder of its own; null, as data sets have it, is not read by pandas."""

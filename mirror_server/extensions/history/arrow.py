@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
-from mirror_server.arrow.columns import WORD, to_values
-from mirror_server.arrow.pieces import Pieces
+from mirror_server.arrow import WORD, Pieces, to_values
 from mirror_server.extensions.history import columns
 from mirror_server.extensions.history.pasts import Past
 from mirror_server.extensions.history.selection import Position

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.snapshot import Compression
-from mirror_server.arrow.columns import to_values
-from mirror_server.arrow.pieces import Pieces
+from mirror_server.arrow import Pieces, to_values
 from mirror_server.extensions.history.pasts import Past
 from mirror_server.extensions.history.service import OpenAsOf
 from mirror_server.extensions.snapshots.arrow import DESIRED, RESOURCE, SCHEMA

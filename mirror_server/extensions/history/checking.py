@@ -13,8 +13,8 @@ from mirror_server.extensions.history.parquet import bounds
 from mirror_server.extensions.history.reading import Piece, batches_of, file_piece, runs_of
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile
+from mirror_server.store.backend import MOST_EXAMPLES, Violation
 from mirror_server.store.database import Database
-from mirror_server.store.maintenance import MOST_EXAMPLES, Violation
 from mirror_server.store.session import Session
 
 _DAMAGED = "a part of the history cannot be read"

@@ -24,8 +24,8 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.store import settings
+from mirror_server.store.backend import NotLeader
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from mirror_server.extensions.history.sealing import ROWS_OF_A_SEGMENT, Sealing
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.hooks import extends
+from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader, StorageFailed
 
 _log = logging.getLogger(__name__)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mirror_server.core.measurements import Measurement
 from mirror_server.extensions.history.store import maintenance
-from mirror_server.hooks import extends
+from mirror_server.hooks import Measurement, extends
 from mirror_server.store.database import Database
 
 

@@ -10,8 +10,8 @@ import click
 from mirror_server.core.errors import CannotServe
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.hooks import Erasure
+from mirror_server.store.backend import Violation
 from mirror_server.store.database import Database
-from mirror_server.store.maintenance import Violation
 from mirror_server.store.session import Session
 
 _SERVER_SECONDS = 20

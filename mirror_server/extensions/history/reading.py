@@ -16,8 +16,8 @@ from mirror_server.extensions.history.merging import LAST_DEVICE, Source
 from mirror_server.extensions.history.parquet import ParquetRows
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds, Span
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.core.errors import Refusal
-from mirror_server.core.events import encode
-from mirror_server.description.parts import INSTANT, TEXT, Answer, Parameter, described, whole_number, words
+from mirror_server.core.messages import encode
 from mirror_server.extensions.history.cursor import Reading, read_cursor, request_of, write_cursor
 from mirror_server.extensions.history.example import FORMS
 from mirror_server.extensions.history.pasts import Past, PastService
@@ -25,6 +24,7 @@ from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
+from mirror_server.views.description import INSTANT, TEXT, Answer, Parameter, described, whole_number, words
 from mirror_server.views.download import Download
 from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import (

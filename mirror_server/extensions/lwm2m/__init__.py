@@ -130,7 +130,7 @@ if TYPE_CHECKING:
 
     from mirror_server.config import Settings
     from mirror_server.services import Services
-    from mirror_server.store.storage import Storage
+    from mirror_server.store.backend import Storage
 
 
 @extends
@@ -155,8 +155,8 @@ def help_topics() -> dict[str, str]:
 def storage() -> Storage:
     """Keys and registrations."""
     from mirror_server.extensions.lwm2m.store import maintenance
+    from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
-    from mirror_server.store.storage import Storage
 
     return Storage(branch=Branch("lwm2m", Path(__file__).parent / "migrations"), erase=maintenance.erase)
 

@@ -40,8 +40,8 @@ from mirror_server.extensions.lwm2m.registration import RegistrationRefused
 from mirror_server.extensions.lwm2m.registry import Observed, RegisteredDevice
 from mirror_server.extensions.lwm2m.store import registrations
 from mirror_server.store import resources
+from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader, StorageFailed
 
 if TYPE_CHECKING:  # the sockets need an extra
     from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint

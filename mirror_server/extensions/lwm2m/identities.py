@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from mirror_server.extensions.lwm2m.store import device_keys
 from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 
 _log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from mirror_server.extensions.lwm2m.identities import Identities
 from mirror_server.extensions.lwm2m.payloads import written
 from mirror_server.extensions.lwm2m.registrar import BACKEND, RegistrationCounts, RegistrationLimits
 from mirror_server.extensions.lwm2m.store import registrations
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 from mirror_server.store.session import Session
 
 if TYPE_CHECKING:  # the sockets need an extra

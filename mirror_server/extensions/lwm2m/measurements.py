@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from mirror_server.core.measurements import Measurement
+from mirror_server.hooks import Measurement
 
 if TYPE_CHECKING:
     from mirror_server.extensions.lwm2m.exchange import Counts

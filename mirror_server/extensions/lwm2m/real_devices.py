@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.instants import Instant
-from mirror_server.core.measurements import Measurement
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, Limits, listen
 from mirror_server.extensions.lwm2m.exchange import Handler
 from mirror_server.extensions.lwm2m.identities import Identities
@@ -15,7 +14,7 @@ from mirror_server.extensions.lwm2m.measurements import measure
 from mirror_server.extensions.lwm2m.registrar import RegistrationLimits
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.extensions.lwm2m.store import registrations
-from mirror_server.hooks import extends
+from mirror_server.hooks import Measurement, extends
 from mirror_server.services import Services
 from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.session import Session

@@ -20,8 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
-from mirror_server.core.measurements import Measurement
-from mirror_server.hooks import extends
+from mirror_server.hooks import Measurement, extends
 
 if TYPE_CHECKING:
     from flask import Response

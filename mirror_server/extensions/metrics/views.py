@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.extensions.metrics.metrics import CONTENT_TYPE, Metrics
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import when_read
+from mirror_server.views.description import Answer, described, text_of
 from mirror_server.views.requests import requires, services
 
 routes = Blueprint("metrics", __name__)

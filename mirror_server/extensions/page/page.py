@@ -10,9 +10,9 @@ from flask import Blueprint
 
 from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.answers import KeepableAnswer
+from mirror_server.views.description import Answer, described, text_of
 from mirror_server.views.requests import requires
 
 _INDEX = "index.html"

@@ -11,9 +11,9 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.security import safe_join
 
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import Answer, described, text_of
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.answers import KeepableAnswer
+from mirror_server.views.description import Answer, described, text_of
 from mirror_server.views.requests import requires
 
 FOLDER = "REFERENCE_FOLDER"

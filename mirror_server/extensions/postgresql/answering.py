@@ -11,8 +11,8 @@ from typing import Any
 
 from mirror_server.extensions.postgresql.forwarding import Call, Forwarder, Reply
 from mirror_server.extensions.postgresql.store import processes
+from mirror_server.store.backend import DatabaseError
 from mirror_server.store.database import Database
-from mirror_server.store.failures import DatabaseError
 from mirror_server.views.requests import CALLER
 from mirror_server.web.asgi_bridge import Bridge
 

@@ -143,7 +143,7 @@ class Forwarder:
         """Forward a call; gives its number and the future of its answer.
 
         The future raises a Refusal (503) when the leader ends before it answers, and
-        :class:`~mirror_server.store.failures.StorageFailed` when the call cannot be stored.
+        :class:`~mirror_server.store.backend.StorageFailed` when the call cannot be stored.
         """
         call_id = f"{self._database.process_id}-{next(self._numbers)}"
         future: Future[Reply] = Future()

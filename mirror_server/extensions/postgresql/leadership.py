@@ -17,8 +17,8 @@ from mirror_server.coordinator import Participant
 from mirror_server.extensions.postgresql.forwarding import Forwarder
 from mirror_server.extensions.postgresql.store.election import PostgresElection
 from mirror_server.store import settings
+from mirror_server.store.backend import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.database import Database
-from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)

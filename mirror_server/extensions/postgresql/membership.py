@@ -17,8 +17,8 @@ from mirror_server.extensions.postgresql.leadership import Leadership
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.backend import PostgresBackend
 from mirror_server.hooks import extends
+from mirror_server.store.backend import shown
 from mirror_server.store.database import Database
-from mirror_server.store.url import shown
 from mirror_server.web.asgi_bridge import Bridge
 
 _LAST_SECONDS = 3

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
     from flask import Blueprint
 
-    from mirror_server.description.parts import Operation
     from mirror_server.services import Services
-
-_PLACING = "place_device_request"
+    from mirror_server.views.description import Answer, Parameter
 
 
 @extends
@@ -43,13 +41,8 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def describe_operation(operation: Operation) -> Operation:
+def described_besides() -> dict[str, tuple[Sequence[Answer], Sequence[Parameter]]]:
     """A device request takes the two headers."""
-    from dataclasses import replace
-
     from mirror_server.extensions.requests import conditional, waits
 
-    if operation.name != _PLACING:
-        return operation
-    meaning = f"{operation.meaning} `If-Match` and `Prefer` are extensions."
-    return waits.describe(conditional.describe(replace(operation, meaning=meaning)))
+    return {"place_device_request": ([waits.ENDED, conditional.CHANGED], [conditional.IF_MATCH, waits.PREFER])}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -12,7 +11,6 @@ from flask import request
 from mirror_sdk.wire import device_requests as wire
 from mirror_sdk.wire.device_requests import ANY_REVISION, DESIRED_CHANGED, NEVER_WRITTEN
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import TEXT, Answer, Operation, header, json_of
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store import resources
@@ -20,13 +18,14 @@ from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.store.targets import Target
 from mirror_server.views import serialize
+from mirror_server.views.description import TEXT, Answer, header, json_of
 
 _Revision = int | Literal["*"]
 """The revision of a desired value that a writer saw: 0 for none yet, ``*`` for any."""
 
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,19})"|([0-9]{1,19})', re.ASCII)
 
-_IF_MATCH = header(
+IF_MATCH = header(
     "If-Match",
     "The `revision` of the desired value that the writer saw, `0` where there was none, or `*` for any: if it is"
     " another by now, because of another write or because the last one has ended, nothing is queued and the answer is"
@@ -34,16 +33,11 @@ _IF_MATCH = header(
     " first time.",
     TEXT | {"pattern": r'^(?:\*|[0-9]{1,19}|(?:W/)?"[0-9]{1,19}")$'},
 )
-_CHANGED = Answer(
+CHANGED = Answer(
     412,
     "The desired value is not the one of `If-Match` any more; nothing was queued.",
     json_of(wire.DesiredChanged, "written by another application since", "never written"),
 )
-
-
-def describe(operation: Operation) -> Operation:
-    """The description of a device request, with the header and its error."""
-    return replace(operation, parameters=(*operation.parameters, _IF_MATCH), answers=(*operation.answers, _CHANGED))
 
 
 class ConditionalWrites:

@@ -11,7 +11,6 @@ from mirror_sdk.wire.device_requests import NO_FAILED_WRITE, AcknowledgementBody
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_server.core.commands import Command
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import TEXT, Answer, Parameter, described, json_of, whole_number
 from mirror_server.extensions.requests import store
 from mirror_server.extensions.requests.conditional import desired_revision_of
 from mirror_server.service.devices import known
@@ -21,6 +20,7 @@ from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.description import TEXT, Answer, Parameter, described, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
     leader_only,

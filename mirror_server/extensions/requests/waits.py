@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,13 +18,14 @@ from mirror_sdk.wire.routes import PREFER_HEADER, PREFERENCE_APPLIED_HEADER
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, shown
-from mirror_server.description.parts import TEXT, Answer, Operation, header, json_of
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store.session import Session
 from mirror_server.store.targets import Target
 from mirror_server.views.answers import when_stored
 from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.description import TEXT, Answer, header, json_of
+from mirror_server.views.device_requests import OF_ACCEPTED
 
 if TYPE_CHECKING:
     from mirror_server.services import Services
@@ -35,7 +35,7 @@ Pending: TypeAlias = Future[LogEntry | None]
 
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
-_PREFER = header(
+PREFER = header(
     PREFER_HEADER,
     "With `wait=SECONDS` (RFC 7240) the 202 is held back until the request has ended, and tells how; for so long at"
     f" most, and {MAX_WAIT_SECONDS} s. Only with an `async-id` that was not used before; a server that cannot wait"
@@ -46,18 +46,12 @@ _PREFERENCE_APPLIED = header(
     "`wait=SECONDS` where the answer to the request was waited for and is there (RFC 7240).",
     TEXT | {"pattern": "^wait=[0-9]+$"},
 )
-
-
-def describe(operation: Operation) -> Operation:
-    """The description of a device request, with the header and what its 202 may have besides."""
-    accepted, *others = operation.answers
-    held = Answer(
-        accepted.code,
-        "Accepted, and on disk; with `Prefer: wait` maybe ended, too.",
-        json_of(DeviceRequestAccepted, "202", "202 with the answer"),
-        headers=(*accepted.headers, _PREFERENCE_APPLIED),
-    )
-    return replace(operation, parameters=(*operation.parameters, _PREFER), answers=(held, *others))
+ENDED = Answer(
+    202,
+    "Accepted, and on disk; with `Prefer: wait` maybe ended, too.",
+    json_of(DeviceRequestAccepted, "202", "202 with the answer"),
+    headers=(*OF_ACCEPTED, _PREFERENCE_APPLIED),
+)
 
 
 class PendingResponses:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mirror_server.config import Settings
     from mirror_server.services import Services
-    from mirror_server.store.storage import Storage
+    from mirror_server.store.backend import Storage
 
 
 @extends
@@ -33,8 +33,8 @@ def commands() -> dict[str, Sequence[str]]:
 @extends
 def storage() -> Storage:
     """Their states."""
+    from mirror_server.store.backend import of_table
     from mirror_server.store.schema import Branch
-    from mirror_server.store.storage import of_table
 
     return of_table(Branch("simulator", Path(__file__).parent / "migrations"), "simulated_devices", "device_id")
 

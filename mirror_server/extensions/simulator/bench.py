@@ -48,7 +48,7 @@ class Bench:
     def run(self, act: Callable[[Bench], T]) -> Future[T]:
         """Do something with the devices; the future is done when all it caused is on disk.
 
-        The future raises :class:`~mirror_server.store.failures.StorageFailed` when nothing can be stored, and a Refusal
+        The future raises :class:`~mirror_server.store.backend.StorageFailed` when nothing can be stored, and a Refusal
         (503) where other changes hold up the database for too long.
         """
         return self._thread.submit(self._act, act)

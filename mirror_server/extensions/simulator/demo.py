@@ -16,13 +16,12 @@ import click
 
 from mirror_sdk._visible import visible
 from mirror_server.cli import main
-from mirror_server.cli.serve_commands import log_format_option, port_option, serve_until_stopped
+from mirror_server.cli.serve_commands import port_option, serve_until_stopped
 from mirror_server.clock import wall_time
-from mirror_server.config import LogFormat, Settings, options_of
+from mirror_server.config import Settings, options_of
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
 from mirror_server.hooks import of_all, read_settings
-from mirror_server.logging_format import configure
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
@@ -69,13 +68,11 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
     is_flag=True,
     help="Stop when the standard input ends, as it does when the program behind it ends.",
 )
-@log_format_option
 def demo(
     port: int,
     devices: int,
     database_url: str | None,
     key: str | None,
-    log_format: LogFormat,
     *,
     follows_stdin: bool,
     **settings: Any,
@@ -99,7 +96,6 @@ def demo(
 
     # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    configure(log_format)
     logging.getLogger("mirror_server").setLevel(logging.WARNING)
     if settings["pace"] and not settings["manual_clock"]:
         raise click.UsageError("--pace is for a manual clock; add --clock manual")

@@ -7,7 +7,7 @@ import time
 
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.simulator.bench import Bench
-from mirror_server.store.failures import StorageFailed
+from mirror_server.store.backend import StorageFailed
 
 _TICK_SECONDS = 1.0
 

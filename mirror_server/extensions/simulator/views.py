@@ -18,12 +18,12 @@ from mirror_sdk.wire.bench import (
     BenchResourceBody,
 )
 from mirror_server.core.errors import Refusal
-from mirror_server.description.parts import Answer, described, json_of
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_read
 from mirror_server.views.deferred import Deferred
+from mirror_server.views.description import Answer, described, json_of
 from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
-from mirror_server.description.parts import text_of
 from mirror_server.store.resources import Kind, Part, streamed_columns
+from mirror_server.views.description import text_of
 
 _LINES = (
     '{"object":"device-echo","device_id":"015f2ab4c6d80000000000010010003f","endpoint_name":"sensor-1",'

@@ -24,7 +24,6 @@ from mirror_sdk.wire.snapshot import (
 )
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
-from mirror_server.description.parts import INSTANT, Answer, Parameter, described, header, json_of, whole_number
 from mirror_server.extensions.snapshots.example import FORMS
 from mirror_server.extensions.snapshots.service import EncodedPage, Selection, Snapshot, SnapshotService
 from mirror_server.service.keys import Scope
@@ -35,6 +34,7 @@ from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
+from mirror_server.views.description import INSTANT, Answer, Parameter, described, header, json_of, whole_number
 from mirror_server.views.download import Download
 from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flask import Blueprint
 
     from mirror_server.services import Services
-    from mirror_server.store.storage import Storage
+    from mirror_server.store.backend import Storage
     from mirror_server.web.asgi_bridge import Bridge
     from mirror_server.web.connections import Upgrade
 
@@ -62,8 +62,8 @@ def help_topics() -> dict[str, str]:
 @extends
 def storage() -> Storage:
     """The websocket channels."""
+    from mirror_server.store.backend import of_table
     from mirror_server.store.schema import Branch
-    from mirror_server.store.storage import of_table
 
     return of_table(Branch("streams", Path(__file__).parent / "migrations"), "websockets", "app_id")
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame, Socket, stopping
 from mirror_server.notifications.log import More
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.web.calls import Calls
 from mirror_server.web.unread import Reader
 from mirror_server.web.wsgi_call import Message, Send

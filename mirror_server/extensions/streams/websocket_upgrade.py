@@ -10,11 +10,11 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
-from mirror_server.core.measurements import Measurement
 from mirror_server.extensions.streams.settings import StreamSettings
 from mirror_server.extensions.streams.sockets import POLICY, UNEXPECTED, Closing
 from mirror_server.extensions.streams.views import OPEN, OpenedWebsocket
 from mirror_server.extensions.streams.websocket_serving import close, serve
+from mirror_server.hooks import Measurement
 from mirror_server.services import Services
 from mirror_server.web.asgi_bridge import Bridge
 from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, environ_of

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from mirror_server.store import schema
-from mirror_server.store.failures import DatabaseError, StorageFailed
-from mirror_server.store.maintenance import MOST_EXAMPLES, Violation, found_in
+from mirror_server.store.backend import MOST_EXAMPLES, DatabaseError, StorageFailed, Violation
+from mirror_server.store.maintenance import found_in
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.checkpoints import LARGEST_LOG_PAGES, Checkpoints

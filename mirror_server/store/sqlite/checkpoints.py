@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 
-from mirror_server.store.failures import StorageFailed
+from mirror_server.store.backend import StorageFailed
 
 _log = logging.getLogger(__name__)
 

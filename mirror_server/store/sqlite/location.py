@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mirror_server.store.backend import Backend
-from mirror_server.store.failures import AlreadyServed
-from mirror_server.store.location import Location
-from mirror_server.store.maintenance import Violation
+from mirror_server.store.backend import AlreadyServed, Backend, Location, Violation, path_of
 from mirror_server.store.schema import Branch
 from mirror_server.store.sqlite.backend import SqliteBackend, damaged_tables
 from mirror_server.store.sqlite.serving_lock import ServingLock
-from mirror_server.store.url import path_of
 
 
 class SqliteLocation(Location):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mirror_server.store.failures import AlreadyServed, DatabaseError
+from mirror_server.store.backend import AlreadyServed, DatabaseError
 
 if sys.platform != "win32":
     import fcntl

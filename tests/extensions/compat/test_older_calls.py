@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from bridge_requests import Request, busy
 from resource_paths import TEMPERATURE
 
@@ -68,6 +69,7 @@ def test_a_path_without_a_version_wants_the_same_key_and_what_only_looks_like_on
 
 
 def test_the_description_tells_the_other_names(server):
+    pytest.importorskip("mirror_server.extensions.openapi", reason="the description tells of it")
     paths = server.call(None, "GET", "/openapi.json").json["paths"]
     told = {
         path: operation["x-unversioned"]
@@ -102,6 +104,7 @@ def test_the_loop_answers_others_while_limits_are_counted(server, bridge, key):
 
 
 def test_without_the_extension_its_routes_and_names_are_gone(new_server):
+    pytest.importorskip("mirror_server.extensions.openapi", reason="the description tells of it")
     whole = new_server().call(None, "GET", "/openapi.json").json
     left = new_server(without=("compat",))
     without = left.call(None, "GET", "/openapi.json").json

@@ -22,8 +22,8 @@ from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import KINDS, HistoryRow
 from mirror_server.hooks import open_database
 from mirror_server.store import devices, revisions
+from mirror_server.store.backend import Violation
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.maintenance import Violation
 
 DEVICES = ("", "a", "b", "b1", "z\N{LATIN SMALL LETTER E WITH ACUTE}")
 PATHS = ("/3303/0/5700", "/3303/1/5700", "/3303/10/5700", "/5/0/3")

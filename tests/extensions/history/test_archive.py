@@ -26,8 +26,8 @@ from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.store import settings
+from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import Session
 
 TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")

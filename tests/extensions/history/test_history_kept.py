@@ -30,8 +30,8 @@ from mirror_server.extensions.metrics.metrics import Metrics
 from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.services import Services
 from mirror_server.store import revisions, settings
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 
 PATH = "/3303/0/5700"
 DAY_SECONDS = 86_400

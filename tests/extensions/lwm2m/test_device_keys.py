@@ -22,8 +22,8 @@ from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.services import Services
 from mirror_server.store import maintenance
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import StorageFailed
 
 BEGIN = 1_800_000_000_000
 NAME = "urn:imei:490154203237518"

@@ -42,8 +42,8 @@ from mirror_server.extensions.lwm2m.registry import Observed as ObservedResource
 from mirror_server.extensions.lwm2m.store import device_keys
 from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
 from mirror_server.hooks import open_database
+from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import NotLeader, StorageFailed
 from mirror_server.store.session import Session
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from operator_commands import refused_in_one_line
 
 from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import Extensions, open_database, read_settings
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.backend import DatabaseError
 
 NOT_THERE = "postgresql://nobody:secret@127.0.0.1:1/none"
 

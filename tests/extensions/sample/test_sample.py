@@ -47,7 +47,8 @@ def test_each_value_is_published_when_it_is_stored_and_counted_over_a_restart(ne
     ]
     server.restart()
     assert server.call(key, "GET", "/v3/published-count").json == {"published": count}
-    assert server.call(None, "GET", "/openapi.json").json["paths"]["/v3/published-count"]
+    if "openapi" in installed():
+        assert server.call(None, "GET", "/openapi.json").json["paths"]["/v3/published-count"]
 
 
 def test_a_server_without_it_leaves_its_table_as_it_is(new_server):

@@ -42,6 +42,7 @@ OF_EXTENSIONS = {
     "compat": "/rest-versions /v2/limits /v2/endpoints /v2/endpoints/{}/{}",
     "history": "/v3/device-echo/history",
     "metrics": "/metrics",
+    "openapi": "/openapi.json",
     "page": "/ /page/{} /reference /reference/{}",
     "requests": "/v3/devices/{}/echo/acknowledgements /v2/device-requests",
     "snapshots": "/v3/device-echo /v3/device-echo/ranges",

@@ -10,7 +10,7 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarg
 
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import requires
 from mirror_server.web.asgi_bridge import Bridge

@@ -1,46 +1,12 @@
-"""What an operator sees: whether the server is ready, and a line of its log for each request."""
+"""What an operator sees: whether the server is ready."""
 
-import json
-import logging
 import threading
-from contextlib import contextmanager
-from io import StringIO
-
-import pytest
 
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_server.config import ACCESS_LOG
-from mirror_server.logging_format import configure
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import logs
 from mirror_server.views.deferred import PARK
-
-
-@contextmanager
-def logged(log_format, *, access_log=True):
-    """The server's log as it is written, while the context lasts."""
-    stream = StringIO()
-    with pytest.MonkeyPatch.context() as patched:
-        # pytest's own handlers are not closed by this.
-        patched.setattr(logging.root, "handlers", [])
-        configure(log_format, stream=stream, access_log=access_log)
-        yield stream
-    logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET)
-
-
-@pytest.fixture
-def log_lines():
-    """Gives the lines of the log in JSON that were written since the last call."""
-    with logged("json") as stream:
-
-        def read():
-            lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-            stream.truncate(0)
-            stream.seek(0)
-            return lines
-
-        yield read
 
 
 def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds_for_all(server, monkeypatch):
@@ -61,48 +27,6 @@ def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds
     assert [deferred.future.result(60) for deferred in parked] == [None] * 50
     answer = server.call(None, "GET", "/readyz")
     assert (answer.status_code, answer.json) == (200, {"status": "ready"})
-
-
-def test_each_request_is_one_line_of_json(server, key, device, log_lines):
-    request_id = "0123456789abcdef" * 2
-    url, body = f"/v2/device-requests/{device}", {"method": "GET", "uri": "/3303/0/5700"}
-    log_lines()
-    server.call(key, "POST", f"{url}?async-id=mine", headers={"X-Request-ID": request_id}, json=body)
-    (line,) = log_lines()
-    assert line["duration_ms"] > 0
-    expected = {"event": "request", "level": "info", "method": "POST", "path": url, "status": 202}
-    expected |= {"request_id": request_id, "async_id": "mine", "application": key.split("_")[1]}
-    assert expected.items() <= line.items()
-    answer = server.call(key, "POST", url, json=body)
-    assert [line["async_id"] for line in log_lines()] == [answer.json["async-response-id"]]
-
-
-def test_a_path_with_a_line_break_is_still_one_line(server, key, log_lines):
-    server.call(key, "GET", "/v3/devices/a%0Ab")
-    (line,) = log_lines()
-    assert line["path"] == "/v3/devices/a\nb"
-    with logged("console") as stream:
-        server.call(key, "GET", "/v3/devices/a%0Ab")
-    (line,) = stream.getvalue().splitlines()
-    assert r"path='/v3/devices/a\nb'" in line
-    assert "status=404" in line
-
-
-def test_a_failure_is_logged_with_the_id_the_client_was_told_also_where_requests_are_not(server, key, monkeypatch):
-    def fail(device_id):
-        planted = "-".join(["planted", device_id])  # noqa: F841 - a traceback that shows variables would show it
-        raise RuntimeError("inside")
-
-    monkeypatch.setattr(server.services.devices, "described", fail)
-    with logged("json", access_log=False) as stream:
-        server.call(key, "GET", "/v3/devices")
-        assert stream.getvalue() == ""
-        answer = server.call(key, "GET", "/v3/devices/x")
-    (failure,) = map(json.loads, stream.getvalue().splitlines())
-    assert (failure["event"], failure["level"]) == ("request failed", "error")
-    assert failure["request_id"] == answer.json["request_id"]
-    assert "RuntimeError: inside" in failure["exception"]
-    assert "planted-x" not in failure["exception"]
 
 
 def test_no_notifications_are_kept_for_a_key_that_cannot_read_them(server):

@@ -8,7 +8,7 @@ from resource_paths import TEMPERATURE
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Content, Observation
 from mirror_server.store import callbacks
-from mirror_server.store.failures import StorageFailed
+from mirror_server.store.backend import StorageFailed
 
 PULL = "/v2/notification/pull"
 CHANNEL = "/v2/notification/channel"

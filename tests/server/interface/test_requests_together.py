@@ -15,7 +15,7 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, device_objects, waiting
 from mirror_server.store.maintenance import violations
-from mirror_server.store.signals import WAITING
+from mirror_server.store.session import WAITING
 
 PATHS = ("/3303/0/5700", "/3311/0/5850")
 APPS = ("a", "b")

@@ -4,7 +4,7 @@ import pytest
 from device_resources import sensor
 from resource_paths import HUMIDITY, TEMPERATURE
 
-from mirror_server.store.signals import AGAIN
+from mirror_server.store.session import AGAIN
 
 RULES = "/v2/subscriptions"
 RESOURCES = (sensor(TEMPERATURE), sensor(HUMIDITY, "40"))

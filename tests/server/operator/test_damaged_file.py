@@ -12,7 +12,7 @@ from operator_commands import refused, refused_in_one_line
 
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.services import Services
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.backend import DatabaseError
 
 pytestmark = pytest.mark.sqlite
 

@@ -24,9 +24,8 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import callbacks, logs, schema
+from mirror_server.store.backend import LOCATIONS, DatabaseError, shown
 from mirror_server.store.database import Database
-from mirror_server.store.failures import DatabaseError
-from mirror_server.store.url import LOCATIONS, shown
 from mirror_server.views import serialize
 
 SECRET = b"the-user-sleeps-at-21-degrees"

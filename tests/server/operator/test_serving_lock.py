@@ -11,7 +11,7 @@ from operator_commands import done, refused, run
 
 from mirror_server.hooks import read_settings
 from mirror_server.services import Services
-from mirror_server.store.failures import DatabaseError
+from mirror_server.store.backend import DatabaseError
 from mirror_server.store.sqlite.serving_lock import ServingLock
 
 pytestmark = pytest.mark.sqlite

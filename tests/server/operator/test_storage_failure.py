@@ -10,9 +10,8 @@ from mirror_sdk.wire.errors import ErrorBody
 from mirror_server.hooks import Extensions
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.store.failures import StorageFailed, TooMuchWaiting
+from mirror_server.store.backend import StorageFailed, TooMuchWaiting, path_of
 from mirror_server.store.maintenance import violations
-from mirror_server.store.url import path_of
 from mirror_server.store.writer import MOST_WAITING
 
 LEVEL, EVERYTHING = "/3311/0/5851", "/v2/notification/pull?after=0&hold=0"

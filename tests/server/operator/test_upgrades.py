@@ -17,9 +17,8 @@ from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import migrate, schema
+from mirror_server.store.backend import DatabaseError, Storage
 from mirror_server.store.database import Database
-from mirror_server.store.failures import DatabaseError
-from mirror_server.store.storage import Storage
 
 STALE = "write the schema anew: python -m mirror_server.store.migrate"
 EACH_STATE = pytest.mark.parametrize("state", ["new", "old", "without an extension"])

@@ -6,7 +6,6 @@ import select
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
 from ports import free_port
-from process_server import Application, ServerProcess, decoded, wait_until
+from process_server import Application, decoded, wait_until
 from resource_paths import SWITCH
 
 pytestmark = pytest.mark.process
@@ -78,9 +77,7 @@ def told(application: Application) -> list[str]:
     return [decoded(entry["payload"]) for kind, entry in application.entries() if kind == "notifications"]
 
 
-def test_a_client_of_another_author_is_asked_and_told_and_outlives_a_kill(
-    installed: Path, start_server: Callable[..., ServerProcess]
-) -> None:
+def test_a_client_of_another_author_is_asked_and_told_and_outlives_a_kill(installed, start_server):
     port = free_port(socket.SOCK_DGRAM)
     server = start_server("--coap", f"127.0.0.1:{port}")
     device = ForeignDevice(installed, "foreign", port)

@@ -12,7 +12,6 @@ from process_websockets import (
     CHANNEL,
     CONNECT,
     SWITCH,
-    Sockets,
     closed,
     device,
     message,
@@ -59,9 +58,7 @@ def applications(pair: Pair) -> Applications:
     return clients(pair)
 
 
-def test_socket_at_one_process_gets_what_the_other_decides(
-    pair: Pair, applications: Applications, sockets: Sockets
-) -> None:
+def test_socket_at_one_process_gets_what_the_other_decides(pair, applications, sockets):
     first, second = applications
     assert [register(second), register(first)] == [201, 200]
     device_id = device(first, first.key.split("_")[1])
@@ -80,9 +77,7 @@ def test_socket_at_one_process_gets_what_the_other_decides(
         wait_until(lambda: state(first)["status"] == state(second)["status"] == "disconnected", "its end")
 
 
-def test_socket_at_another_process_takes_the_place_of_one(
-    pair: Pair, applications: Applications, sockets: Sockets
-) -> None:
+def test_socket_at_another_process_takes_the_place_of_one(pair, applications, sockets):
     first, _ = applications
     register(first)
     device_id = device(first, first.key.split("_")[1])
@@ -98,9 +93,7 @@ def test_socket_at_another_process_takes_the_place_of_one(
     assert responses(opened[3], "to-the-last") == ["to-the-last"]
 
 
-def test_end_of_a_channel_or_of_a_key_at_one_process_closes_sockets_at_the_other(
-    pair: Pair, applications: Applications, sockets: Sockets
-) -> None:
+def test_end_of_a_channel_or_of_a_key_at_one_process_closes_sockets_at_the_other(pair, applications, sockets):
     first, second = applications
     register(first)
     device_id = device(first, first.key.split("_")[1])
@@ -121,9 +114,7 @@ def test_end_of_a_channel_or_of_a_key_at_one_process_closes_sockets_at_the_other
     assert [closed(reader)[0] for reader in readers] == [1008, 1008]
 
 
-def test_kills_of_the_process_with_the_socket_and_of_the_leader_lose_nothing(
-    tmp_path_factory: pytest.TempPathFactory, sockets: Sockets
-) -> None:
+def test_kills_of_the_process_with_the_socket_and_of_the_leader_lose_nothing(tmp_path_factory, sockets):
     with started(tmp_path_factory) as pair:
         first, second = clients(pair)
         register(first)

@@ -16,7 +16,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from coap_device import QUICK, READ, Registry, notification, registration, until
 from dtls_device import DtlsDevice
 from DTLSSocket import dtls
-from udp_relay import Fate, UdpRelay, drop
+from udp_relay import UdpRelay, drop
 
 from mirror_server.extensions.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen, sessions
 from mirror_server.extensions.lwm2m.coap.messages import Message, Type, code_number
@@ -67,7 +67,7 @@ async def register(device: DtlsDevice, message_id: int = 1) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
-async def test_a_device_registers_and_is_asked_with_its_identity(host: str) -> None:
+async def test_a_device_registers_and_is_asked_with_its_identity(host):
     registry = Registry()
     async with serving(registry, host) as (endpoint, new_device):
         device = await connected(new_device())
@@ -81,7 +81,7 @@ async def test_a_device_registers_and_is_asked_with_its_identity(host: str) -> N
         assert (endpoint.counts.handshakes, endpoint.counts.sessions) == (1, 1)
 
 
-async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog):
     caplog.set_level(logging.DEBUG)
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
@@ -100,7 +100,7 @@ async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog:
     [(b"boiler", OTHER_KEY), (b"boiler", bytes(17)), (b"boiler", bytes(100_000)), (b"boiler", b""), (b"\xff\xfe", KEY)],
     ids=["another key", "a long key", "a very long key", "no key", "an identity that is no text"],
 )
-async def test_who_cannot_be_let_in_is_counted_and_another_one_comes_in(identity: bytes, key: bytes) -> None:
+async def test_who_cannot_be_let_in_is_counted_and_another_one_comes_in(identity, key):
     def keys(name: str) -> bytes:
         return OTHER_KEY if name == "pump" else key
 
@@ -114,7 +114,7 @@ async def test_who_cannot_be_let_in_is_counted_and_another_one_comes_in(identity
         assert endpoint.counts.sessions == 1
 
 
-async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can() -> None:
+async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can():
     failures = [OSError("the disk is full")]
 
     def keys(identity: str) -> bytes | None:
@@ -128,7 +128,7 @@ async def test_keys_that_cannot_be_looked_up_keep_a_device_out_until_they_can() 
         assert endpoint.counts.handshakes == 1
 
 
-async def test_who_connects_anew_from_the_same_port_gets_in_and_is_who_its_key_says() -> None:
+async def test_who_connects_anew_from_the_same_port_gets_in_and_is_who_its_key_says():
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
         device = await connected(new_device())
@@ -153,7 +153,7 @@ async def test_who_connects_anew_from_the_same_port_gets_in_and_is_who_its_key_s
             await endpoint.request(boiler, READ)
 
 
-async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_end() -> None:
+async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_end():
     registry = Registry()
     async with serving(registry, limits=Limits(sessions_of_identity=2)) as (endpoint, new_device):
         devices = [await connected(new_device()) for _ in range(3)]
@@ -162,7 +162,7 @@ async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_e
         assert endpoint.counts.sessions == 2
 
 
-async def test_the_session_that_was_silent_for_the_longest_goes_for_a_new_one() -> None:
+async def test_the_session_that_was_silent_for_the_longest_goes_for_a_new_one():
     async with serving(limits=Limits(sessions=2), keys=lambda _identity: KEY) as (endpoint, new_device):
         first, second = [await connected(new_device(name)) for name in ("1", "2")]
         await register(first)
@@ -172,7 +172,7 @@ async def test_the_session_that_was_silent_for_the_longest_goes_for_a_new_one() 
         assert endpoint.counts.sessions == 2
 
 
-async def test_many_goodbyes_do_no_harm_to_who_stays() -> None:
+async def test_many_goodbyes_do_no_harm_to_who_stays():
     """The library's table of several peers was seen to break by them, and the process with it."""
     async with serving(keys=lambda _identity: KEY) as (endpoint, new_device):
         staying = [await connected(new_device(f"staying-{number}")) for number in range(10)]
@@ -185,7 +185,7 @@ async def test_many_goodbyes_do_no_harm_to_who_stays() -> None:
         assert endpoint.counts.handshakes == 40
 
 
-async def test_a_datagram_that_no_record_holds_is_told_and_ends_nothing() -> None:
+async def test_a_datagram_that_no_record_holds_is_told_and_ends_nothing():
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
         device = await connected(new_device())
@@ -281,7 +281,7 @@ def as_it_is(datagram: bytes) -> list[bytes]:
     return [datagram]
 
 
-async def test_handshakes_that_are_lost_in_part_mangled_and_mixed_break_nothing() -> None:
+async def test_handshakes_that_are_lost_in_part_mangled_and_mixed_break_nothing():
     """Each step of a handshake, as bytes that nobody should send."""
     chance = random.Random(20261123)
     async with carried_by_hand(Limits(handshakes=8, sessions=8)) as (endpoint, transport, survivor):
@@ -300,7 +300,7 @@ async def test_handshakes_that_are_lost_in_part_mangled_and_mixed_break_nothing(
         assert endpoint.counts.handshakes == handshakes + 1
 
 
-async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_device_out() -> None:
+async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_device_out():
     async with carried_by_hand() as (endpoint, transport, device):
         (hello,) = device.step(as_it_is)
         for number in range(3_000):
@@ -314,9 +314,7 @@ async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_devic
         assert endpoint.counts.handshakes == 1
 
 
-async def test_a_device_whose_greeter_another_one_took_gets_in_a_round_trip_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_device_whose_greeter_another_one_took_gets_in_a_round_trip_later(monkeypatch):
     monkeypatch.setattr(sessions, "_GREETERS", 1)
     async with carried_by_hand() as (endpoint, transport, device):
         device.step(as_it_is)
@@ -329,7 +327,7 @@ async def test_a_device_whose_greeter_another_one_took_gets_in_a_round_trip_late
         assert endpoint.counts.handshakes == 2
 
 
-async def test_a_device_that_repeats_its_hello_goes_on_with_the_same_handshake() -> None:
+async def test_a_device_that_repeats_its_hello_goes_on_with_the_same_handshake():
     """As one does whose first retransmission comes sooner than the answer, over a slow network."""
 
     def twice(datagram: bytes) -> list[bytes]:
@@ -349,7 +347,7 @@ async def test_a_device_that_repeats_its_hello_goes_on_with_the_same_handshake()
 PROTECTED = b"\x17\xfe\xfd\x00\x01\x00\x00\x00\x00\x00\x63\x00\x20" + bytes(32)
 
 
-async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_shorter_and_these_are_bounded() -> None:
+async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_shorter_and_these_are_bounded():
     limits = Limits(messages_per_second_of_peer=1, burst_of_peer=10)
     async with carried_by_hand(limits) as (endpoint, transport, _):
         stranger = Peer("127.0.1.9:5684")
@@ -366,7 +364,7 @@ async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_sh
         assert 10 <= len(transport.socket.sent) < 20
 
 
-async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch):
     read: list[bytes] = []
     hear = sessions._Session.hear
     monkeypatch.setattr(sessions._Session, "hear", lambda self, data: read.append(data) or hear(self, data))
@@ -386,7 +384,7 @@ async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch: 
         await register(other)
 
 
-async def test_bytes_beside_a_session_do_not_end_it() -> None:
+async def test_bytes_beside_a_session_do_not_end_it():
     registry = Registry()
     async with serving(registry) as (endpoint, new_device):
         device = await connected(new_device())
@@ -405,7 +403,7 @@ async def test_bytes_beside_a_session_do_not_end_it() -> None:
         assert (registry.ended, endpoint.counts.sessions, len(registry.requests)) == ([], 1, 1)
 
 
-async def test_strangers_that_begin_and_go_away_take_no_memory_beyond_the_limit() -> None:
+async def test_strangers_that_begin_and_go_away_take_no_memory_beyond_the_limit():
     async with serving(limits=Limits(handshakes=5)) as (endpoint, new_device):
         strangers = [new_device("stranger") for _ in range(20)]
         for stranger in strangers:
@@ -422,7 +420,7 @@ def of_version_0xfe00(_direction: str, _number: int, datagram: bytes) -> list[by
 
 
 @pytest.mark.parametrize("fate", [drop("down", 2), drop("down", 4), drop("down", 5), of_version_0xfe00])
-async def test_a_handshake_gets_through_losses_and_with_another_version_at_its_begin(fate: Fate) -> None:
+async def test_a_handshake_gets_through_losses_and_with_another_version_at_its_begin(fate):
     async with serving() as (endpoint, new_device), UdpRelay(endpoint.coaps_address, fate) as relay:
         device = new_device()
         device.server = relay.address
@@ -430,13 +428,13 @@ async def test_a_handshake_gets_through_losses_and_with_another_version_at_its_b
         assert endpoint.counts.sessions == 1
 
 
-async def test_without_dtlssocket_the_cure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_dtlssocket_the_cure_is_told(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "DTLSSocket", None)
     with pytest.raises(CannotListen, match="lwm2m-dtls"):
         await listen(Registry(), coap=("127.0.0.1", 0), coaps=("127.0.0.1", 0))
 
 
-async def test_openssl_comes_in_with_the_key_and_not_without() -> None:
+async def test_openssl_comes_in_with_the_key_and_not_without():
     registry = Registry()
     async with serving(registry, "0.0.0.0") as (endpoint, _):
         assert endpoint.coaps_address is not None

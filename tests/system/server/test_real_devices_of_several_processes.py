@@ -50,7 +50,7 @@ def read(services: Services, device: str, async_id: str) -> Callable[[], bytes |
     return value
 
 
-def test_the_next_leader_takes_the_port_and_reaches_the_devices(pair: list[Services], device_side: DeviceSide) -> None:
+def test_the_next_leader_takes_the_port_and_reaches_the_devices(pair, device_side):
     first, second = pair
     assert second.part(RealDevices).link.endpoint is None
     device = device_side.device()
@@ -66,9 +66,7 @@ def test_the_next_leader_takes_the_port_and_reaches_the_devices(pair: list[Servi
     assert device.registration_id == location
 
 
-def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(
-    pair: list[Services], device_side: DeviceSide
-) -> None:
+def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(pair, device_side):
     first, second = pair
     with Devices() as devices:
         device = devices.add(BareDevice(device_side.port, "sensor-1", {TEMPERATURE: "21.5", "/3/0/4": ""}))

@@ -28,7 +28,7 @@ def answered(server: Any, key: str, device: str, async_id: str, method: str, pat
     return until(lambda: server.responses(key).get(async_id))
 
 
-def test_a_device_with_its_key_is_as_any_other(secured: Any, device_side: DeviceSide) -> None:
+def test_a_device_with_its_key_is_as_any_other(secured, device_side):
     key = secured.key()
     device = device_side.device(key=new_key(secured))
     device_side.run(device.register())
@@ -42,9 +42,7 @@ def test_a_device_with_its_key_is_as_any_other(secured: Any, device_side: Device
     assert secured.call(key, "GET", f"/v3/devices/{mine}/connection").json["protocol"] == "coaps"
 
 
-def test_after_a_restart_a_device_comes_again_and_its_commands_have_waited(
-    secured: Any, device_side: DeviceSide
-) -> None:
+def test_after_a_restart_a_device_comes_again_and_its_commands_have_waited(secured, device_side):
     key = secured.key()
     device = device_side.device(key=new_key(secured))
     device_side.run(device.register())

@@ -30,8 +30,8 @@ from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import resources as stored_resources
 from mirror_server.store import settings
+from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.failures import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import Session
 from mirror_server.views.deferred import Deferred

@@ -8,9 +8,8 @@ import pytest
 
 from mirror_server.extensions.postgresql.store.location import BRANCH
 from mirror_server.store import migrate, schema
+from mirror_server.store.backend import DatabaseError, Storage
 from mirror_server.store.database import Database
-from mirror_server.store.failures import DatabaseError
-from mirror_server.store.storage import Storage
 
 
 class CutOff(psycopg.Cursor):

@@ -39,11 +39,9 @@ from mirror_server.extensions.postgresql.store.connection import (
 from mirror_server.extensions.postgresql.store.election import PostgresElection
 from mirror_server.extensions.postgresql.store.statements import PostgresSession
 from mirror_server.store import schema
-from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
-from mirror_server.store.maintenance import Violation
+from mirror_server.store.backend import DatabaseError, StorageFailed, Violation, reason_of, shown
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Cursor, Parameters, Row, Session
-from mirror_server.store.url import shown
 
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrBinaryDumper, StrDumper
 
-from mirror_server.store.failures import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.backend import DatabaseError, StorageFailed, reason_of, shown
 from mirror_server.store.session import Cursor, Parameters, Row
-from mirror_server.store.url import shown
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult

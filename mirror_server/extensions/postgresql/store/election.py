@@ -10,7 +10,7 @@ import psycopg
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.connection import CHANNEL, END, Connection, opened, told
 from mirror_server.store import settings
-from mirror_server.store.failures import StorageFailed
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mirror_server.store.backend import Backend
-from mirror_server.store.failures import DatabaseError
-from mirror_server.store.location import Location
+from mirror_server.store.backend import Backend, DatabaseError, Location
 from mirror_server.store.schema import Branch
 
 BRANCH = Branch("postgresql", Path(__file__).parent.parent / "migrations")

@@ -11,16 +11,15 @@ from pathlib import Path
 from flask import Blueprint, Response
 
 from mirror_server.config import setting
-from mirror_server.core.measurements import Measurement
-from mirror_server.description.parts import Answer, described, object_like
-from mirror_server.hooks import extends
+from mirror_server.hooks import Measurement, extends
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
+from mirror_server.store.backend import Storage
 from mirror_server.store.changes import Reported
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
-from mirror_server.store.storage import Storage
 from mirror_server.views.answers import json_answer
+from mirror_server.views.description import Answer, described, object_like
 from mirror_server.views.requests import requires, services
 
 Publish = Callable[[str, bytes], object]

@@ -1,7 +1,7 @@
 """The bench is described as everything else is, where there is one."""
 
 from mirror_sdk.wire import routes
-from tests.server.description.test_openapi import (
+from tests.extensions.openapi.test_openapi import (
     document,  # noqa: F401 - a fixture
     test_every_error_has_the_body_of_errors,  # noqa: F401 - the same of the bench, as those below
     test_every_example_is_what_its_schema_says,  # noqa: F401

@@ -1,6 +1,7 @@
-"""Arrow arrays of columns as the database gives them.
+"""Arrow arrays of columns as the database gives them, and streams of them in pieces.
 
-Made of buffers, because ``pyarrow.array`` loads pandas where there is one, which takes a second and much memory.
+Imported where pyarrow is installed: loading it takes a moment. Arrays are made of buffers, because ``pyarrow.array``
+loads pandas where there is one, which takes a second and much memory.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from mirror_sdk.wire.snapshot import END_KEY, Compression
 from mirror_server.store.resources import Kind
 
 WORD = pa.dictionary(pa.int32(), pa.string())
@@ -28,6 +30,8 @@ TYPES: Mapping[Kind, pa.DataType] = {
 """The Arrow type of each kind of column."""
 
 Column = Sequence[Any]
+
+_END_OF_STREAM_BYTES = 8
 
 
 def to_array(values: Column, kind: pa.DataType) -> pa.Array:
@@ -100,3 +104,36 @@ _FORMS: Mapping[pa.DataType, tuple[object, Callable[[Column], list[pa.Buffer]]]]
     INSTANT: (0, _of_numbers("q")),
 }
 """What stands where a value is missing, and the buffers of the values."""
+
+
+class Pieces:
+    """Makes pieces that, put together, are one Arrow IPC stream: the head, then any number of batches, then the tail.
+
+    Args:
+        schema: The columns.
+        compression: That of the buffers.
+
+    Attributes:
+        head: The first piece.
+    """
+
+    def __init__(self, schema: pa.Schema, compression: Compression) -> None:
+        self._schema = schema
+        self._options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+        self.head = self._stream()[:-_END_OF_STREAM_BYTES]
+
+    def batch(self, batch: pa.RecordBatch, metadata: dict[bytes, bytes] | None = None) -> bytes:
+        """The piece of a batch, and of what is told with it."""
+        return self._stream(batch, metadata)[len(self.head) : -_END_OF_STREAM_BYTES]
+
+    def tail(self, end: bytes) -> bytes:
+        """The last piece: a batch without rows, which has ``end`` in its metadata."""
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in self._schema], schema=self._schema)
+        return self._stream(nothing, {END_KEY: end})[len(self.head) :]
+
+    def _stream(self, batch: pa.RecordBatch | None = None, metadata: dict[bytes, bytes] | None = None) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema, options=self._options) as writer:
+            if batch is not None:
+                writer.write_batch(batch, custom_metadata=metadata)
+        return bytes(sink.getvalue())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, reduce
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
@@ -16,20 +17,24 @@ from pydantic_core.core_schema import ModelSchema
 
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.paths import PATH_PATTERN
 from mirror_server import __version__
-from mirror_server.description.docstrings import meanings_of_attributes, prose
-from mirror_server.description.parts import (
+from mirror_server.extensions.openapi.docstrings import meanings_of_attributes, prose, summary_and_meaning
+from mirror_server.notifications.outbound import LIMIT_SECONDS
+from mirror_server.views.description import (
     TEXT,
     Answer,
     Content,
-    Operation,
     Parameter,
-    Route,
     Schema,
     header,
+    json_of,
     whole_number,
 )
+
+if TYPE_CHECKING:
+    from mirror_server.extensions.openapi.views import Besides, Route
 
 _REFERENCE = "#/components/schemas/{model}"
 _SUMMARY = """\
@@ -78,26 +83,75 @@ _ERROR_MEANINGS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path.
+
+    Attributes:
+        name: Its ``operationId``.
+        group: The heading under which it stands.
+        summary: What it does, in a line.
+        meaning: What is to be known besides.
+        answers: Its responses that are no errors.
+        path: With the names of its variables in braces.
+        scopes: Of which a key must have one; none where no key is needed.
+        parameters: Of the query, and headers.
+        body: The body of the request.
+        takes_no_body: Whether the body may be left out.
+        errors: Codes of the errors of its own; those of every operation are added.
+        is_extension: Whether the public API lacks it.
+    """
+
+    name: str
+    group: str
+    summary: str
+    meaning: str
+    answers: tuple[Answer, ...]
+    path: str = ""
+    scopes: Collection[str] = ()
+    parameters: tuple[Parameter, ...] = ()
+    body: Content | None = None
+    takes_no_body: bool = False
+    errors: tuple[int, ...] = ()
+    is_extension: bool = False
+
+
+_DELIVERY = Operation(
+    name="deliver",
+    group="Notifications",
+    summary="What the server sends to a webhook",
+    meaning=f"One message at a time, in order, the next after 200 or 204; within {LIMIT_SECONDS} seconds. After a"
+    " failure it is sent again after 1, 2, 4 ... 120 seconds, and for 24 hours without success at most.",
+    body=json_of(
+        NotificationMessage,
+        "a read or write that the device did",
+        "an observation with all its options",
+        "a registration",
+    ),
+    answers=(Answer(200, "Taken."), Answer(204, "Taken.")),
+)
+
+
 def describe(
-    described: Iterable[Route], delivery: Operation, changes: Sequence[Callable[[Operation], Operation]]
+    routes: Iterable[Route], device_filters: Sequence[Parameter], besides: Sequence[Besides]
 ) -> dict[str, Any]:
     """The OpenAPI document of a server.
 
     Args:
-        described: All it answers to.
-        delivery: What it sends to a webhook.
-        changes: Give each operation with what extensions add to it.
+        routes: All it answers to.
+        device_filters: Parameters of each operation that selects devices.
+        besides: Responses and parameters that extensions add to operations of others.
     """
     paths: dict[str, Any] = {}
-    operations: list[Operation] = []
-    for route in described:
-        operation = reduce(lambda changed, change: change(changed), changes, route.operation)
-        paths.setdefault(route.path, {})[route.method] = _of_route(route, operation)
+    operations = []
+    for route in routes:
+        operation = _operation_of(route, device_filters, besides)
         operations.append(operation)
-    operations.append(delivery)
-    schemas = _schemas(operations)
-    for name in _refused_extras(operations[:-1], schemas):
+        paths.setdefault(route.path, {})[route.method] = _requested(operation)
+    schemas = _schemas([*operations, _DELIVERY])
+    for name in _refused_extras(operations, schemas):
         schemas[name]["additionalProperties"] = False
+    operations.append(_DELIVERY)
     headers = chain.from_iterable(answer.headers for operation in operations for answer in operation.answers)
     return {
         "openapi": "3.1.0",
@@ -111,7 +165,7 @@ def describe(
         "servers": [{"url": "."}],
         "security": [{"access_key": []}],
         "paths": paths,
-        "webhooks": {delivery.name: {"put": _operation(delivery) | {"security": []}}},
+        "webhooks": {_DELIVERY.name: {"put": _operation(_DELIVERY) | {"security": []}}},
         "components": {
             "securitySchemes": {
                 "access_key": {
@@ -120,7 +174,7 @@ def describe(
                     "description": "An access key; one key is one application.",
                 }
             },
-            "headers": {one.name: one.to_openapi() for one in (_REQUEST_ID, _RETRY_AFTER, *headers)},
+            "headers": {one.name: _parameter(one) for one in (_REQUEST_ID, _RETRY_AFTER, *headers)},
             "responses": {str(code): _error(code) for code in _ERROR_MEANINGS},
             "schemas": schemas,
         },
@@ -149,12 +203,44 @@ def _names_in(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-def _parameters(route: Route, operation: Operation) -> list[Schema]:
-    given = (*route.query, *operation.parameters)
+def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Sequence[Besides]) -> Operation:
+    view = route.view
+    summary, meaning = summary_and_meaning(view)
+    group, answers, described = view.__dict__["described"]
+    details = dict(described)
+    added = [more[view.__name__] for more in besides if view.__name__ in more]
+    by_code = {answer.code: answer for answer in chain(answers, *(responses for responses, _ in added))}
+    selecting = device_filters if details.pop("selects_devices", False) else ()
+    return Operation(
+        name=view.__name__,
+        group=group,
+        summary=summary,
+        meaning=meaning,
+        answers=tuple(by_code.values()),
+        path=route.path,
+        scopes=view.__dict__["required_scopes"],
+        parameters=(
+            *view.__dict__["query"],
+            *details.pop("parameters", ()),
+            *selecting,
+            *chain(*(more for _, more in added)),
+        ),
+        **details,
+    )
+
+
+def _parameters(operation: Operation) -> list[Schema]:
     return [
-        *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(route.path)),
-        *({"name": one.name, "in": one.place} | one.to_openapi() for one in given),
+        *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(operation.path)),
+        *({"name": one.name, "in": one.place} | _parameter(one) for one in operation.parameters),
     ]
+
+
+def _parameter(parameter: Parameter) -> Schema:
+    described: Schema = {"description": parameter.meaning, "schema": parameter.schema}
+    if parameter.schema.get("type") == "array":
+        described |= {"style": "form", "explode": parameter.is_repeated}
+    return described | ({"x-extension": True} if parameter.is_extension else {})
 
 
 def _of_path(name: str) -> Schema:
@@ -180,12 +266,13 @@ def _operation(operation: Operation) -> Schema:
     return described
 
 
-def _of_route(route: Route, operation: Operation) -> Schema:
+def _requested(operation: Operation) -> Schema:
+    """An operation of the server, which has errors, parameters and scopes."""
     described = _operation(operation)
-    described["responses"] |= _errors(route)
-    if parameters := _parameters(route, operation):
+    described["responses"] |= _errors(operation)
+    if parameters := _parameters(operation):
         described["parameters"] = parameters
-    return described | ({"x-scopes": sorted(route.scopes)} if route.scopes else {"security": []})
+    return described | ({"x-scopes": sorted(operation.scopes)} if operation.scopes else {"security": []})
 
 
 def _answer(answer: Answer) -> Schema:
@@ -194,13 +281,13 @@ def _answer(answer: Answer) -> Schema:
     return described | ({"content": content} if content else {})
 
 
-def _errors(route: Route) -> Schema:
-    codes = {408, 414, 431, 500, 503, *route.operation.errors}
-    if _names_in(route.path):
+def _errors(operation: Operation) -> Schema:
+    codes = {408, 414, 431, 500, 503, *operation.errors}
+    if _names_in(operation.path):
         codes.add(404)
-    if route.scopes:
+    if operation.scopes:
         codes |= {400, 401, 403, 429}
-    if route.operation.body is not None:
+    if operation.body is not None:
         codes |= {413, 415}
     return {str(code): {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)}
 

@@ -3,19 +3,18 @@
 import json
 import logging
 import os
+import re
 import select
 import socket
-import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from mirror_server import log_lines
-from mirror_server.config import ACCESS_LOG
-from mirror_server.log_lines import LineHandler, lost_lines, tell_request
-from mirror_server.logging_format import LineFormatter, configure
+from mirror_server.extensions.logs import handler
+from mirror_server.extensions.logs.handler import ACCESS_LOG, LineHandler, configure, lost_lines, write_request
+from mirror_server.extensions.logs.lines import colored_line, console_line, json_line, line_of
 
 DETAILS = {
     "method": "GET",
@@ -39,8 +38,8 @@ def log_to(monkeypatch):
         configure(log_format, stream=stream)
 
     yield begin
-    for handler in logging.root.handlers:
-        handler.close()
+    for each in logging.root.handlers:
+        each.close()
 
 
 def without_instant(line, log_format):
@@ -57,7 +56,7 @@ def without_instant(line, log_format):
 def test_the_line_of_a_request_looks_like_any_other(log_to, log_format):
     stream = StringIO()
     log_to(log_format, stream)
-    tell_request(DETAILS)
+    write_request(DETAILS)
     logging.getLogger(ACCESS_LOG).info("request", extra=DETAILS)
     made, formatted = stream.getvalue().splitlines()
     assert without_instant(made, log_format) == without_instant(formatted, log_format)
@@ -73,43 +72,65 @@ def a_failure():
         return sys.exc_info()
 
 
+PLAIN = "[info     ] a line                         [mirror_server.x]"
 RECORDS = (
-    {"msg": "a line"},
-    {"msg": "a" * 50},
-    {"msg": "%d of %s", "args": (3, "ä\x1b[31m")},
-    {"msg": "one\ntwo"},
-    {"path": "/a\nb", "z": 1, "a": None, "number": 0.5, "words": ["x"]},
-    {"at": Path("/tmp"), "told": {1, 2}},
-    {"color_message": "\x1b[31ma line"},
-    {"levelno": logging.WARNING, "levelname": "WARNING"},
-    {"levelno": 5, "levelname": "TRACE"},
-    *({"exc_info": info, "path": "/x"} for info in (a_failure(), (*a_failure()[:2], None), (None,) * 3, False)),
-    {"stack_info": "Stack (most recent call last):\n  here"},
-    # Names that have a place in a line.
-    {"level": "x", "event": "y"},
+    ({"msg": "a" * 50}, f"[info     ] {'a' * 50} [mirror_server.x]", {"event": "a" * 50}),
+    (
+        {"msg": "%d of %s", "args": (3, "ä\x1b[31m")},
+        PLAIN.replace("a line     ", "3 of ä\x1b[31m"),
+        {"event": "3 of ä\x1b[31m"},
+    ),
+    ({"msg": "one\ntwo"}, PLAIN.replace("a line ", "one\ntwo"), {"event": "one\ntwo"}),
+    (
+        {"path": "/a\nb", "z": 1, "a": None, "number": 0.5, "words": ["x"]},
+        f"{PLAIN} a=None number=0.5 path='/a\\nb' words=['x'] z=1",
+        {"path": "/a\nb", "z": 1, "a": None, "number": 0.5, "words": ["x"]},
+    ),
+    ({"at": Path("/tmp")}, f"{PLAIN} at=PosixPath('/tmp')", {"at": "PosixPath('/tmp')"}),
+    ({"color_message": "\x1b[31ma line"}, PLAIN, {}),
+    ({"levelno": 30, "levelname": "WARNING"}, PLAIN.replace("info   ", "warning"), {"level": "warning"}),
+    ({"levelno": 5, "levelname": "TRACE"}, PLAIN.replace("info ", "trace"), {"level": "trace"}),
+    ({"exc_info": (None,) * 3}, PLAIN, {}),
+    ({"exc_info": False}, PLAIN, {}),
+    ({"stack_info": "Stack:\n  here"}, f"{PLAIN} stack_info='Stack:\\n  here'", {"stack_info": "Stack:\n  here"}),
 )
 
 
-@FORMATS
-def test_a_line_looks_as_structlog_has_it(log_format):
+def a_record(told):
     known = {"name": "mirror_server.x", "msg": "a line", "levelno": logging.INFO, "levelname": "INFO", "args": ()}
-    formatter = LineFormatter(log_format, is_terminal=False)
-    for record in RECORDS:
-        made = formatter.format(logging.makeLogRecord(known | record))
-        expected = formatter._by_structlog.format(logging.makeLogRecord(known | record))
-        assert without_instant(made, log_format) == without_instant(expected, log_format), record
+    return line_of(logging.makeLogRecord(known | told))
 
 
-def test_a_log_that_no_terminal_shows_does_not_wait_for_structlog():
-    program = """if True:
-        import logging, sys
-        from mirror_server.logging_format import configure
-        configure("json")
-        logging.getLogger("x").error("it failed", exc_info=ZeroDivisionError("no"), extra={"path": "/"})
-        sys.exit("structlog" in sys.modules)"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert "ZeroDivisionError: no" in ended.stderr
+@pytest.mark.parametrize(("told", "console", "members"), RECORDS)
+def test_a_line_has_what_its_record_has(told, console, members):
+    assert without_instant(console_line(a_record(told)), "console") == console
+    expected = {"event": "a line", "level": "info", "logger": "mirror_server.x"} | members
+    assert sorted(without_instant(json_line(a_record(told)), "json")) == sorted(expected.items())
+
+
+def test_a_failure_has_its_traceback_with_its_cause_and_no_more():
+    for info in (a_failure(), (*a_failure()[:2], None)):
+        line = a_record({"exc_info": info, "path": "/x"})
+        text = dict(without_instant(json_line(line), "json"))["exception"]
+        assert text == line.traceback
+        assert text.splitlines()[-1] == "RuntimeError: ä"
+        assert "\nValueError: two\nlines\n" in text
+        assert without_instant(console_line(line), "console") == f"{PLAIN} path='/x'\n{text}"
+        assert colored_line(line).endswith(f"\n{text}")
+
+
+COLORS = (("DEBUG", 32), ("INFO", 32), ("WARNING", 33), ("ERROR", 31), ("CRITICAL", 31))
+
+
+@pytest.mark.parametrize(("level", "color"), COLORS)
+def test_a_terminal_shows_the_same_in_colours(level, color):
+    told = {"levelname": level, "path": "/a\nb", "number": 3}
+    instant, line = colored_line(a_record(told)).split(" ", 1)
+    assert re.fullmatch(r"\x1b\[2m\S+Z\x1b\[0m", instant)
+    assert f"[\x1b[{color}m\x1b[1m{level.lower():<9}\x1b[0m] \x1b[1ma line" in line
+    assert line.endswith("\x1b[36mnumber\x1b[0m=\x1b[35m3\x1b[0m \x1b[36mpath\x1b[0m=\x1b[35m'/a\\nb'\x1b[0m")
+    plain = re.sub(r"\x1b\[\d+m", "", line)
+    assert plain == without_instant(console_line(a_record(told)), "console")
 
 
 def test_a_record_of_a_request_is_made_only_where_others_listen(log_to, monkeypatch, caplog):
@@ -117,9 +138,9 @@ def test_a_record_of_a_request_is_made_only_where_others_listen(log_to, monkeypa
     log_to("json", stream)
     with monkeypatch.context() as patched:
         patched.setattr(logging.getLogger(ACCESS_LOG), "makeRecord", None)
-        tell_request(DETAILS)
+        write_request(DETAILS)
     logging.getLogger().addHandler(caplog.handler)
-    tell_request(DETAILS)
+    write_request(DETAILS)
     assert [record.path for record in caplog.records] == [DETAILS["path"]]
     assert stream.getvalue().count(DETAILS["request_id"]) == 2
 
@@ -129,7 +150,7 @@ def test_on_a_terminal_requests_are_in_colours_too(log_to, log_format):
     stream = StringIO()
     stream.isatty = lambda: True
     log_to(log_format, stream)
-    tell_request(DETAILS)
+    write_request(DETAILS)
     assert ("\x1b[" in stream.getvalue()) == (log_format == "console")
 
 
@@ -137,19 +158,19 @@ def test_on_a_terminal_requests_are_in_colours_too(log_to, log_format):
 def test_lines_that_a_full_disk_refused_are_counted_and_told(log_to, log_format, tmp_path):
     log_file = (tmp_path / "log.txt").open("w")
     log_to(log_format, log_file)
-    tell_request(DETAILS)
+    write_request(DETAILS)
     file = os.dup(log_file.fileno())
     for already_lost in (0, 3):
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, log_file.fileno())
         os.close(full)
-        tell_request(DETAILS)
+        write_request(DETAILS)
         logging.getLogger("mirror_server").error("something else")
-        tell_request(DETAILS)
+        write_request(DETAILS)
         assert lost_lines() == already_lost + 3
         os.dup2(file, log_file.fileno())
-        tell_request(DETAILS)
-        tell_request(DETAILS)
+        write_request(DETAILS)
+        write_request(DETAILS)
     os.close(file)
     log_file.close()
     lines = Path(log_file.name).read_text().splitlines()
@@ -168,15 +189,15 @@ def unread(request, monkeypatch):
     else:
         reader, writer = os.pipe()
     if request.param == "pipe of another user":
-        monkeypatch.setattr(log_lines, "_opened_without_waiting", lambda _: None)
+        monkeypatch.setattr(handler, "_opened_without_waiting", lambda _: None)
     os.set_blocking(reader, False)
     with open(writer, "w") as stream:  # noqa: PTH123 - of a descriptor
         yield reader, stream
         os.close(reader)
         # The thread writes nothing more to a descriptor that may be another file afterwards.
-        (handler,) = (each for each in logging.getLogger().handlers if isinstance(each, LineHandler))
-        with handler._queue_changed:
-            assert handler._queue_changed.wait_for(lambda: not handler._queue, 60)
+        (writer,) = (each for each in logging.getLogger().handlers if isinstance(each, LineHandler))
+        with writer._queue_changed:
+            assert writer._queue_changed.wait_for(lambda: not writer._queue, 60)
 
 
 def lines_of(reader, until):
@@ -192,23 +213,23 @@ def test_a_log_that_is_not_read_holds_nobody_up_and_loses_no_queued_line(log_to,
     reader, stream = unread
     log_to("json", stream)
     for number in range(3000):
-        tell_request({"number": number})
-    tell_request({"number": 3000, "path": "x" * 200_000})
-    tell_request({"number": 3001, "path": "last"})
+        write_request({"number": number})
+    write_request({"number": 3000, "path": "x" * 200_000})
+    write_request({"number": 3001, "path": "last"})
     assert [line["number"] for line in lines_of(reader, b"last")] == list(range(3002))
     assert lost_lines() == 0
     logging.getLogger().handlers[0].flush()
-    tell_request({"path": "after"})
+    write_request({"path": "after"})
     assert len(lines_of(reader, b"after")) == 1
 
 
 def test_lines_beyond_the_queue_are_counted_and_reported_when_the_log_is_read_again(log_to, unread, monkeypatch):
-    monkeypatch.setattr(log_lines, "_MOST_QUEUED", 100)
+    monkeypatch.setattr(handler, "_MOST_QUEUED", 100)
     reader, stream = unread
     log_to("json", stream)
     count = 0
     while lost_lines() < 7:
-        tell_request({"number": count})
+        write_request({"number": count})
         count += 1
     lines = lines_of(reader, b"lines of this log were lost")
     lines += [] if "number" in lines[-1] else lines_of(reader, b"number")

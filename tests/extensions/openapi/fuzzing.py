@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from mirror_sdk.wire import routes
 from mirror_server import views
+from mirror_server.extensions.openapi.views import each_route
 from mirror_server.hooks import Extensions
-from mirror_server.views.description import each_route
 
 
 def app_without_server():

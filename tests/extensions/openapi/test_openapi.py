@@ -115,6 +115,7 @@ def test_an_unchanged_description_is_not_sent_again(server):
     tag = server.call(None, "GET", "/openapi.json").headers["ETag"]
     again = server.call(None, "GET", "/openapi.json", headers={"If-None-Match": tag})
     assert (again.status_code, again.get_data()) == (304, b"")
+    assert server.call(None, "GET", "/openapi.json?misspelt=1").status_code == 200
 
 
 def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow(document):

@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 
 from mirror_server.hooks import Extensions, read_settings
-from tests.server.description.fuzzing import ROUTES, fuzz
+from tests.extensions.openapi.fuzzing import ROUTES, fuzz
 
 ABSENT = tuple(chain(*Extensions().hook.undescribed(settings=read_settings())))
 

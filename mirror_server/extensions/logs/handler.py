@@ -1,10 +1,8 @@
-"""The lines of the server's own log on their way out, and the line that each request has there.
+"""Writes the server's own log: each line before anything goes on, but never waiting for a reader; and that of requests.
 
 What logging does for any line, a look at where it was called from, a record and a chain of functions that format it,
 takes half as long as a small request. So the line of a request is made at once where one :class:`LineHandler` takes the
-whole log; elsewhere, under a server with a log of its own, it is a record like any other. How a line looks is
-structlog's to say, which takes longer to load than most of the server; so what no terminal shows is made here, to look
-the same.
+whole log; elsewhere, under a server with a log of its own, it is a record like any other.
 """
 
 from __future__ import annotations
@@ -16,16 +14,21 @@ import socket
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from io import FileIO
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import orjson
+from werkzeug.wsgi import get_path_info
 
-from mirror_server.config import ACCESS_LOG, LogFormat
+from mirror_server.extensions.logs.lines import Details, Line, colored_line, console_line, json_line, line_of
+from mirror_server.extensions.logs.settings import LogFormat
+from mirror_server.hooks import Measurement, extends
+from mirror_server.views.requests import noted, request_id
 
-Details = Mapping[str, object]
+if TYPE_CHECKING:
+    from flask import Response
+
+ACCESS_LOG = "mirror_server.requests"
+"""Name of the logger that has a line for each request."""
 
 _EVENT = "request"
 _MOST_QUEUED = 10_000
@@ -35,16 +38,6 @@ _WRITTEN_WHOLE_BYTES = getattr(select, "PIPE_BUF", 512)
 
 _access_log = logging.getLogger(ACCESS_LOG)
 _log = logging.getLogger(__name__)
-
-
-class Line(NamedTuple):
-    """What one line tells."""
-
-    event: str
-    level: str
-    logger: str
-    details: Details
-    traceback: str | None = None
 
 
 class LineHandler(logging.Handler):
@@ -57,7 +50,7 @@ class LineHandler(logging.Handler):
 
     Args:
         stream: Where to.
-        log_format: How the line of a request looks; as the formatter of this handler would make it.
+        log_format: How the lines look.
 
     Attributes:
         lost_lines: How many lines were dropped or could not be written.
@@ -70,8 +63,8 @@ class LineHandler(logging.Handler):
         # Whether the disk was full within a line.
         self._is_cut = False
         self._stream = stream
-        # On a terminal people read along, in colours, which the formatter knows.
-        self._line = None if stream.isatty() else LINES[log_format]
+        console = colored_line if stream.isatty() else console_line
+        self._line = json_line if log_format == "json" else console
         self._file = None if stream.isatty() else _unbuffered(stream)
         self._may_block = _may_block(stream)
         self._offered = _opened_without_waiting(stream) if self._may_block else None
@@ -83,23 +76,20 @@ class LineHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line of a record; under the lock of the handler, as logging does."""
         try:
-            line = self.format(record)
+            line = self._line(line_of(record))
         except Exception:  # as logging has it: a mistake in a line is not one of the program
             self.handleError(record)
         else:
             self._write(line)
 
-    def emit_request(self, details: Details) -> bool:
-        """Write the line of a request; false where that takes a record."""
-        if self._line is None:
-            return False
+    def emit_request(self, details: Details) -> None:
+        """Write the line of a request."""
         line = self._line(Line(_EVENT, "info", ACCESS_LOG, details))
         self.acquire()
         try:
             self._write(line)
         finally:
             self.release()
-        return True
 
     def flush(self) -> None:
         """Wait until the queued lines are written, but only for a moment: their reader may be gone."""
@@ -182,8 +172,7 @@ class LineHandler(logging.Handler):
 
     def _line_of_lost(self, count: int) -> str:
         message = "lines of this log were lost: they could not be written, or were not read in time"
-        record = _log.makeRecord(_log.name, logging.WARNING, "", 0, message, (), None, extra={"lost_lines": count})
-        return f"{self.format(record)}\n"
+        return self._line(Line(message, "warning", _log.name, {"lost_lines": count})) + "\n"
 
     def _put(self, text: str) -> None:
         if self._file is None:
@@ -201,22 +190,58 @@ class LineHandler(logging.Handler):
             self._is_cut = bool(rest)
 
 
-def tells_requests() -> bool:
-    """Whether the log has a line for each request."""
-    return _access_log.isEnabledFor(logging.INFO)
+def configure(log_format: LogFormat, stream: TextIO, *, access_log: bool = True) -> None:
+    """Write the log of this process to the stream, in UTC; with a line for each request or without."""
+    logging.basicConfig(level=logging.INFO, handlers=[LineHandler(stream, log_format)], force=True)
+    logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET if access_log else logging.WARNING)
 
 
-def tell_request(details: Details) -> None:
+def write_request(details: Details) -> None:
     """Write the line of a request."""
     handlers = logging.root.handlers
-    if len(handlers) == 1 and isinstance(handlers[0], LineHandler) and handlers[0].emit_request(details):
-        return
-    _access_log.info(_EVENT, extra=details)
+    if len(handlers) == 1 and isinstance(handlers[0], LineHandler):
+        handlers[0].emit_request(details)
+    else:
+        _access_log.info(_EVENT, extra=details)
 
 
 def lost_lines() -> int:
     """How many lines of this process's log could not be written."""
     return sum(handler.lost_lines for handler in logging.root.handlers if isinstance(handler, LineHandler))
+
+
+class RequestLog:
+    """The lines of requests of one server, and its metric of lost lines."""
+
+    # Last, as other extensions may change the answer.
+    @extends(trylast=True)
+    def request_answered(
+        self,
+        environ: dict[str, Any],
+        response: Response,
+        route: tuple[str, str],  # noqa: ARG002 - of the hook
+        seconds: float,
+    ) -> None:
+        """Write its line. The query is left out: it may hold what nobody should read."""
+        if _access_log.isEnabledFor(logging.INFO):
+            write_request(
+                {
+                    "method": environ["REQUEST_METHOD"],
+                    "path": get_path_info(environ),
+                    "status": response.status_code,
+                    "duration_ms": round(seconds * 1000, 2),
+                    "request_id": request_id(environ),
+                    **noted(environ),
+                }
+            )
+
+    @extends
+    def measurements(self) -> list[Measurement]:
+        """How many lines were lost, where this writes the log."""
+        if not any(isinstance(handler, LineHandler) for handler in logging.root.handlers):
+            return []
+        meaning = "Lines of the log that were dropped or could not be written."
+        return [Measurement("mirror_lost_log_lines", meaning, lost_lines())]
 
 
 def _unbuffered(stream: TextIO) -> FileIO | None:
@@ -254,24 +279,3 @@ def _opened_without_waiting(stream: TextIO) -> FileIO | socket.socket | None:
         # Not Linux, or the pipe belongs to another user.
         return None
     return None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _json_line(line: Line) -> str:
-    head = {"event": line.event, "level": line.level, "logger": line.logger, "timestamp": _now()}
-    end = {} if line.traceback is None else {"exception": line.traceback}
-    return orjson.dumps({**head, **line.details, **end}, default=repr).decode()
-
-
-def _console_line(line: Line) -> str:
-    # Quoted, so that a path with a line break in it is still one line.
-    told = [f"{name}={value!r}" for name, value in sorted(line.details.items())]
-    text = " ".join([f"{_now()} [{line.level:<9}] {line.event:<30} [{line.logger}]", *told])
-    return text if line.traceback is None else f"{text}\n{line.traceback}"
-
-
-LINES: dict[LogFormat, Callable[[Line], str]] = {"console": _console_line, "json": _json_line}
-"""How a line is made of what it tells, where no terminal shows it."""

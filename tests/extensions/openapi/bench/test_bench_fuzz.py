@@ -4,7 +4,7 @@ import pytest
 
 from mirror_sdk.wire import routes
 from mirror_server.extensions.simulator.views import PREFIX
-from tests.server.description.fuzzing import ROUTES, fuzz
+from tests.extensions.openapi.fuzzing import ROUTES, fuzz
 
 HOUR_SECONDS = 3600
 LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS

@@ -1,1 +1,0 @@
-"""The description of the interface in OpenAPI 3.1, made from the views and the models they use."""

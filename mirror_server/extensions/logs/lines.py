@@ -1,0 +1,74 @@
+"""How the lines of the server's own log look: for people, in colours on a terminal, or JSON for programs."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import orjson
+
+Details = Mapping[str, object]
+
+_OF_EVERY_RECORD = frozenset(logging.makeLogRecord({}).__dict__)
+
+_END, _BOLD, _DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
+_RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN = (f"\x1b[{number}m" for number in range(31, 37))
+_LEVELS = {"debug": _GREEN, "info": _GREEN, "warning": _YELLOW, "error": _RED, "critical": _RED}
+
+
+class Line(NamedTuple):
+    """The content of one line."""
+
+    event: str
+    level: str
+    logger: str
+    details: Details
+    traceback: str | None = None
+
+
+def line_of(record: logging.LogRecord) -> Line:
+    """The content of the line of a record."""
+    details = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
+    # Uvicorn sends its messages a second time, in colours.
+    details.pop("color_message", None)
+    if record.stack_info:
+        details["stack_info"] = record.stack_info
+    error = record.exc_info or None
+    # Without the values of variables, which may be payloads and keys.
+    is_told = error is not None and error[1] is not None
+    text = "".join(traceback.format_exception(*error)).removesuffix("\n") if error is not None and is_told else None
+    return Line(record.getMessage(), record.levelname.lower(), record.name, details, text)
+
+
+def json_line(line: Line) -> str:
+    """The line as an object of JSON."""
+    head = {"event": line.event, "level": line.level, "logger": line.logger, "timestamp": _now()}
+    end = {} if line.traceback is None else {"exception": line.traceback}
+    return orjson.dumps({**head, **line.details, **end}, default=repr).decode()
+
+
+def console_line(line: Line) -> str:
+    """The line for people, in a file."""
+    # Quoted, so that a path with a line break in it is still one line.
+    details = [f"{name}={value!r}" for name, value in sorted(line.details.items())]
+    return _with_traceback(line, f"{_now()} [{line.level:<9}] {line.event:<30} [{line.logger}]", details)
+
+
+def colored_line(line: Line) -> str:
+    """The line for people, on a terminal."""
+    details = [f"{_CYAN}{name}{_END}={_MAGENTA}{value!r}{_END}" for name, value in sorted(line.details.items())]
+    level = f"{_LEVELS.get(line.level, '')}{_BOLD}{line.level:<9}{_END}"
+    event, logger = f"{_BOLD}{line.event:<30}{_END}", f"{_BOLD}{_BLUE}{line.logger}{_END}"
+    return _with_traceback(line, f"{_DIM}{_now()}{_END} [{level}] {event} [{logger}]", details)
+
+
+def _with_traceback(line: Line, head: str, details: list[str]) -> str:
+    text = " ".join([head, *details])
+    return text if line.traceback is None else f"{text}\n{line.traceback}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")

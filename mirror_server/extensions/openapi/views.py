@@ -1,0 +1,80 @@
+"""The route of the description. Source: wire.md 0-8."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import orjson
+from flask import Blueprint, Flask, Response, current_app
+
+from mirror_server.views.answers import make_conditional
+from mirror_server.views.description import Answer, Parameter, described, object_like
+from mirror_server.views.requests import requires, services
+
+_METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
+
+routes = Blueprint("description", __name__)
+
+
+Besides: TypeAlias = Mapping[str, tuple[Sequence[Answer], Sequence[Parameter]]]
+"""What an extension adds to operations: see :func:`mirror_server.hooks.described_besides`."""
+
+
+class Route(NamedTuple):
+    """A method (``get``) of a path (``/v3/devices/{device_id}``), and its view."""
+
+    method: str
+    path: str
+    view: Callable[..., Any]
+
+
+@routes.get("/openapi.json")
+@requires()
+@described("Operation", Answer(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
+def get_description() -> Response:
+    """This description."""
+    hooks = services().extensions
+    absent = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
+    there = (route for route in each_route(current_app) if not route.path.startswith(absent))
+    content = _document(
+        tuple(there),
+        hooks.collected("device_filters"),
+        hooks.collected("described_besides"),
+        hooks.collected("interface_described"),
+    )
+    answer = Response(content, content_type="application/json")
+    make_conditional(answer)
+    return answer
+
+
+@lru_cache(maxsize=2)
+def _document(
+    described: tuple[Route, ...],
+    device_filters: tuple[Callable[[], Sequence[Parameter]], ...],
+    besides: tuple[Callable[[], Besides], ...],
+    complete: tuple[Callable[[dict[str, Any]], None], ...],
+) -> bytes:
+    # Made when it is first requested: this takes longer than starting the server should.
+    from mirror_server.extensions.openapi.document import describe  # noqa: PLC0415
+
+    document = describe(
+        described, [one for filters in device_filters for one in filters()], [more() for more in besides]
+    )
+    for add in complete:
+        add(document)
+    return orjson.dumps(document)
+
+
+def each_route(app: Flask) -> Iterator[Route]:
+    """All routes of the app but those whose views are not described, as another package may have them."""
+    for rule in app.url_map.iter_rules():
+        view = app.view_functions[rule.endpoint]
+        if "described" not in view.__dict__:
+            continue
+        path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+        for method in sorted((rule.methods or set()) - _METHODS_OF_EVERY_ROUTE):
+            yield Route(method.lower(), path, view)

@@ -1,0 +1,52 @@
+"""The description has the routes of extensions of other packages."""
+
+FAREWELL = """
+from flask import Blueprint
+
+from mirror_server.views.description import TEXT, Answer, Parameter, described, object_like
+from mirror_server.hooks import extends
+from mirror_server.views.requests import requires
+
+routes = Blueprint("farewell", __name__)
+
+
+@extends
+def blueprints():
+    return [routes]
+
+
+@routes.get("/farewell")
+@requires(query=(Parameter("whom", "Who leaves.", TEXT),))
+@described("Operation", Answer(200, "It is taken.", object_like({"goodbye": "you"})), is_extension=True)
+def take_leave():
+    \"\"\"Take leave.
+
+    Of ``whom`` there is.
+    \"\"\"
+    return {"goodbye": "you"}
+
+
+@routes.get("/silence")
+@requires()
+def say_nothing():
+    return ""
+"""
+
+
+def test_what_another_package_describes_is_in_the_description_and_what_it_does_not_is_served_all_the_same(
+    install, new_server
+):
+    install("farewell", FAREWELL)
+    server = new_server()
+    assert server.call(None, "GET", "/silence").status_code == 200
+    paths = server.call(None, "GET", "/openapi.json").json["paths"]
+    farewell = paths["/farewell"]["get"]
+    assert (farewell["summary"], farewell["description"]) == ("Take leave", "Of `whom` there is.")
+    assert [one["name"] for one in farewell["parameters"]] == ["whom"]
+    assert "/silence" not in paths
+
+
+def test_routes_of_an_extension_that_is_left_out_are_not_described(install, new_server):
+    install("farewell", FAREWELL)
+    server = new_server(without=("farewell",))
+    assert "/farewell" not in server.call(None, "GET", "/openapi.json").json["paths"]
