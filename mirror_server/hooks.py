@@ -69,7 +69,7 @@ The hooks, in the order in which a server calls them
   ``session.after_commit``.
 - For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``described_besides``, ``describe_devices``, ``snapshot_at``.
+  ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -106,11 +106,11 @@ if TYPE_CHECKING:
     from mirror_server.services import Services
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
+    from mirror_server.store.commands import Target
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
-    from mirror_server.store.targets import Target
     from mirror_server.views.description import Answer, Parameter
     from mirror_server.web.asgi_bridge import Bridge
     from mirror_server.web.connections import Upgrade
@@ -448,6 +448,15 @@ def describe_devices(  # type: ignore[empty-body]
     """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
 
     Called in the transaction that reads the devices.
+    """
+
+
+@specifies(firstresult=True)
+def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
+    """Read the query of a request that puts presubscription rules; without this hook it must have none.
+
+    Returns a function that is called in the transaction that stores them, with the application. The response waits for
+    the future that it gives, if any.
     """
 
 

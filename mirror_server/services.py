@@ -32,11 +32,10 @@ from mirror_server.service.long_reads import LongReads
 from mirror_server.service.readiness import Readiness
 from mirror_server.service.slots import Slots
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import logs, maintenance, revisions
-from mirror_server.store import settings as stored_settings
+from mirror_server.store import logs, maintenance
 from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
-from mirror_server.store.session import AGAIN, APPLY, EXPIRY, LOG, WAITING, Session
+from mirror_server.store.session import AGAIN, EXPIRY, EXTENSIONS, LOG, MANUAL_CLOCK, WAITING, Session
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -165,15 +164,14 @@ class Services:
         # First, while what is stored tells when a service was there last.
         self.database.insist(self.devices.begin)
         # A manual clock begins at the same instant in each new database.
-        self.database.insist(partial(revisions.begin, at=wall_time()))
+        self.database.insist(partial(maintenance.begin_counting, at=wall_time()))
         self.extensions.hook.lead()
         names = " ".join(self.extensions.names)
-        self.database.insist(partial(stored_settings.put, name=stored_settings.EXTENSIONS, value=names))
+        self.database.insist(partial(Session.put_setting, name=EXTENSIONS, value=names))
         self.database.insist(self.commands.end_interrupted)
         self._housekeeping.start()
         self.extensions.hook.connect_devices()
         self.dispatcher.wake_all()
-        self.subscriptions.apply_rules()
         self.webhooks.start()
 
     def pause_leading(self) -> None:
@@ -204,7 +202,6 @@ class Services:
         if self.is_leader():
             self.dispatcher.wake_all()
             self._housekeeping.look_at_commands()
-            self.subscriptions.apply_rules()
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
@@ -214,7 +211,6 @@ class Services:
         self.long_reads.close()
         for hook in ("disconnect_devices", "resign", "stop"):
             getattr(self.extensions.hook, hook)()
-        self.subscriptions.stop()
         self.log.store_read()
         self.coordinator.close()
         self.database.close()
@@ -253,14 +249,9 @@ class Services:
         on = self.database.on
         on(LOG, self.log.wake)
         on(AGAIN, self.dispatcher.contact)
-        on(APPLY, self._apply_rules)
         on(EXPIRY, self._commands_expire)
         # Last, behind those of extensions that say what a device may be sent.
         on(WAITING, self.dispatcher.wake)
-
-    def _apply_rules(self, *_: str) -> None:
-        if self.is_leader():
-            self.subscriptions.apply_rules()
 
     def _commands_expire(self, *instants: str) -> None:
         if self.is_leader():
@@ -359,7 +350,7 @@ def _warn_of_later(newest: Instant | None, now: Instant) -> None:
 
 def _clock(settings: Settings, database: Database) -> Clock:
     with database.read() as session:
-        stored = stored_settings.get(session, stored_settings.MANUAL_CLOCK)
+        stored = session.setting(MANUAL_CLOCK)
         newest = maintenance.newest_instant(session, database.storages)
     if not settings.manual_clock:
         clock = SystemClock(last_known_at=newest)

@@ -34,7 +34,7 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.hooks import extends
-from mirror_server.store import settings
+from mirror_server.store.session import MANUAL_CLOCK
 
 if TYPE_CHECKING:
     from mirror_server.clock import Timer
@@ -351,7 +351,7 @@ def advance(services: Services, seconds: float) -> None:
     """Let domain time pass on a manual clock, with all that becomes due, and settle."""
     milliseconds, database = round(seconds * 1000), services.database
     until_at = services.clock.now() + milliseconds
-    database.write(lambda session: settings.put(session, settings.MANUAL_CLOCK, str(until_at)))
+    database.write(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
     assert isinstance(services.clock, ManualClock)
     services.clock.advance(milliseconds, settle=database.settle)
     services.clock_advanced()

@@ -31,11 +31,11 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.store import commands, subscriptions, waiting
+from mirror_server.store import commands, subscriptions
 from mirror_server.store.backend import NotLeader, StorageFailed
+from mirror_server.store.commands import Waiting
 from mirror_server.store.database import Database
 from mirror_server.store.session import parts
-from mirror_server.store.waiting import Waiting
 
 _log = logging.getLogger(__name__)
 
@@ -238,7 +238,7 @@ class Dispatcher:
 
     def _look(self, device_ids: Sequence[str]) -> dict[str, Waiting]:
         now = self._clock.now()
-        return self._database.look(lambda session: waiting.of_devices(session, device_ids, now))
+        return self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
 
     def _next_job(self, device_id: str, found: Waiting) -> Job | None:
         asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]

@@ -24,10 +24,10 @@ from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.channels import Channel, Channels
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.notifications.outbound import LIMIT_SECONDS, AddressPolicy, Caller, CallFailed
-from mirror_server.store import callbacks, logs
+from mirror_server.store import logs
 from mirror_server.store.backend import NotLeader, StorageFailed
-from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.database import Database
+from mirror_server.store.logs import WebhookRow
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Webhooks:
         self._clock = clock
         self._log = log
         self._channels = channels
-        channels.add(WEBHOOK, lambda session, app_id: callbacks.find(session, app_id) is not None)
+        channels.add(WEBHOOK, lambda session, app_id: logs.webhook(session, app_id) is not None)
         self._policy = policy
         self._deliveries: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
@@ -78,7 +78,7 @@ class Webhooks:
     def start(self) -> None:
         """Go on with the webhooks that are registered."""
         with self._database.read() as session:
-            app_ids = callbacks.applications(session)
+            app_ids = logs.with_webhook(session)
         for app_id in app_ids:
             self._loop.call_soon_threadsafe(self._restart, app_id)
 
@@ -94,9 +94,9 @@ class Webhooks:
         self._thread.join()
         self._loop.close()
 
-    def registration(self, app_id: str) -> CallbackRow | None:
+    def registration(self, app_id: str) -> WebhookRow | None:
         """The webhook of an application."""
-        return self._database.look(lambda session: callbacks.find(session, app_id))
+        return self._database.look(lambda session: logs.webhook(session, app_id))
 
     def backlog(self, app_id: str) -> int:
         """How many entries wait to be delivered."""
@@ -146,9 +146,9 @@ class Webhooks:
             other = self._channels.other(session, app_id, WEBHOOK)
             if other is not None:
                 raise other
-            if callbacks.find(session, app_id) is None:
+            if logs.webhook(session, app_id) is None:
                 self._log.pass_over_read(session, app_id)
-            callbacks.put(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())
+            logs.put_webhook(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())
 
         await self._store(work)
         self._restart(app_id)
@@ -157,7 +157,7 @@ class Webhooks:
         delivery = self._deliveries.pop(app_id, None)
         if delivery is not None:
             delivery.cancel()
-        return await self._store(lambda session: callbacks.delete(session, app_id))
+        return await self._store(lambda session: logs.delete_webhook(session, app_id))
 
     def _restart(self, app_id: str) -> None:
         previous = self._deliveries.pop(app_id, None)
@@ -191,7 +191,7 @@ class Webhooks:
             finally:
                 more.cancel()
 
-    async def _send_next(self, app_id: str, row: CallbackRow) -> bool:
+    async def _send_next(self, app_id: str, row: WebhookRow) -> bool:
         """Send what comes next; false when there is nothing."""
         registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
@@ -221,21 +221,21 @@ class Webhooks:
 
     def _note_success(self, session: Session, app_id: str, position: int) -> None:
         logs.set_position(session, app_id, position)
-        callbacks.succeeded(session, app_id, self._clock.now())
+        logs.webhook_succeeded(session, app_id, self._clock.now())
 
-    def _note_failure(self, session: Session, app_id: str, row: CallbackRow) -> None:
+    def _note_failure(self, session: Session, app_id: str, row: WebhookRow) -> None:
         now = self._clock.now()
         if row.failing_since is not None and is_given_up(row.failing_since, self._clock.sure_now()):
-            callbacks.delete(session, app_id)
+            logs.delete_webhook(session, app_id)
             session.after_commit(lambda: _log.warning("a webhook was given up", extra={"application": app_id}))
             return
         failures = row.failures + 1
         next_attempt_at = after_seconds(now, delay_seconds(failures))
-        callbacks.failed(
+        logs.webhook_failed(
             session, app_id, failures=failures, error=_CALL_FAILED, at=now, next_attempt_at=next_attempt_at
         )
 
-    def _attempt_at(self, row: CallbackRow) -> Instant | None:
+    def _attempt_at(self, row: WebhookRow) -> Instant | None:
         """When to send next: after the pause at the latest, also where the clock was set back since that began."""
         if row.next_attempt_at is None:
             return None

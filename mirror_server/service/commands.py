@@ -30,12 +30,12 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome, PartsOf
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.store import commands, devices, resources, targets
+from mirror_server.store import commands, devices, resources
 from mirror_server.store.changes import FinishedWrite, Listeners, Reported
+from mirror_server.store.commands import Target
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredValue, ReportedValue
 from mirror_server.store.session import EXPIRY, WAITING, Session
-from mirror_server.store.targets import Target
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ class CommandService:
         The answer to a command that is over has still brought what it tells. Source: specification 2.2.
         """
         for some in _apart(ended, lambda each: (each[0].device_id,)):
-            found = targets.of_ending(session, [command for command, _ in some])
+            found = commands.targets_of_ending(session, [command for command, _ in some])
             endings = [
                 ending
                 for (command, answer), target in zip(some, found, strict=True)
@@ -215,7 +215,7 @@ class CommandService:
         return [placed[each.name] for each in placements]
 
     def _accept(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
-        found = targets.of_placed(session, [(each.device_id, each.request.path) for each in placements])
+        found = commands.targets_of_placed(session, [(each.device_id, each.request.path) for each in placements])
         accepted = [self._accepted(session, each, target) for each, target in zip(placements, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
@@ -263,7 +263,7 @@ class CommandService:
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
         """End a command that no device has answered."""
-        (target,) = targets.of_ending(session, [command])
+        (target,) = commands.targets_of_ending(session, [command])
         if target is not None:
             self._end(session, [_Ending(command, target, failure.value)])
 

@@ -22,14 +22,12 @@ from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.store import device_objects as stored_objects
-from mirror_server.store import devices, logs, maintenance, revisions, subscriptions
+from mirror_server.store import devices, logs, maintenance, subscriptions
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind, Reported
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
-from mirror_server.store.device_objects import DeviceObject
-from mirror_server.store.devices import DeviceRow
+from mirror_server.store.devices import DeviceObject, DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
 from mirror_server.store.session import Hearing, Session
 
@@ -182,11 +180,9 @@ class DeviceService:
     def _find(self, device_id: str, known: int | None, most: int) -> DeviceObject | None:
         """A device and up to ``most`` of its resources, which may be left out where it is at a known revision."""
         if self._database.is_shared:
-            return self._database.look(
-                lambda session: stored_objects.find_at_once(session, device_id, known, most=most)
-            )
+            return self._database.look(lambda session: devices.object_at_once(session, device_id, known, most=most))
         with self._database.read() as session:
-            return stored_objects.find(session, device_id, most=most)
+            return devices.object_of(session, device_id, most=most)
 
     def _is_current(self, cached: _CachedObject, device_id: str, version: Hashable | None) -> bool:
         if version is not None and version == cached.version:
@@ -216,7 +212,7 @@ class DeviceService:
             return None
         seen = self._last_change
         if seen is None or seen[0] != version:
-            seen = self._last_change = version, self._database.look(revisions.last)
+            seen = self._last_change = version, self._database.look(Session.last_revision)
         return seen[1]
 
     def described(self, device_id: str) -> Described:
@@ -488,7 +484,7 @@ class DeviceService:
 
     def _tell_listeners(self, session: Session, row: DeviceRow, kind: str, at: Instant, *, state_change: bool) -> None:
         if self._listeners.registration_changed:
-            revision = revisions.note_change(session, ())
+            revision = session.note_change(())
             batch = [RegistrationChange(revision, _KINDS[kind], row, at, state_change)]
             for listener in self._listeners.registration_changed:
                 listener(session, batch)

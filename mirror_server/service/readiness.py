@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from mirror_server.store import settings
 from mirror_server.store.database import Database
+from mirror_server.store.session import Session
 
 
 class Readiness:
@@ -18,5 +18,5 @@ class Readiness:
     def probe(self) -> Future[None]:
         """A future that is done when something could be stored; it raises what a write raises."""
         if self._probe is None or self._probe.done():
-            self._probe = self._database.submit(settings.probe)
+            self._probe = self._database.submit(Session.probe)
         return self._probe

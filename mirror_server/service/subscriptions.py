@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
+
+import orjson
 
 from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
 from mirror_server.clock import Clock
@@ -13,16 +15,18 @@ from mirror_server.core import messages
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.core.rules import RuleIndex
 from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
-from mirror_server.service.rule_applier import RuleApplier
-from mirror_server.service.rule_matcher import RuleMatcher
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
-from mirror_server.store.session import AGAIN, APPLY, WAITING, Hearing, Session
+from mirror_server.store.devices import DeviceRow
+from mirror_server.store.session import AGAIN, WAITING, Hearing, Session
+
+T = TypeVar("T")
 
 _STATES = {
     "wanted": SubscriptionState.ASKED,
@@ -55,40 +59,33 @@ class SubscriptionService:
         self._clock = clock
         self._log = log
         self._listeners = listeners
-        self._matcher = RuleMatcher()
-        self._applier = RuleApplier(database, self._matcher)
+        self._indexes: dict[str, tuple[str, RuleIndex]] = {}
 
     def rules(self, app_id: str) -> tuple[str, str]:
         """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
         return _tagged(self._database.look(lambda session: subscriptions.rules(session, app_id)))
 
     def put_rules(
-        self, app_id: str, text: str, *, apply_now: bool, was_seen: Callable[[str], bool] | None = None
-    ) -> Future[None]:
-        """Replace the application's rules; with ``apply_now`` they are applied to the registered devices, too.
+        self,
+        app_id: str,
+        text: str,
+        *,
+        was_seen: Callable[[str], bool] | None = None,
+        also: Callable[[Session, str], T] | None = None,
+    ) -> Future[T | None]:
+        """Replace the application's rules; the future is done when they are on disk.
 
-        The future is done when the rules are on disk, and with them that they are to be applied. It then waits until
-        they are, or are to some thousand devices; the others follow. What devices refused or left unanswered is asked
-        again. Other rules that are put, or the end of these, end that. With ``was_seen``, which tells of a tag whether
-        the writer saw the rules it stands for, the future raises a Refusal where the present ones are others (412).
+        With ``was_seen``, which tells of a tag whether the writer saw the rules it stands for, the future raises a
+        Refusal where the present ones are others (412). ``also`` is called with the application in the transaction, and
+        the future has its result.
         """
 
-        def work(session: Session) -> None:
+        def work(session: Session) -> T | None:
             _require_seen(session, app_id, was_seen)
-            subscriptions.put_rules(session, app_id, text, apply=apply_now)
-            if apply_now:
-                session.publish(APPLY)
+            subscriptions.put_rules(session, app_id, text)
+            return None if also is None else also(session, app_id)
 
-        stored = self._database.submit(work)
-        return self._applier.applied(stored) if apply_now else stored
-
-    def apply_rules(self) -> None:
-        """Go on applying the rules that were put with ``apply=now`` and are not applied to all devices yet."""
-        self._applier.start()
-
-    def stop(self) -> None:
-        """Apply no further rules; what is not applied yet is after the next start."""
-        self._applier.stop()
+        return self._database.submit(work)
 
     def delete_rules(self, app_id: str, *, was_seen: Callable[[str], bool] | None = None) -> Future[None]:
         """Delete the application's rules; subscriptions made by them go on until the device registers anew.
@@ -107,14 +104,38 @@ class SubscriptionService:
 
         Source: specification 3.3; wire.md 3.
         """
-        subscriptions.ask_again(session, device_id, device_id)
+        subscriptions.ask_again(session, device_id)
         rules = subscriptions.all_rules(session)
         device = devices.find(session, device_id)
         if not rules or device is None:
             return
         paths = [resource.path for resource in resources.announced(session, device_id) if resource.observable]
         for app_id, text in rules.items():
-            subscriptions.add_presubscribed(session, app_id, self._matcher.match(app_id, text, device, paths))
+            positions = self.matching(app_id, text, device, paths)
+            subscriptions.add_presubscribed(session, app_id, device_id, positions)
+
+    def matching(self, app_id: str, text: str, device: DeviceRow, paths: Iterable[str]) -> dict[str, int]:
+        """Return the resources of a device that a rule of the application matches, by an index that is kept.
+
+        Args:
+            app_id: The application.
+            text: Its rules, as they are stored.
+            device: The device.
+            paths: Its resources that can be observed.
+
+        Returns:
+            The paths, each with the position of the first rule that matches it.
+        """
+        known_text, index = self._indexes.get(app_id, ("", None))
+        if index is None or known_text != text:
+            index = RuleIndex(orjson.loads(text))
+            self._indexes[app_id] = text, index
+        return index.positions(
+            paths,
+            device_id=device.device_id,
+            endpoint_name=device.endpoint_name,
+            endpoint_type=device.endpoint_type,
+        )
 
     def subscribe(self, app_id: str, device_id: str, path: str) -> Future[None]:
         """Subscribe an application to one resource.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
+from typing import Any
 
 from mirror_server.core.commands import Command, CommandRequest
+from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
+from mirror_server.store import resources, subscriptions
 from mirror_server.store.session import Row, Session
 
 COLUMNS = (
@@ -158,4 +162,121 @@ def command_of(row: Row) -> Command:
         retries=retries,
         attempts=attempts,
         is_silent=bool(silent),
+    )
+
+
+# In one statement: each costs a way to the database and back.
+_TARGET = (
+    "SELECT endpoint_name, queue_mode,"
+    " (SELECT count(*) FROM commands c WHERE {} AND c.finished_at IS NULL) AS unfinished,"
+    f" r.path AS known_path, {resources.DESIRED_COLUMNS}"
+    " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND r.path = :path"
+    " WHERE d.device_id = :device_id"
+)
+_OF_PLACED = _TARGET.format("c.device_id = d.device_id")
+_OF_ENDING = _TARGET.format("c.command_id = :command_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device, and a resource of it.
+
+    Attributes:
+        device_id: The device.
+        path: The resource, or an object instance.
+        endpoint_name: The name the device registers with.
+        queue_mode: Whether it is in queue mode.
+        unfinished: How many commands of the device have not ended yet; of one that ends, 1 where it has not before.
+        is_resource: Whether the device has ever introduced the resource.
+        desired: The last desired value of the resource.
+    """
+
+    device_id: str
+    path: str
+    endpoint_name: str
+    queue_mode: bool
+    unfinished: int
+    is_resource: bool
+    desired: Desired | None
+
+
+def targets_of_placed(session: Session, asked: Sequence[tuple[str, str]]) -> list[Target | None]:
+    """What commands are about that are to be placed, each given as device id and path; ``None`` without such a device.
+
+    Each sees what there is before any of them is placed.
+    """
+    return _targets(session, _OF_PLACED, [{"device_id": device_id, "path": path} for device_id, path in asked])
+
+
+def targets_of_ending(session: Session, commands: Sequence[Command]) -> list[Target | None]:
+    """What commands are about that end; ``None`` without such a device. Each sees what there is before any ends."""
+    asked = [
+        {"device_id": command.device_id, "path": command.request.path, "command_id": command.command_id}
+        for command in commands
+    ]
+    return _targets(session, _OF_ENDING, asked)
+
+
+def _targets(session: Session, statement: str, asked: Sequence[Mapping[str, Any]]) -> list[Target | None]:
+    found = session.rows_of_each(statement, asked)
+    return [_target(each["device_id"], each["path"], rows) for each, rows in zip(asked, found, strict=True)]
+
+
+def _target(device_id: str, path: str, rows: Sequence[Row]) -> Target | None:
+    if not rows:
+        return None
+    endpoint_name, queue_mode, unfinished, known_path, *desired = rows[0]
+    is_resource = known_path is not None
+    return Target(
+        device_id,
+        path,
+        endpoint_name,
+        bool(queue_mode),
+        unfinished,
+        is_resource,
+        resources.desired_of(tuple(desired)),
+    )
+
+
+_COMMAND, _WANTED, _UNWANTED = "command", "wanted", "unwanted"
+_NO_COMMAND = ", ".join(["NULL"] * len(COLUMNS.split(",")))
+# The commands first: it is they that have types where the others have NULL.
+_WAITING = (
+    f"SELECT '{_COMMAND}' AS what, 0 AS place, '' AS ask_path, {COLUMNS}"
+    f" FROM ({FIRST_WAITING}) AS next_command"
+    f" UNION ALL SELECT '{_WANTED}', place, path, {_NO_COMMAND} FROM ({subscriptions.WANTED}) AS wanted"
+    f" UNION ALL SELECT '{_UNWANTED}', 0, path, {_NO_COMMAND} FROM ({subscriptions.UNWANTED}) AS unwanted"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a device: subscribe commands and their ends, and the command that is to be delivered next.
+
+    Attributes:
+        wanted: The resources for which it is to be sent a subscribe command, in the order of the rules.
+        unwanted: The resources it observes though nobody is subscribed to them any more.
+        command: The command that is to be delivered next.
+    """
+
+    wanted: list[str]
+    unwanted: list[str]
+    command: Command | None
+
+
+def waiting_of_devices(session: Session, device_ids: Sequence[str], now: Instant) -> dict[str, Waiting]:
+    """What waits for devices, in one statement where there can be one: it is asked for before and after each command.
+
+    Each device is seen as of one moment, and several not always as of the same.
+    """
+    found = session.rows_of_each(_WAITING, [{"device_id": device_id} for device_id in device_ids], now=now)
+    return {device_id: _waiting(rows) for device_id, rows in zip(device_ids, found, strict=True)}
+
+
+def _waiting(rows: Sequence[Row]) -> Waiting:
+    asks = sorted((what, place, path) for what, place, path, *_ in rows)
+    return Waiting(
+        [path for what, _, path in asks if what == _WANTED],
+        [path for what, _, path in asks if what == _UNWANTED],
+        next((command_of(tuple(row)) for what, _, _, *row in rows if what == _COMMAND), None),
     )

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import revisions
+from mirror_server.store import resources
 from mirror_server.store.conditions import Condition, clause, count_of, page_of, where_of
-from mirror_server.store.session import Row, Session, parts
+from mirror_server.store.resources import NO_LIMIT, ResourceRow
+from mirror_server.store.session import Session
 
 DEVICE_COLUMNS = (
     "device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
@@ -21,7 +22,7 @@ class DeviceRow:
     """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1.
 
     ``backend`` is the name of the kind of connection it registered by. ``revision`` is the number of the last change of
-    its device object; see :mod:`mirror_server.store.revisions`.
+    its device object; see :meth:`Session.note_change`.
     """
 
     device_id: str
@@ -73,7 +74,7 @@ def put(session: Session, device: DeviceRow) -> None:
         " registration_expires_at = excluded.registration_expires_at",
         **{name: getattr(device, name) for name in DeviceRow.__slots__},
     )
-    revisions.note_change(session, [device.device_id])
+    session.note_change([device.device_id])
 
 
 def rename(session: Session, device_id: str, endpoint_name: str) -> None:
@@ -83,7 +84,7 @@ def rename(session: Session, device_id: str, endpoint_name: str) -> None:
         device_id=device_id,
         endpoint_name=endpoint_name,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def set_registered(session: Session, device_id: str, *, registered: bool, at: Instant) -> None:
@@ -95,7 +96,7 @@ def set_registered(session: Session, device_id: str, *, registered: bool, at: In
         registered=int(registered),
         at=at,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def put_manner(session: Session, device: DeviceRow) -> None:
@@ -135,17 +136,6 @@ def ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
     """The ids of all devices that meet all conditions."""
     where, parameters = where_of(conditions)
     return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
-
-
-def registered(session: Session, device_ids: Sequence[str]) -> list[DeviceRow]:
-    """Those of these devices that are registered now."""
-    rows: list[Row] = []
-    for some in parts(device_ids):
-        marks = ", ".join("?" * len(some))
-        rows += session.rows_of(
-            f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND device_id IN ({marks})", some
-        )
-    return [DeviceRow(*row) for row in rows]
 
 
 def next_registration_expiry(session: Session) -> Instant | None:
@@ -190,6 +180,45 @@ def silent_since(session: Session, instant: Instant) -> list[str]:
 
 def delete(session: Session, device_id: str) -> None:
     """Delete a device with all that belongs to it."""
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
     session.run("DELETE FROM devices WHERE device_id = :device_id", device_id=device_id)
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
+
+
+_DEVICE_WIDTH = len(DeviceRow.__slots__)
+_TOGETHER = (
+    f"SELECT {', '.join(f'd.{name.strip()}' for name in DEVICE_COLUMNS.split(','))},"
+    f" {', '.join(f'r.{name}' for name in ResourceRow._fields)}"
+    " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND d.revision <> :known"
+    " WHERE d.device_id = :device_id"
+    # Else what was changed last may come at the end, and each time another object.
+    " ORDER BY r.path LIMIT :most"
+)
+_NO_REVISION = -1
+_PATH = _DEVICE_WIDTH + ResourceRow._fields.index("path")
+
+DeviceObject = tuple[DeviceRow, list[ResourceRow]]
+
+
+def object_of(session: Session, device_id: str, *, most: int = NO_LIMIT) -> DeviceObject | None:
+    """The device with this id and up to ``most`` resources it ever introduced, by two statements of a transaction."""
+    device = find(session, device_id)
+    return None if device is None else (device, resources.of_device(session, device_id, most=most))
+
+
+def object_at_once(
+    session: Session, device_id: str, known: int | None = None, *, most: int = NO_LIMIT
+) -> DeviceObject | None:
+    """The same by one statement, for where each takes a way to the database and back.
+
+    Without its resources where the device is at the revision ``known``, for who has them from then.
+
+    What it takes to have the device with each of its resources is a third of the time of both statements on SQLite, and
+    less than one such way.
+    """
+    known = _NO_REVISION if known is None else known
+    rows = session.rows(_TOGETHER, device_id=device_id, known=known, most=most)
+    if not rows:
+        return None
+    own = [ResourceRow._make(row[_DEVICE_WIDTH:]) for row in rows if row[_PATH] is not None]
+    return DeviceRow(*rows[0][:_DEVICE_WIDTH]), own

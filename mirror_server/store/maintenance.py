@@ -7,9 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import orjson
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import logs, revisions, subscriptions
+from mirror_server.store import logs, subscriptions
 from mirror_server.store.backend import MOST_EXAMPLES, Storage, Violation
 from mirror_server.store.session import Session
+
+_COUNTED_SINCE: Instant = 1_767_225_600_000
+"""2026-01-01; numbers that begin there are whole ones in every JSON for 4000 years."""
+_MOST_IN_A_MILLISECOND = 64
+"""More changes than any mirror stores."""
+_LOST_AT_MOST = 2**32
+"""More changes than were ever made after one backup; 2 million times as many are whole numbers in every JSON."""
 
 _OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
 _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "devices")
@@ -29,7 +36,7 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
             rows |= storage.erase(session, device_id, name)
     if name is not None:
         # What is kept of its object elsewhere holds no more.
-        revisions.note_change(session, [device_id])
+        session.note_change([device_id])
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
@@ -52,19 +59,31 @@ def _erase_rules(session: Session, device_id: str) -> int:
         rules = orjson.loads(text)
         kept = [rule for rule in rules if rule.get("endpoint-name") not in names]
         if kept and len(kept) < len(rules):
-            subscriptions.change_rules(session, app_id, orjson.dumps(kept).decode())
+            subscriptions.put_rules(session, app_id, orjson.dumps(kept).decode())
         elif len(kept) < len(rules):
             subscriptions.delete_rules(session, app_id)
         erased += len(rules) - len(kept)
     return erased
 
 
+def begin_counting(session: Session, at: Instant) -> None:
+    """Begin to count changes in a new database, beyond the numbers of all that were begun before this instant.
+
+    So a table that was taken of another mirror, with the same address and devices of the same names, is taken anew, as
+    nothing here is as old: what a lost database had counted says nothing of this one.
+    """
+    first = max(at - _COUNTED_SINCE, 0) * _MOST_IN_A_MILLISECOND
+    session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
+
+
 def leave_behind(session: Session) -> None:
     """Count on from beyond all that anyone may know, in a database that went back to an earlier state.
 
-    Whoever knows more than it does is told so, and takes nothing that is new for what it has read already.
+    What was counted after a backup was made is lost with it, but not to those who have read it. If it were counted once
+    more, they would take a change that they do not know for one they do.
     """
-    revisions.leave_behind(session)
+    session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_LOST_AT_MOST)
+    session.run("UPDATE devices SET revision = (SELECT last_revision FROM revisions)")
     logs.leave_behind(session)
 
 

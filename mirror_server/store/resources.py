@@ -9,7 +9,6 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, get_type_hints
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
 from mirror_server.core.instants import Instant
-from mirror_server.store import revisions
 from mirror_server.store.session import Row, Session
 
 DESIRED_COLUMNS = (
@@ -167,21 +166,6 @@ def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list
     return [AnnouncedResource(path, kind, content, bool(obs), bool(auto)) for path, kind, content, obs, auto in rows]
 
 
-def behind(session: Session, device_id: str, path: str, *, most: int) -> list[tuple[str, str, int]]:
-    """Up to ``most`` resources of all devices, by device id and path, from behind this one on.
-
-    Each is given as device id, path, and 1 where its device has it and it can be observed, else 0.
-    """
-    rows = session.rows(
-        "SELECT device_id, path, CASE WHEN present = 1 AND observable = 1 THEN 1 ELSE 0 END FROM resources"
-        " WHERE (device_id, path) > (:device_id, :path) ORDER BY device_id, path LIMIT :most",
-        device_id=device_id,
-        path=path,
-        most=most,
-    )
-    return [(of_device, at_path, usable) for of_device, at_path, usable in rows]
-
-
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
     """Take the device's structure into the mirror: new resources are added, none is ever removed."""
     session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
@@ -196,7 +180,7 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
             for each in announced_now
         ],
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def knows_path(session: Session, device_id: str, path: str) -> bool:
@@ -248,7 +232,7 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
     def rows(first: int) -> list[Row]:
         return [_row_of(values[place], first + place) for place in last.values()]
 
-    first, stored = revisions.note_change_with(session, device_ids, REPORT, rows, contact_at=contact_at)
+    first, stored = session.note_change_with(device_ids, REPORT, rows, contact_at=contact_at)
     if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
@@ -323,7 +307,7 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
         return [_row_of_desired(value, number) for number, value in enumerate(values, first)]
 
     device_ids = [value.device_id for value in values]
-    return revisions.note_change_with(session, device_ids, DESIRE, rows, contact_at=contact_at)[0]
+    return session.note_change_with(device_ids, DESIRE, rows, contact_at=contact_at)[0]
 
 
 def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:

@@ -1,4 +1,15 @@
-"""One connection to the database, and what a piece of work inside a transaction can do with it."""
+"""One connection to the database, and what a piece of work inside a transaction can do with it.
+
+It also counts the changes: one counter for the mirror, and on each device where it stood at its own last change.
+Whatever changes what a device object shows notes it with :meth:`Session.note_change`, in the same transaction. So a
+reader that knows a number can ask for the devices that have changed since, and who holds what was made of a device
+knows whether it still holds. What was reported of a resource, and what is desired of it, each bear the number of the
+change that made them what they are, so that it can be told which came first where their times are the same.
+
+The counter looks like a row. Where several transactions write beside each other it is a sequence that all take from. A
+device has its numbers in the order in which they were given all the same; :meth:`Session.last_revision` gives the
+number up to which all changes are seen, and some of those behind it may be.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +33,24 @@ _MOST_PARAMETERS = 500
 _ROWS_OF_A_STATEMENT = 40
 """More cost as much for each row, and leave more that are inserted one by one."""
 
+COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
+_NOTE = (
+    "UPDATE devices SET revision = ?, last_contact_at = coalesce(max(last_contact_at, ?), last_contact_at)"
+    " WHERE device_id = ?"
+)
+
+EXTENSIONS = "extensions"
+"""The setting that names the extensions that the last server to lead had, with blanks between."""
+
+MANUAL_CLOCK = "manual_clock_now"
+"""The setting that holds the instant of a manual clock, in milliseconds."""
+
+LEADER = "duty"
+"""The setting that holds the token of the leader, which is new each time a process takes over.
+
+There is none where one process serves alone. A function of PostgreSQL's first migration reads it.
+"""
+
 # The kinds of signals that a transaction publishes; see Session.publish.
 LOG = "log"
 """The log of an application has a new entry, or ended."""
@@ -31,9 +60,6 @@ WAITING = "waiting"
 
 AGAIN = "again"
 """A device is to be asked what waits for it, also what it left unanswered before."""
-
-APPLY = "apply"
-"""Presubscription rules are to be applied to the registered devices."""
 
 EXPIRY = "expiry"
 """A command expires at an instant."""
@@ -207,6 +233,72 @@ class Session:
     def last_revision(self) -> int:
         """The number of the last change it sees; it sees all before that one too."""
         return int(self.scalar("SELECT last_revision FROM revisions"))
+
+    def note_change(self, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1) -> int:
+        """Note that the device objects of these devices are not what they were, and perhaps that they were heard of.
+
+        Args:
+            device_ids: The devices; without any, what happened shows on none of them.
+            contact_at: When they were heard of.
+            count: How many numbers this takes, for as many things that happened one after the other.
+
+        Returns:
+            The number of the change, the last one of these.
+        """
+        known = dict.fromkeys(device_ids)
+        revision = int(self.scalar(COUNT, count=count))
+        # One by one: for a statement that changes several rows SQLite keeps a copy of each page, and where it is kept
+        # from that, it is faster only as long as these devices stand side by side.
+        self.run_many(_NOTE, [(revision, contact_at, device_id) for device_id in known])
+        self.after_commit(partial(self.changes.note, revision, known, count))
+        return revision
+
+    def note_change_with(
+        self,
+        device_ids: Sequence[str],
+        change: str,
+        rows: Callable[[int], Sequence[Row]],
+        *,
+        contact_at: Instant | None = None,
+    ) -> tuple[int, int]:
+        """Note a change as :meth:`note_change` does, with a number for each of the devices as they stand, and make it.
+
+        Args:
+            device_ids: The devices, some perhaps several times.
+            change: An update of one row, with ``?`` for each value; one of them is a revision.
+            rows: Gives the values of each row, given the first of the numbers.
+            contact_at: When they were heard of.
+
+        Returns:
+            The first of the numbers, and how many rows the update changed.
+        """
+        count = len(device_ids)
+        first = self.note_change(device_ids, contact_at=contact_at, count=count) - count + 1
+        return first, self.run_many(change, rows(first))
+
+    def setting(self, name: str) -> str | None:
+        """A single value that outlives a restart."""
+        value: str | None = self.scalar("SELECT value FROM settings WHERE name = :name", name=name)
+        return value
+
+    def put_setting(self, name: str, value: str) -> None:
+        """Store a single value that outlives a restart."""
+        self.run(
+            "INSERT INTO settings (name, value) VALUES (:name, :value)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            name=name,
+            value=value,
+        )
+
+    def probe(self) -> None:
+        """Write something: only what is really written shows that the disk takes it.
+
+        Another value each time, because SQLite writes no page for one that stays what it is.
+        """
+        self.run(
+            "INSERT INTO settings (name, value) VALUES ('probe', 'odd') ON CONFLICT (name) DO UPDATE"
+            " SET value = CASE settings.value WHEN 'odd' THEN 'even' ELSE 'odd' END"
+        )
 
     def rows_of_each(self, statement: str, each: Sequence[Mapping[str, Any]], **common: Any) -> list[list[Row]]:
         """All rows of the result for each of several sets of parameters of the same names, and those common to all."""

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from itertools import chain
-from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import revisions
 from mirror_server.store.session import Hearing, Row, Session, parts
 
 _FORGOTTEN = (
@@ -49,11 +47,19 @@ HEARERS = (
 )
 """Who hears of resources, and by what name of their device."""
 
-_PRESUBSCRIBE = (
+PRESUBSCRIBE = (
     "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) {}"
     " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0, state = 'wanted', ended_at = NULL,"
     " position = excluded.position WHERE subscriptions.state = 'ended'"
 )
+"""Wants resources that rules match; to be completed with the values."""
+
+ASK_AGAIN = (
+    "UPDATE subscriptions SET state = 'wanted' WHERE state = 'refused' AND EXISTS (SELECT 1 FROM resources r"
+    " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
+    " AND present = 1 AND observable = 1)"
+)
+"""Wants what devices refused, of those resources they have; to be completed with which devices."""
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -67,26 +73,14 @@ def all_rules(session: Session) -> dict[str, str]:
     return dict(session.rows("SELECT app_id, rules FROM presubscriptions"))
 
 
-def put_rules(session: Session, app_id: str, text: str, *, apply: bool) -> None:
-    """Replace the rules of an application; ``apply`` is whether they are to be applied to the registered devices."""
+def put_rules(session: Session, app_id: str, text: str) -> None:
+    """Replace the rules of an application."""
     session.run(
         "INSERT INTO presubscriptions (app_id, rules) VALUES (:app_id, :rules)"
         " ON CONFLICT (app_id) DO UPDATE SET rules = excluded.rules",
         app_id=app_id,
         rules=text,
     )
-    session.run("DELETE FROM applying_rules WHERE app_id = :app_id", app_id=app_id)
-    if apply:
-        session.run(
-            "INSERT INTO applying_rules (app_id, revision, device_id, path) VALUES (:app_id, :revision, '', '')",
-            app_id=app_id,
-            revision=revisions.note_change(session, ()),
-        )
-
-
-def change_rules(session: Session, app_id: str, text: str) -> None:
-    """Replace the rules of an application, which go on being applied where the former ones were."""
-    session.run("UPDATE presubscriptions SET rules = :rules WHERE app_id = :app_id", app_id=app_id, rules=text)
 
 
 def delete_rules(session: Session, app_id: str) -> None:
@@ -94,127 +88,25 @@ def delete_rules(session: Session, app_id: str) -> None:
     session.run("DELETE FROM presubscriptions WHERE app_id = :app_id", app_id=app_id)
 
 
-class RulesToApply(NamedTuple):
-    """Rules that are being applied to the registered devices.
+def add_presubscribed(session: Session, app_id: str, device_id: str, positions: Mapping[str, int]) -> None:
+    """Want resources of a device for an application, where it has no subscription of them, or one that ended.
 
-    Attributes:
+    Args:
+        session: The transaction.
         app_id: The application.
-        revision: Tells these rules from those that are put later.
-        device_id: The device of the last resource they were applied to; ``""`` where that is none.
-        path: Its path.
-        rules: The rules as JSON.
-    """
-
-    app_id: str
-    revision: int
-    device_id: str
-    path: str
-    rules: str
-
-
-def next_to_apply(session: Session, after: str) -> RulesToApply | None:
-    """The rules of the application behind this one whose rules are being applied; the first one follows the last."""
-    row = session.row(
-        "SELECT a.app_id, revision, device_id, path, rules FROM applying_rules a"
-        " JOIN presubscriptions p ON p.app_id = a.app_id ORDER BY a.app_id <= :after, a.app_id LIMIT 1",
-        after=after,
-    )
-    return RulesToApply(*row) if row else None
-
-
-def note_applied(session: Session, applied: RulesToApply, last: tuple[str, str], *, is_all: bool) -> bool:
-    """Note that rules were applied to some more resources, unless they are not to be, or another process did that.
-
-    Args:
-        session: The transaction.
-        applied: The rules, and behind which resource they were applied.
-        last: The last resource they were applied to, as device id and path.
-        is_all: Whether there is none behind it.
-    """
-    where = " WHERE app_id = :app_id AND revision = :revision AND device_id = :device_id AND path = :path"
-    of_rules, now = applied._asdict(), {}
-    del of_rules["rules"]
-    change = "DELETE FROM applying_rules"
-    if not is_all:
-        change = "UPDATE applying_rules SET device_id = :last_device_id, path = :last_path"
-        now = dict(zip(("last_device_id", "last_path"), last, strict=True))
-    return bool(session.run(change + where, **of_rules, **now))
-
-
-class Matched(NamedTuple):
-    """A resource that a presubscription rule matches, as its device was then.
-
-    Attributes:
-        position: The position of the first rule that matches it. A device is asked for those of a lower one first.
         device_id: The device.
-        path: The resource.
-        endpoint_name: The endpoint name of the device.
-        endpoint_type: Its endpoint type.
-    """
-
-    position: int
-    device_id: str
-    path: str
-    endpoint_name: str
-    endpoint_type: str
-
-
-def add_presubscribed(session: Session, app_id: str, matched: Iterable[Matched]) -> None:
-    """Want these resources for an application, where it has no subscription of them, or one that ended."""
-    session.run_many(
-        _PRESUBSCRIBE.format("VALUES (?, ?, ?, 0, 'wanted', ?)"),
-        [(each.device_id, each.path, app_id, each.position) for each in matched],
-    )
-
-
-def add_presubscribed_later(session: Session, app_id: str, matched: Iterable[Matched]) -> None:
-    """Do the same in a later transaction than that in which they were matched.
-
-    Those whose device is not registered any more, or is another one by what rules are about, are passed over: its next
-    registration is matched by itself.
+        positions: The paths, each with the position of the first rule that matches it. A device is asked for those of a
+            lower one first.
     """
     session.run_many(
-        _PRESUBSCRIBE.format(
-            "SELECT d.device_id, r.path, ?, 0, 'wanted', ? FROM devices d JOIN resources r ON r.device_id = d.device_id"
-            " WHERE d.device_id = ? AND r.path = ? AND endpoint_name = ? AND endpoint_type = ? AND registered = 1"
-            " AND present = 1 AND observable = 1"
-        ),
-        [(app_id, *each) for each in matched],
+        PRESUBSCRIBE.format("VALUES (?, ?, ?, 0, 'wanted', ?)"),
+        [(device_id, path, app_id, position) for path, position in positions.items()],
     )
 
 
-def ask_again(session: Session, first: str, last: str, app_id: str | None = None) -> None:
-    """Want what devices refused, of those resources they have.
-
-    Args:
-        session: The transaction.
-        first: The first of the devices, by id.
-        last: The last of them.
-        app_id: The application; ``None`` for all.
-    """
-    session.run(
-        "UPDATE subscriptions SET state = 'wanted' WHERE device_id BETWEEN :first AND :last AND state = 'refused'"
-        " AND (CAST(:app_id AS TEXT) IS NULL OR app_id = :app_id) AND EXISTS (SELECT 1 FROM resources r"
-        " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
-        " AND present = 1 AND observable = 1)",
-        first=first,
-        last=last,
-        app_id=app_id,
-    )
-
-
-def devices_to_ask(session: Session, first: str, last: str, app_id: str) -> list[str]:
-    """The devices from one id to another for which a subscribe command of an application waits."""
-    rows = session.rows(
-        "SELECT DISTINCT s.device_id FROM subscriptions s"
-        " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
-        " WHERE s.device_id BETWEEN :first AND :last AND s.app_id = :app_id"
-        " AND (s.state = 'wanted' OR s.state = 'active' AND r.observing = 0)",
-        first=first,
-        last=last,
-        app_id=app_id,
-    )
-    return [row[0] for row in rows]
+def ask_again(session: Session, device_id: str) -> None:
+    """Want what a device refused, of those resources it has."""
+    session.run(f"{ASK_AGAIN} AND device_id = :device_id", device_id=device_id)
 
 
 def put_single(session: Session, app_id: str, device_id: str, path: str) -> None:
@@ -278,7 +170,7 @@ def reset_device(session: Session, device_id: str) -> None:
     session.run("DELETE FROM subscriptions WHERE device_id = :device_id AND single = 0", device_id=device_id)
     session.run("UPDATE subscriptions SET state = 'ended' WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[str]]:
@@ -303,7 +195,7 @@ def clear_ended(session: Session, device_id: str) -> None:
         f" AND {_KEPT_UP})",
         device_id=device_id,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
 
 
 def devices_with_work(session: Session) -> list[str]:
@@ -337,7 +229,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
         subscribed=int(bool(holders(session, device_id, path))),
         at=at,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])
     return sorted(row[0] for row in rows)
 
 

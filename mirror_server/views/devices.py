@@ -16,7 +16,7 @@ from mirror_server.service.devices import Described, EncodedObject, TooManyResou
 from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
-from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, when_read
+from mirror_server.views.answers import EncodedAnswer, empty_answer, json_answer, page_answer, when_page_read, when_read
 from mirror_server.views.description import (
     ETAG,
     FLAG,
@@ -27,9 +27,16 @@ from mirror_server.views.description import (
     described,
     json_of,
 )
-from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
-from mirror_server.views.requests import app_id, query_flag, requires, services
-from mirror_server.views.selection import query_conditions
+from mirror_server.views.requests import (
+    PAGING,
+    app_id,
+    list_parameters,
+    query_conditions,
+    query_flag,
+    query_paging,
+    requires,
+    services,
+)
 
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
@@ -97,7 +104,7 @@ def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) ->
 def list_devices() -> Response:
     """The devices, page by page."""
     paging = query_paging()
-    conditions = query_conditions(PARAMETERS)
+    conditions = query_conditions(PAGING)
     parts = services()
 
     def read() -> Response:

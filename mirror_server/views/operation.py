@@ -1,15 +1,18 @@
-"""What an operator asks of a running server."""
+"""Health and readiness of the server, and the access key of a request. Source: wire.md 0."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, g
 
+from mirror_sdk.wire.access_key import AccessKey
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import Refusal
+from mirror_server.service.keys import Scope
+from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.description import Answer, described, object_like
-from mirror_server.views.requests import requires, services
+from mirror_server.views.description import Answer, described, json_of, object_like
+from mirror_server.views.requests import app_id, requires, services
 
 _HEALTH = {"status": OK, "service": SERVICE}
 _READY = {"status": "ready"}
@@ -38,6 +41,14 @@ def get_readiness() -> Response:
     """Whether the server can store what it is given."""
     probe = services().readiness.probe()
     return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer(_READY), expired=_not_ready)
+
+
+@routes.get("/v3/api-keys/me")
+@requires(*Scope)
+@described("Operation", Answer(200, "The key, without its secret.", json_of(AccessKey, "one of an application")))
+def get_own_access_key() -> Response:
+    """What the access key of this request may be used for."""
+    return json_answer(serialize.access_key(app_id(), g.scopes))
 
 
 def _not_ready() -> Response:

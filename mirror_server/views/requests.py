@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from flask import current_app, g, request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.model import Timestamp, place_and_fault
 from mirror_sdk.wire.older_calls import FLAGS
 from mirror_sdk.wire.paths import parse_path
@@ -21,7 +23,8 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.service.keys import Scope
-from mirror_server.views.description import Parameter
+from mirror_server.store.conditions import Condition
+from mirror_server.views.description import TEXT, Parameter, Schema, whole_number, words
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -51,6 +54,9 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
 _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+PAGING = ("limit", "after", "order", "include")
+"""Parameters of every list; the others are filters."""
+_ORDERS = ("ASC", "DESC")
 
 
 class Caller(Protocol):
@@ -330,6 +336,63 @@ def query_flag(name: str) -> bool:
         Refusal: It says neither yes nor no, or is there more than once (400).
     """
     return query_choice(name, FLAGS) in {"true", "True"}
+
+
+def list_parameters(what: str, one: str, after: Schema = TEXT) -> tuple[Parameter, ...]:
+    """The parameters of :data:`PAGING` in the description of a list, whose items are named: ``devices``, ``device``."""
+    return (
+        Parameter("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+        Parameter("after", f"The id of the last {one} of the page before.", after),
+        Parameter("order", "In which order of their ids.", words(*_ORDERS, default="ASC")),
+        Parameter("include", f"With the number of all {what} that match.", words(*INCLUDED)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which page is asked for.
+
+    Attributes:
+        after: The id the page begins behind.
+        descending: Whether it goes from greater ids to lesser ones.
+        limit: How many entries it has at most.
+        count: Whether to tell how many there are in all.
+        filters: The other parameters of the query, each a filter.
+    """
+
+    after: str | None
+    descending: bool
+    limit: int
+    count: bool
+    filters: Sequence[tuple[str, str]]
+
+
+def query_paging() -> Paging:
+    """Which page the query of the request asks for.
+
+    Raises:
+        Refusal: A parameter is none (400).
+    """
+    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
+    order = query_choice("order", _ORDERS)
+    include = query_choice("include", INCLUDED)
+    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in PAGING]
+    return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)
+
+
+def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
+    """The conditions on devices in the query of the request, which are in the parameters that are not in ``own``.
+
+    Raises:
+        Refusal: A parameter is none, or its value cannot be one (400).
+    """
+    given = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
+    if not given:
+        return ()
+    found: Sequence[Condition] | None = services().extensions.hook.device_conditions(given=given, own=own)
+    if found is None:
+        check_query(own)
+    return tuple(found or ())
 
 
 def _unique(members: list[tuple[str, Any]]) -> None:

@@ -10,8 +10,8 @@ import orjson
 
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
-from mirror_server.store.callbacks import CallbackRow
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.logs import WebhookRow
 from mirror_server.store.resources import AnnouncedResource, Kind, Part, ResourceRow, columns
 
 _EPOCH_IN_UTC = datetime(1970, 1, 1)
@@ -153,7 +153,7 @@ def access_key(key_id: str, scopes: Iterable[str]) -> dict[str, Any]:
     return {"object": "api-key", "id": key_id, "scopes": sorted(scopes)}
 
 
-def callback_channel(row: CallbackRow, backlog: int) -> dict[str, Any]:
+def callback_channel(row: WebhookRow, backlog: int) -> dict[str, Any]:
     """A webhook and how its delivery stands."""
     channel: dict[str, Any] = {
         "delivery_mechanism": "CALLBACK",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import orjson
 from flask import Blueprint, Response, request
@@ -18,19 +19,14 @@ from mirror_server.views.description import (
     NOT_CHANGED,
     UNLESS_CHANGED,
     Answer,
-    Parameter,
     described,
     header,
     json_of,
     text_of,
     words,
 )
-from mirror_server.views.requests import app_id, query_choice, read_body, read_path, requires, services
+from mirror_server.views.requests import app_id, check_query, read_body, read_path, requires, services
 
-_NOW = ("now",)
-_APPLY = Parameter(
-    "apply", "With `now`, devices that are registered now are checked at once.", words(*_NOW), is_extension=True
-)
 _IF_MATCH = header(
     "If-Match",
     "The `ETag` of the rules that were read: if they have changed since, nothing is changed and the answer is 412."
@@ -48,7 +44,7 @@ routes = Blueprint("subscriptions", __name__)
 
 
 @routes.put("/v2/subscriptions")
-@requires(Scope.SUBSCRIBE, query=(_APPLY,))
+@requires(Scope.SUBSCRIBE, query=None)
 @described(
     "Subscriptions",
     Answer(202, "Accepted, and on disk."),
@@ -61,15 +57,19 @@ def put_presubscriptions() -> Response:
     """Replace all presubscription rules.
 
     They are checked when a device registers or updates its registration; what it refused or left unanswered is then
-    asked again. With ``apply=now`` they are applied to the registered devices, too: that they are to be is on disk with
-    the 202, which waits about a second for it. In a large fleet the rest follows, also after a restart of the service,
-    unless rules are put or deleted before. ``apply`` and ``If-Match`` are extensions.
+    asked again. ``If-Match`` is an extension.
     """
+    also = services().extensions.hook.rules_put()
+    if also is None:
+        check_query(())
     rules = read_body(PresubscriptionRules)
-    apply_now = query_choice("apply", _NOW) is not None
     text = orjson.dumps(rules.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
-    stored = services().subscriptions.put_rules(app_id(), text, apply_now=apply_now, was_seen=_was_seen())
-    return when_stored(stored, lambda _: empty_answer(202))
+    stored = services().subscriptions.put_rules(app_id(), text, was_seen=_was_seen(), also=also)
+
+    def accepted(applied: Future[None] | None = None) -> Response:
+        return empty_answer(202) if applied is None else when_stored(applied, accepted)
+
+    return when_stored(stored, accepted)
 
 
 @routes.get("/v2/subscriptions")

@@ -22,17 +22,9 @@ from werkzeug.wsgi import get_path_info
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.service.slots import Slots
-from mirror_server.views import (
-    access_keys,
-    device_requests,
-    devices,
-    notifications,
-    operation,
-    subscriptions,
-)
-from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer
+from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
+from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.errors import answer_to
 from mirror_server.views.requests import SERVICES, app_id, request_id
 from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, Admission
@@ -228,13 +220,7 @@ class MirrorApp(Flask):
 def create_app(services: Services) -> MirrorApp:
     """The app over the parts of a server."""
     app = MirrorApp(services)
-    for part in (
-        devices,
-        device_requests,
-        subscriptions,
-        notifications,
-        access_keys,
-    ):
+    for part in (devices, device_requests, subscriptions, notifications):
         app.register_blueprint(part.routes)
     for routes in chain.from_iterable(services.extensions.hook.blueprints()):
         app.register_blueprint(routes)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from typing import Any
 from measuring import percentile
 
 from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.extensions.apply import store
+from mirror_server.extensions.apply.applier import RuleApplier
 from mirror_server.extensions.logs.handler import configure
 from mirror_server.hooks import read_settings
 from mirror_server.services import Services
-from mirror_server.store import settings, subscriptions
+from mirror_server.store.session import Session
 from mirror_server.web.serve import listen, serve
 
 _LAST_SECONDS = 60
@@ -89,15 +92,16 @@ class DeviceSide:
         """Apply so many rules that match nothing; gives the seconds it took, and the longest write meanwhile."""
         listed = [{"resource-path": [f"/9/9{number}*"]} for number in range(rules)]
         began, longest = time.perf_counter(), 0.0
-        stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=True)
+        put = partial(self._services.part(RuleApplier).rules_put, apply_now=True)
+        stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), also=put)
         while not stored.done() or self._is_applying():
             asked = time.perf_counter()
-            self._services.database.write(settings.probe)
+            self._services.database.write(Session.probe)
             longest = max(longest, time.perf_counter() - asked)
         return {"seconds": time.perf_counter() - began, "longest_write": longest}
 
     def _is_applying(self) -> bool:
-        return self._services.database.look(lambda session: subscriptions.next_to_apply(session, "")) is not None
+        return self._services.database.look(lambda session: store.next_to_apply(session, "")) is not None
 
     def _observation(self, device_id: str, path: str) -> Observation:
         content = Content(f"{next(self._values) % 1000 / 10}".encode())

@@ -22,7 +22,6 @@ from mirror_server.extensions.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sea
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.writing import store_segment
-from mirror_server.store import revisions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -33,7 +32,7 @@ REPORTS = 50
 def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str], day_at: int) -> int:
     """Keep a history from an instant on, and have a day of it, sealed, with checkpoints; gives its number of rows."""
     with database.read(with_revision=True) as session:
-        revision = revisions.last(session)
+        revision = session.last_revision()
     database.write(partial(history.begin, revision=revision))
     sealing, service = Sealing(database), HistoryService(database, ManualClock(day_at))
     sealing.begin(day_at, day_at)

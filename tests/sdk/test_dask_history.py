@@ -10,7 +10,6 @@ from mirror_sdk import BeforeHistory, MirrorClient, ValueRefused
 from mirror_sdk.dask import read_history
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
-from mirror_server.store import revisions
 
 MINUTE = timedelta(minutes=1)
 pytestmark = pytest.mark.keeps_history
@@ -36,7 +35,7 @@ def stretch(mirror, bench, plain):
     at = mirror.services.clock.now()
 
     def put_gap(session):
-        revision = revisions.note_change(session, ())
+        revision = session.note_change(())
         history.add(session, [HistoryRow(revision, None, None, None, at - 300_000, at, "gap", until=at - 60_000)])
 
     mirror.services.database.write(put_gap)

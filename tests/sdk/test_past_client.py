@@ -15,7 +15,6 @@ from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
-from mirror_server.store import revisions
 
 pytestmark = pytest.mark.keeps_history
 
@@ -129,7 +128,7 @@ def test_what_changed_is_told_with_both_values(client, told, plain, bench):
 
 def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, bench):
     def put_gap(session):
-        row = HistoryRow(revisions.note_change(session, ()), None, None, None, now - 1000, now, "gap", until=now)
+        row = HistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
 
     now = mirror.services.clock.now()

@@ -28,7 +28,6 @@ from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
-from mirror_server.store import settings as stored_settings
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -329,7 +328,7 @@ class Disk:
 
     def _is(self, *, read_only: bool) -> bool:
         try:
-            self._server.services.database.write(stored_settings.probe)
+            self._server.services.database.write(Session.probe)
         except StorageFailed:
             return read_only
         return not read_only

@@ -24,8 +24,8 @@ from mirror_server.hooks import Handling
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, resources
+from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
-from mirror_server.store.targets import Target
 from mirror_server.views.answers import empty_answer, when_stored
 from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of, text_of, words
 from mirror_server.views.device_requests import OF_ACCEPTED, place

@@ -20,8 +20,8 @@ from mirror_server.core.commands import Command
 from mirror_server.core.instants import after_seconds
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
+from mirror_server.store.commands import Target
 from mirror_server.store.session import WAITING, Session
-from mirror_server.store.targets import Target
 from mirror_server.views.answers import when_stored
 
 if TYPE_CHECKING:

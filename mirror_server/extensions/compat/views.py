@@ -19,8 +19,8 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
 from mirror_server.views.answers import json_answer, when_read
 from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of
-from mirror_server.views.download import Download
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
+from mirror_server.views.streamed import Download
 
 _REGISTERED = Condition("registered", "IN", (1,))
 _DEVICES_AT_A_TIME = 1000

@@ -25,10 +25,9 @@ from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.answers import empty_answer, json_answer, page_answer, when_page_read, when_stored
 from mirror_server.views.description import TEXT, Answer, described, json_of
-from mirror_server.views.paging import PARAMETERS, list_parameters, page_answer, query_paging, when_page_read
-from mirror_server.views.requests import read_body, requires, services
+from mirror_server.views.requests import PAGING, list_parameters, query_paging, read_body, requires, services
 from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
@@ -110,7 +109,7 @@ def list_device_queries() -> Response:
     All applications share them. Filters as in ``GET /v3/devices``.
     """
     paging = query_paging()
-    conditions = read_filters(paging.filters, _OF_QUERIES, own=PARAMETERS)
+    conditions = read_filters(paging.filters, _OF_QUERIES, own=PAGING)
     directory = services().part(DirectoryService)
 
     def read() -> Response:
@@ -215,7 +214,7 @@ def get_device_log_entry(event_id: str) -> Response:
 
 def _events() -> Response:
     paging = query_paging()
-    conditions = read_filters(paging.filters, _OF_EVENTS, own=PARAMETERS)
+    conditions = read_filters(paging.filters, _OF_EVENTS, own=PAGING)
     after = None if paging.after is None else _event_number("after", paging.after)
     directory = services().part(DirectoryService)
 

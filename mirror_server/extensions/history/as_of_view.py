@@ -16,10 +16,9 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
-from mirror_server.views.download import Download
-from mirror_server.views.forms import in_chunks
 from mirror_server.views.requests import app_id, services
 from mirror_server.views.serialize import resources_content, timestamp
+from mirror_server.views.streamed import Download, in_chunks
 
 if TYPE_CHECKING:
     from mirror_server.extensions.history.arrow_as_of import PastDevice, PastFleet

@@ -23,10 +23,9 @@ from mirror_server.extensions.history.reading import NoPartAnyMore, Piece, batch
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
-from mirror_server.store import settings
 from mirror_server.store.backend import NotLeader
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
+from mirror_server.store.session import LEADER, Session
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ class Erasing:
             concerned = [block for block in blocks if _concerns(erased, block.bounds)]
             files = [file for file in segments.files(session) if _concerns(erased, file.bounds)]
             left = segments.replaced_files(session)
-            leader = settings.leader(session)
+            leader = session.setting(LEADER)
         steps = [partial(self._delete_replaced, name) for name in left]
         steps.append(partial(self._delete_unknown))
         steps += [partial(self._erase_block, block, erased) for block in concerned]
@@ -144,7 +143,7 @@ class Erasing:
         """Delete what was written of a file when another one led already: it may hold what that one has erased."""
         with self._database.read() as session:
             # When the next one leads, nothing that this process stored is on its way to the database any more.
-            is_over = settings.leader(session) != leader
+            is_over = session.setting(LEADER) != leader
             needless = [file.file_name for file in new if is_over and not segments.is_file(session, file.file_name)]
         for name in needless:
             archive.delete(name)

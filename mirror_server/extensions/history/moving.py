@@ -23,9 +23,8 @@ from mirror_server.extensions.history.sealing import DAY, day_of
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
 from mirror_server.extensions.history.writing import store_segment
-from mirror_server.store import settings
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
+from mirror_server.store.session import LEADER, Session
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class Moving:
         """
         with self._database.read() as session:
             blocks = _of_first_day(session, now)
-            leader = settings.leader(session)
+            leader = session.setting(LEADER)
             if not blocks or not self._is_own(leader):
                 return False
             old = {block.segment_id for block in blocks}
@@ -97,12 +96,12 @@ class Moving:
             OSError: The archive cannot be read or written.
         """
         with self._database.read() as session:
-            leader = settings.leader(session)
+            leader = session.setting(LEADER)
         found = self._archive.names(self._mirror())
         with self._database.read() as session:
             known = {file.file_name for file in segments.files(session)}
             # Else some of them may be those of another leader, who is about to tell the database of them.
-            if not self._is_own(leader) or settings.leader(session) != leader:
+            if not self._is_own(leader) or session.setting(LEADER) != leader:
                 return
         for name in sorted(found - known - set(held)):
             _log.info("deleting %s, which is no part of the history", name)
@@ -115,10 +114,10 @@ class Moving:
     def _mirror(self) -> str:
         """What the names of this mirror's files have that those of another have not."""
         with self._database.read() as session:
-            name = settings.get(session, _NAME_SETTING)
+            name = session.setting(_NAME_SETTING)
         if name is None:
             name = uuid.uuid4().hex[:8]
-            self._database.insist(partial(settings.put, name=_NAME_SETTING, value=name)).result()
+            self._database.insist(partial(Session.put_setting, name=_NAME_SETTING, value=name)).result()
         return name
 
     def _write(self, runs: list[Run], leader: str | None) -> Iterator[ArchivedFile]:

@@ -10,10 +10,9 @@ from mirror_server.core.instants import after_seconds
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.hooks import extends
-from mirror_server.store import revisions, settings
 from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
 from mirror_server.store.database import Database
-from mirror_server.store.session import Row, Session
+from mirror_server.store.session import EXTENSIONS, Row, Session
 
 _HEARTBEAT_SECONDS = 10
 """How much too early the history may seem to end if the server is killed while nothing happens."""
@@ -67,7 +66,7 @@ class Recorder:
         received_at = self._clock.now()
         rows = [
             HistoryRow(
-                each.revision or revisions.note_change(session, ()),
+                each.revision or session.note_change(()),
                 each.command.device_id,
                 None,
                 each.path,
@@ -103,12 +102,12 @@ class Recorder:
         now = self._clock.now()
         heard_until = history.heard_until(session)
         if heard_until is not None and heard_until < now:
-            revision = revisions.note_change(session, ())
+            revision = session.note_change(())
             history.add(session, [HistoryRow(revision, None, None, None, heard_until, now, "gap", until=now)])
         # A server without this extension may have run since.
-        was_loaded = "history" in (settings.get(session, settings.EXTENSIONS) or "").split()
+        was_loaded = "history" in (session.setting(EXTENSIONS) or "").split()
         if not was_loaded or not history.state(session).is_kept:
-            history.begin(session, revisions.last(session))
+            history.begin(session, session.last_revision())
         history.show_life(session, now)
 
     def _repeat_heartbeat(self) -> None:

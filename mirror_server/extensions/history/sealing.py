@@ -22,7 +22,6 @@ from mirror_server.extensions.history.reading import Reading, runs_of, sources
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
 from mirror_server.extensions.history.writing import store_segment
-from mirror_server.store import revisions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -221,7 +220,7 @@ def _begin_anew(session: Session, now: Instant) -> None:
     base_at = segments.base_at(session)
     if base_at is not None and base_at > now:
         segments.put_base(session, now)
-    history.begin(session, revisions.last(session))
+    history.begin(session, session.last_revision())
 
 
 def day_of(run: Sequence[Block]) -> int:

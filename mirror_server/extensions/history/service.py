@@ -19,7 +19,7 @@ from mirror_server.extensions.history.merging import merged
 from mirror_server.extensions.history.reading import Reading
 from mirror_server.extensions.history.selection import HistorySelection, TooOld
 from mirror_server.extensions.history.store import history
-from mirror_server.store import devices, revisions
+from mirror_server.store import devices
 from mirror_server.store.database import Database
 
 _ROWS_OF_A_BATCH = 50_000
@@ -38,7 +38,7 @@ class OpenPast(ABC):
         self.taken_at = taken_at
         self.oldest_at = oldest_at(reading.session, taken_at)
         # Requests that are under way hold up the first of these, and no row.
-        self.revision = max(revisions.last(reading.session), history.newest(reading.session))
+        self.revision = max(reading.session.last_revision(), history.newest(reading.session))
         self._reading = reading
         self._selection = selection
         self._held = ExitStack()

@@ -25,11 +25,10 @@ from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
 from mirror_server.views.description import INSTANT, TEXT, Answer, Parameter, described, whole_number, words
-from mirror_server.views.download import Download
-from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
 from mirror_server.views.requests import (
     app_id,
     query_choice,
+    query_conditions,
     query_instant,
     query_integer,
     query_text,
@@ -37,8 +36,16 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
-from mirror_server.views.selection import PATTERNS, query_conditions, query_patterns
 from mirror_server.views.serialize import timestamp
+from mirror_server.views.streamed import (
+    COMPRESSION,
+    PATTERNS,
+    Download,
+    accepted_form,
+    in_chunks,
+    query_compression,
+    query_patterns,
+)
 
 if TYPE_CHECKING:
     from mirror_server.extensions.history.arrow import HistoryPage

@@ -16,10 +16,9 @@ import uuid
 from mirror_server.coordinator import Participant
 from mirror_server.extensions.postgresql.forwarding import Forwarder
 from mirror_server.extensions.postgresql.store.election import PostgresElection
-from mirror_server.store import settings
 from mirror_server.store.backend import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
+from mirror_server.store.session import LEADER, Session
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +151,7 @@ class Leadership:
         self._election.token = token
 
         def work(session: Session) -> None:
-            settings.put(session, settings.LEADER, token)
+            session.put_setting(LEADER, token)
 
         try:
             self._database.write(work)

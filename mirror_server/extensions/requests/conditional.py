@@ -14,9 +14,9 @@ from mirror_server.core.errors import Refusal
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store import resources
+from mirror_server.store.commands import Target
 from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
-from mirror_server.store.targets import Target
 from mirror_server.views import serialize
 from mirror_server.views.description import TEXT, Answer, header, json_of
 

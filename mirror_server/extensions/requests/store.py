@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
-from mirror_server.store import revisions
 from mirror_server.store.commands import COLUMNS, command_of
 from mirror_server.store.session import Session
 
@@ -35,4 +34,4 @@ def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Ins
         device_id=device_id,
         path=path,
     )
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])

@@ -19,13 +19,12 @@ from mirror_server.store import commands, keys, resources
 from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
-from mirror_server.views.answers import empty_answer, json_answer, when_stored
+from mirror_server.views.answers import empty_answer, page_answer, when_stored
 from mirror_server.views.description import TEXT, Answer, Parameter, described, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
     leader_only,
-    query_integer,
-    query_text,
+    query_paging,
     read_body,
     requires,
     services,
@@ -91,28 +90,19 @@ def acknowledge_failed_write(device_id: str) -> Response:
 
 
 def _waiting(device_id: str | None) -> Response:
-    limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
-    after = query_text("after")
+    paging = query_paging()
     with services().database.read() as session:
         if device_id is not None:
             known(session, device_id)
-        last = commands.find(session, app_id(), after) if after is not None else None
-        if after is not None and last is None:
-            raise Refusal.of_field("after", f"no request with the async-id {after!r}; begin again without it")
+        last = commands.find(session, app_id(), paging.after) if paging.after is not None else None
+        if paging.after is not None and last is None:
+            raise Refusal.of_field("after", f"no request with the async-id {paging.after!r}; begin again without it")
         number = last.command_id if last else 0
         # One more tells that there is more.
-        found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=limit + 1)
+        found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)
     under_way = services().dispatcher.under_way()
-    return json_answer(
-        {
-            "object": "list",
-            "data": [_waiting_request(each, with_device=each.command_id in under_way) for each in found[:limit]],
-            "has_more": len(found) > limit,
-            "limit": limit,
-            "order": "ASC",
-            "after": after,
-        }
-    )
+    waiting = [_waiting_request(each, with_device=each.command_id in under_way) for each in found]
+    return page_answer(paging, waiting, None)
 
 
 def _waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:

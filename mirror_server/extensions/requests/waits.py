@@ -20,8 +20,8 @@ from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
+from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
-from mirror_server.store.targets import Target
 from mirror_server.views.answers import when_stored
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.description import TEXT, Answer, header, json_of

@@ -16,9 +16,9 @@ from mirror_server.extensions.simulator.device import BACKEND
 from mirror_server.extensions.simulator.fleet import LastObserved
 from mirror_server.extensions.simulator.simulator import Simulator
 from mirror_server.extensions.simulator.states import BenchRefused, SimulatedResource, UnknownSimulatedDevice
-from mirror_server.store import devices, settings
+from mirror_server.store import devices
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
+from mirror_server.store.session import MANUAL_CLOCK, Session
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Bench:
             raise Refusal.of_field(
                 "advance_seconds", f"the clock stops before the year 9999, {left_seconds} s from now"
             )
-        self._store(lambda session: settings.put(session, settings.MANUAL_CLOCK, str(until_at)))
+        self._store(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
         self.clock.advance(milliseconds, settle=self._database.settle)
         self._advanced()
 
@@ -119,7 +119,7 @@ class Bench:
 
     def _act(self, act: Callable[[Bench], T]) -> T:
         # What a device does cannot be undone, so it is not begun where it could not be stored.
-        self._store(settings.probe)
+        self._store(Session.probe)
         try:
             result = act(self)
         except UnknownSimulatedDevice as error:

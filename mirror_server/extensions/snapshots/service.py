@@ -15,7 +15,7 @@ from mirror_server.extensions.snapshots import store
 from mirror_server.extensions.snapshots.store import Page
 from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.slots import Slots
-from mirror_server.store import devices, logs, revisions
+from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
@@ -64,7 +64,7 @@ class Snapshot:
 
     def __init__(self, session: Session, selection: Selection, app_id: str, taken_at: Instant) -> None:
         self.taken_at = taken_at
-        self.revision = revisions.last(session)
+        self.revision = session.last_revision()
         self.device_count = devices.count(session, selection.conditions)
         self.selection = selection
         self.app_id = app_id

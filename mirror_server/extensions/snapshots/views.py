@@ -35,10 +35,24 @@ from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
 from mirror_server.views.description import INSTANT, Answer, Parameter, described, header, json_of, whole_number
-from mirror_server.views.download import Download
-from mirror_server.views.forms import COMPRESSION, accepted_form, in_chunks, query_compression
-from mirror_server.views.requests import app_id, query_instant, query_integer, requires, services, without_head
-from mirror_server.views.selection import PATTERNS, query_conditions, query_patterns
+from mirror_server.views.requests import (
+    app_id,
+    query_conditions,
+    query_instant,
+    query_integer,
+    requires,
+    services,
+    without_head,
+)
+from mirror_server.views.streamed import (
+    COMPRESSION,
+    PATTERNS,
+    Download,
+    accepted_form,
+    in_chunks,
+    query_compression,
+    query_patterns,
+)
 
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
 _AS_OF = Parameter(

@@ -14,10 +14,9 @@ from mirror_server.extensions.streams.sockets import ReaderSocket, Socket, reade
 from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer, when_deleted, when_stored
+from mirror_server.views.answers import answer_to, json_answer, when_deleted, when_stored
 from mirror_server.views.deferred import PARK
 from mirror_server.views.description import Answer, Parameter, described, header, json_of, text_of, whole_number
-from mirror_server.views.errors import answer_to
 from mirror_server.views.notifications import ANY_USE, POSITION, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
 from mirror_server.views.streamed import Streamed

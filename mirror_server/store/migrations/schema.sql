@@ -15,14 +15,6 @@ CREATE TABLE alembic_version (
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
 INSERT INTO "alembic_version" VALUES('0001');
-CREATE TABLE applying_rules (
-  app_id TEXT NOT NULL,
-  revision BIGINT NOT NULL,
-  device_id TEXT NOT NULL,
-  path TEXT NOT NULL,
-  PRIMARY KEY (app_id),
-  FOREIGN KEY(app_id) REFERENCES presubscriptions (app_id) ON DELETE CASCADE
-);
 CREATE TABLE callbacks (
   app_id TEXT NOT NULL,
   registration TEXT NOT NULL,

@@ -21,7 +21,7 @@ from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import KINDS, HistoryRow
 from mirror_server.hooks import open_database
-from mirror_server.store import devices, revisions
+from mirror_server.store import devices
 from mirror_server.store.backend import Violation
 from mirror_server.store.devices import DeviceRow
 
@@ -70,7 +70,7 @@ class Told:
     def tell(self, rows: Iterable[HistoryRow], received_at: int) -> None:
         def work(session: Any) -> None:
             for row in rows:
-                name, revision = row.device_id and f"ep-{row.device_id}", revisions.note_change(session, ())
+                name, revision = row.device_id and f"ep-{row.device_id}", session.note_change(())
                 told = row._replace(revision=revision, received_at=received_at, endpoint_name=name)
                 history.add(session, [told])
                 self.rows.append(told)

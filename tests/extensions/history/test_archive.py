@@ -25,10 +25,9 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import HistoryRow
-from mirror_server.store import settings
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
+from mirror_server.store.session import LEADER, Session
 
 TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
 BYTES = TEXT._replace(device_id="b", value=b"\xff\x00", content_type="application/octet-stream")
@@ -325,7 +324,7 @@ class OfLeader:
 
     def insist(self, work: Callable[[Session], Any]) -> Any:
         def while_it_leads(session: Session) -> Any:
-            if settings.leader(session) != self._token:
+            if session.setting(LEADER) != self._token:
                 raise NotLeader("another process leads")
             return work(session)
 
@@ -400,7 +399,7 @@ def test_of_two_who_erase_none_says_so_before_all_is_gone(new_history, monkeypat
 
 
 def lead(kept: Kept, token: str) -> None:
-    kept.told.database.write(lambda session: settings.put(session, settings.LEADER, token))
+    kept.told.database.write(lambda session: session.put_setting(LEADER, token))
 
 
 def own(kept: Kept, number: int) -> str:

@@ -29,7 +29,6 @@ from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.metrics.metrics import Metrics
 from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.services import Services
-from mirror_server.store import revisions, settings
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
 
@@ -107,7 +106,7 @@ def test_the_time_between_two_servers_is_a_gap_of_all_devices_and_no_time_is_non
     life.stop()
     ended_at = services.clock.now()
     with closing(open_database(url)) as database:
-        database.write(lambda session: settings.put(session, "manual_clock_now", str(ended_at + 3_600_000)))
+        database.write(lambda session: session.put_setting("manual_clock_now", str(ended_at + 3_600_000)))
     again = life.start()
     assert gaps(again) == [(ended_at, ended_at + 3_600_000)]
     (gap,) = [row for row in rows_in(again.database) if row.what == "gap"]
@@ -135,7 +134,7 @@ def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row
     with again.database.read(with_revision=True) as session:
         state = history.state(session)
         assert state.is_kept
-        assert begun.begun_revision < state.begun_revision < revisions.last(session)
+        assert begun.begun_revision < state.begun_revision < session.last_revision()
     life.stop()
     done(url, "check")
 

@@ -10,7 +10,6 @@ from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
-from mirror_server.store import revisions
 
 PATH = "/3303/0/5700"
 
@@ -101,7 +100,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
     # The device did not announce this one.
     assert server.resource(key, device, "/3303/1/5700")["reported"]["revision"] == found[2].revision
     with server.services.database.read(with_revision=True) as session:
-        assert revisions.last(session) == read.revision
+        assert session.last_revision() == read.revision
 
 
 def test_an_answer_stands_at_the_time_the_device_tells(server: Any, key: str, device: str) -> None:

@@ -72,7 +72,7 @@ def test_value_in_a_registration_is_the_initial_event_of_a_later_subscription(re
     real.advance(key, 60)
     real.subscribe(key, mine)
     hears(real, key, mine, "2.5")
-    real.put_rules(second, RULE, query="?apply=now")
+    real.subscribe(second, mine)
     hears(real, second, mine, "2.5")
     assert (real.observed(key), real.observed(never)) == ([(mine, "2.5")], [])
     # The registration carried the value: a device that answers nothing would be subscribed as well.

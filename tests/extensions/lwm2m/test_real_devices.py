@@ -23,7 +23,7 @@ from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.hooks import open_database
-from mirror_server.store import settings as stored_settings
+from mirror_server.store.session import MANUAL_CLOCK
 
 TLV = 11542
 
@@ -199,7 +199,7 @@ def restart_later(server: Any, seconds: float) -> None:
     until_at = server.now + round(seconds * 1000)
     server.services.close()
     with closing(open_database(server.settings.database_url)) as database:
-        database.write(lambda session: stored_settings.put(session, stored_settings.MANUAL_CLOCK, str(until_at)))
+        database.write(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
     server.open()
 
 

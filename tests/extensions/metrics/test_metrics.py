@@ -6,7 +6,7 @@ from operator_commands import done
 from prometheus_client.parser import text_string_to_metric_families
 
 from mirror_server.service.keys import Scope
-from mirror_server.store import callbacks
+from mirror_server.store import logs
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_open_polls_and_failing_webhooks_are_counted(server, key, metric):
     assert metric("mirror_open_polls") == metric("mirror_webhooks") == 0
 
     def fail(session):
-        callbacks.put(session, app_id, "{}", at=0)
-        callbacks.failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
+        logs.put_webhook(session, app_id, "{}", at=0)
+        logs.webhook_failed(session, app_id, failures=4, error="no answer", at=0, next_attempt_at=0)
 
     server.services.database.write(fail)
     names = ("mirror_webhooks", "mirror_failing_webhooks", "mirror_webhook_failures")
@@ -83,7 +83,7 @@ def test_a_database_that_was_put_back_counts_as_before(server, key, metric):
         return [metric(f"mirror_{name}") for name in names]
 
     def put(session):
-        callbacks.put(session, key.split("_")[1], '{"url":"http://127.0.0.1:1/"}', at=0)
+        logs.put_webhook(session, key.split("_")[1], '{"url":"http://127.0.0.1:1/"}', at=0)
 
     server.add_device(key, "d")
     server.services.database.write(put)

@@ -8,7 +8,8 @@ import pytest
 
 from mirror_server.extensions.simulator.bench import CLOCK_ENDS_AT, Bench
 from mirror_server.extensions.simulator.pacing import Pacing
-from mirror_server.store import devices, settings
+from mirror_server.store import devices
+from mirror_server.store.session import MANUAL_CLOCK, Session
 
 DAY_SECONDS = 24 * 3600
 LAST = "9998-12-31T23:59:59.999Z"
@@ -23,7 +24,7 @@ def server(simulated_server):
 def late(server):
     """A server whose clock stands ten days before its end."""
     begin_at = CLOCK_ENDS_AT - 10 * DAY_SECONDS * 1000
-    server.services.database.write(partial(settings.put, name=settings.MANUAL_CLOCK, value=str(begin_at)))
+    server.services.database.write(partial(Session.put_setting, name=MANUAL_CLOCK, value=str(begin_at)))
     server.restart()
     return server
 

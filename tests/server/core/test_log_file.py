@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import pytest
 
 from mirror_server.hooks import open_database
-from mirror_server.store import settings
 from mirror_server.store.sqlite import log_file
 from mirror_server.store.sqlite.log_file import LogFile
 
@@ -150,9 +149,9 @@ def test_a_database_looks_after_each_group_of_work(tmp_path):
         sizes = []
         for number in range(2):
             # The second one begins when the first one is whole.
-            database.write(lambda session, number=number: settings.put(session, f"large-{number}", "x" * SMALL))
+            database.write(lambda session, number=number: session.put_setting(f"large-{number}", "x" * SMALL))
             sizes.append(size_of(path))
         assert sizes[1] > 16 * SMALL
-        database.write(lambda session: settings.put(session, "small", "x"))
+        database.write(lambda session: session.put_setting("small", "x"))
         assert size_of(path) == sizes[1]
     assert not path.with_name("mirror.db-wal").exists()

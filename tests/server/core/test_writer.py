@@ -7,7 +7,6 @@ from contextlib import closing
 import pytest
 
 from mirror_server.hooks import open_database
-from mirror_server.store import settings
 from mirror_server.store.sqlite import checkpoints
 
 
@@ -23,13 +22,13 @@ def while_held(database, hold_writer):
 
 
 def stored(database, name):
-    return database.look(lambda session: settings.get(session, name))
+    return database.look(lambda session: session.setting(name))
 
 
 def test_work_of_one_group_fails_alone(database, while_held):
     def keep(name):
         def work(session):
-            settings.put(session, name, "x")
+            session.put_setting(name, "x")
             session.after_commit(lambda: effects.append(name))
             if name == "lost":
                 raise ValueError("no")
@@ -54,7 +53,7 @@ def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database
     def put(session, names):
         done.append(list(names))
         for name in names:
-            settings.put(session, name, "x")
+            session.put_setting(name, "x")
         if "bad" in names:
             raise ValueError("no")
         return names
@@ -122,7 +121,7 @@ def test_what_prepares_for_a_commit_is_called_before_it_and_that_of_undone_work_
     seen = []
 
     def work(session):
-        settings.put(session, "name", "x")
+        session.put_setting("name", "x")
         session.before_commit(lambda: seen.append(("before", stored(database, "name"))))
         session.after_commit(lambda: seen.append(("after", stored(database, "name"))))
 
@@ -140,7 +139,7 @@ def test_what_prepares_for_a_commit_is_called_before_it_and_that_of_undone_work_
 def test_settling_waits_for_what_effects_submit(database):
     def chain(count):
         def work(session):
-            settings.put(session, "count", str(count))
+            session.put_setting("count", str(count))
             if count:
                 session.after_commit(lambda: database.submit(chain(count - 1)))
 
@@ -166,12 +165,12 @@ def test_a_failing_effect_stops_no_other(database, caplog):
 
 def test_a_reader_cannot_write(database):
     with database.read() as session, pytest.raises(Exception, match=r"read-?only"):
-        settings.put(session, "a", "1")
+        session.put_setting("a", "1")
 
 
 def test_what_was_submitted_before_closing_is_stored(url):
     first = open_database(url)
-    futures = [first.submit(lambda session, n=n: settings.put(session, str(n), "x")) for n in range(50)]
+    futures = [first.submit(lambda session, n=n: session.put_setting(str(n), "x")) for n in range(50)]
     first.close()
     assert all(future.done() for future in futures)
     with closing(open_database(url)) as again:
@@ -190,10 +189,10 @@ def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, 
     with closing(open_database(f"sqlite:///{tmp_path}/mirror.db")) as database:
         before, number = in_the_file(), 0
         while in_the_file() == before and number < 1000:
-            database.write(lambda session, name=str(number): settings.put(session, name, "x"))
+            database.write(lambda session, name=str(number): session.put_setting(name, "x"))
             number += 1
         assert in_the_file() > before
-        database.write(lambda session: settings.put(session, "last", "x"))
+        database.write(lambda session: session.put_setting("last", "x"))
         assert stored(database, "last") == "x"
     assert in_the_file() == before + number + 1
 
@@ -210,7 +209,7 @@ def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monke
     with closing(open_database(f"sqlite:///{tmp_path / 'mirror.db'}")) as database, monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         for number in range(3):
-            database.write(lambda session, name=str(number): settings.put(session, name, "x"))
+            database.write(lambda session, name=str(number): session.put_setting(name, "x"))
     assert tried == ["checkpoint"] * 3
 
 

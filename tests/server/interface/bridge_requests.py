@@ -154,7 +154,7 @@ async def check_made_no_further(
             return made[-1]
 
     with Threads(8) as threads:
-        monkeypatch.setattr("mirror_server.views.download._THREADS", threads)
+        monkeypatch.setattr("mirror_server.views.streamed._THREADS", threads)
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
         await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
         # What is being made counts as much as it may become. When it is there, there may be room for the next.

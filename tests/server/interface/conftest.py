@@ -8,7 +8,7 @@ import databases
 import pytest
 
 from mirror_server.hooks import open_database
-from mirror_server.store import settings as stored_settings
+from mirror_server.store.session import MANUAL_CLOCK
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.web.asgi_bridge import Bridge
 
@@ -41,7 +41,7 @@ def restart_later(server: Any) -> Callable[[float], None]:
         until_at = server.now + round(seconds * 1000)
         server.services.close()
         database = open_database(server.settings.database_url)
-        database.write(lambda session: stored_settings.put(session, stored_settings.MANUAL_CLOCK, str(until_at)))
+        database.write(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
         database.close()
         server.open()
 

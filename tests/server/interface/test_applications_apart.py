@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirror_server.store import callbacks
+from mirror_server.store import logs
 
 RULES = [{"endpoint-type": "mine"}]
 PATH = "/3303/0/5700"
@@ -45,7 +45,7 @@ NOT_SEEN = [
 
 def test_another_application_does_not_see_it(server, owner, other):
     app_id = owner.split("_")[1]
-    server.services.database.write(lambda session: callbacks.put(session, app_id, '{"url":"http://x"}', at=0))
+    server.services.database.write(lambda session: logs.put_webhook(session, app_id, '{"url":"http://x"}', at=0))
     for path, code, body in NOT_SEEN:
         answer = server.call(other, "GET", path.format(device=server.device))
         assert answer.status_code == code, path

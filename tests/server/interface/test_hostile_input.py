@@ -33,7 +33,6 @@ REPEATED = [
     ("POST", "/v2/device-requests/{device}", "async-id=a&async-id=b", "async-id"),
     ("POST", "/v2/device-requests/{device}", "retry=1&retry=2", "retry"),
     ("POST", "/v2/device-requests/{device}", "expiry-seconds=1&expiry-seconds=2", "expiry-seconds"),
-    ("PUT", "/v2/subscriptions", "apply=now&apply=now", "apply"),
 ]
 
 

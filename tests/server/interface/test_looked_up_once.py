@@ -12,12 +12,12 @@ from databases import ON_POSTGRESQL
 
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.hooks import open_database
-from mirror_server.store import commands, device_objects, devices, waiting
+from mirror_server.store import commands, devices
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
+from mirror_server.store.commands import Waiting
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
-from mirror_server.store.waiting import Waiting
 from mirror_server.web.asgi_bridge import QUEUED
 
 pytestmark = pytest.mark.anyio
@@ -90,12 +90,12 @@ def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, key):
     one = server.add_device(key, "one", *[{"path": f"/3303/{number}/5700"} for number in range(20)])
     other = server.add_device(key, "other", {"path": "/3303/0/5700"})
     with server.services.database.read() as session:
-        assert device_objects.find_at_once(session, "unknown") is None
+        assert devices.object_at_once(session, "unknown") is None
         for device_id in (one, other):
-            device, _ = by_two = device_objects.find(session, device_id)
-            assert device_objects.find_at_once(session, device_id) == by_two
-            assert device_objects.find_at_once(session, device_id, device.revision) == (device, [])
-            assert device_objects.find_at_once(session, device_id, device.revision - 1) == by_two
+            device, _ = by_two = devices.object_of(session, device_id)
+            assert devices.object_at_once(session, device_id) == by_two
+            assert devices.object_at_once(session, device_id, device.revision) == (device, [])
+            assert devices.object_at_once(session, device_id, device.revision - 1) == by_two
 
 
 def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
@@ -123,7 +123,7 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
 
     database.write(work)
     device_ids = ("one", "other", "idle", "unknown")
-    found = database.look(partial(waiting.of_devices, device_ids=device_ids, now=now))
+    found = database.look(partial(commands.waiting_of_devices, device_ids=device_ids, now=now))
     for device_id in ("one", "other"):
         each = found[device_id]
         assert (each.wanted, each.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])

@@ -7,7 +7,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Content, Observation
-from mirror_server.store import callbacks
+from mirror_server.store import logs
 from mirror_server.store.backend import StorageFailed
 
 PULL = "/v2/notification/pull"
@@ -257,7 +257,9 @@ def test_a_key_without_a_channel_is_told_how_each_type_begins(server, key):
 
 def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, key, device):
     polls, app_id = server.services.polls, key.split("_")[1]
-    server.services.database.write(lambda session: callbacks.put(session, app_id, '{"url":"http://127.0.0.1:1/"}', 0))
+    server.services.database.write(
+        lambda session: logs.put_webhook(session, app_id, '{"url":"http://127.0.0.1:1/"}', 0)
+    )
     more = polls.open(app_id)
     assert server.services.database.settle(60)
     for way in (more.result, lambda: polls.take(app_id, more, polls.read(app_id, more))):

@@ -13,7 +13,7 @@ from mirror_server.devices.link import Answer, Content, IntroducedResource, Outc
 from mirror_server.hooks import Extensions
 from mirror_server.service.commands import Placement
 from mirror_server.service.devices import DeviceService
-from mirror_server.store import commands, device_objects, waiting
+from mirror_server.store import commands, devices
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import WAITING
 
@@ -41,23 +41,23 @@ def add_devices(server: Any, number: int) -> list[str]:
 
 def stored(server: Any, ids: list[str]) -> list[Any]:
     """All that came of requests but the numbers and the ids, which are others each time."""
-    devices: list[Any] = []
+    of_each: list[Any] = []
     revisions: list[int] = []
     with server.services.database.read() as session:
         assert list(violations(session, Extensions().storages)) == []
         for device_id in ids:
-            found = device_objects.find(session, device_id)
+            found = devices.object_of(session, device_id)
             assert found is not None
             device, resources = found
             revisions += [number for each in resources for number in (each.reported_revision, each.desired_revision)]
             shown = [each._replace(reported_revision=None, desired_revision=None) for each in resources]
             queued = [replace(each, command_id=0, device_id="") for each in commands.waiting(session, device_id)]
-            devices.append((device.last_contact_at, shown, queued))
+            of_each.append((device.last_contact_at, shown, queued))
     given = [number for number in revisions if number]
     assert len(set(given)) == len(given)
     told = [entry.body for app_id in APPS for entry in server.services.log.read(app_id, 0, 1000).entries]
     logged = [{**body, "uid": "", "ep": ids.index(body["ep"])} for body in told if "id" in body]
-    return [devices, logged]
+    return [of_each, logged]
 
 
 def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> Placement:
@@ -162,8 +162,8 @@ def place_elsewhere(server: Any, key: str, ids: list[str]) -> list[str]:
 def test_the_queues_of_devices_that_are_woken_together_are_read_together(server, key, monkeypatch):
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
     messages, read = place_elsewhere(server, key, ids), []
-    of_devices = waiting.of_devices
-    monkeypatch.setattr(waiting, "of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
+    of_devices = commands.waiting_of_devices
+    monkeypatch.setattr(commands, "waiting_of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
     server.services.database.receive(*messages)
     assert server.services.database.settle(60)
     assert read[0] == ids
@@ -171,7 +171,7 @@ def test_the_queues_of_devices_that_are_woken_together_are_read_together(server,
 
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
-    "its rows cannot be read": (lambda _: waiting, "of_devices", lambda one, _session, ids, _now: one in ids),
+    "its rows cannot be read": (lambda _: commands, "waiting_of_devices", lambda one, _session, ids, _now: one in ids),
     "it cannot be looked for": (lambda dispatcher: dispatcher._backends, "is_reachable", lambda one, id_: id_ == one),
     "it cannot be sent to": (
         lambda dispatcher: dispatcher._backends,

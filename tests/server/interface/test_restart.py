@@ -170,7 +170,8 @@ def test_neither_a_restart_nor_another_leading_process_changes_anything_that_sho
         own = {path: server.value_of_device(device, path) for path in (DOOR, SWITCH, TEMPERATURE)}
         return resources, server.call(key, "GET", "/v3/devices").json, own, server.log(key)
 
-    server.put_rules(key, {}, query="?apply=now")
+    server.put_rules(key, {})
+    server.registration(key, device, "PUT")
     server.set_value(key, device, "22")
     server.set_value(key, device, "1", DOOR)
     server.place(key, device, "r", "GET", TEMPERATURE)

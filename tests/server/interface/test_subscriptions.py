@@ -22,7 +22,8 @@ def begin(server, key, device_id, begun_by):
     if begun_by == "single":
         server.subscribe(key, device_id)
     else:
-        server.put_rules(key, {"resource-path": [TEMPERATURE]}, query="?apply=now")
+        server.put_rules(key, {"resource-path": [TEMPERATURE]})
+        server.registration(key, device_id, "PUT")
 
 
 def listed(server, key, device_id):
@@ -91,9 +92,9 @@ def test_rules_that_changed_meanwhile_are_left_as_they_are(server, key, device, 
     server.put_rules(key, {"endpoint-type": "Before"})
     seen = [tag_of(server, key), tag_of(server, server.key()), '"other"', "", "no tag", '"']
     server.put_rules(key, LIGHTS)
-    for method, body, query in (("PUT", [{}], ""), ("PUT", [{}], "?apply=now"), ("DELETE", None, "")):
+    for method, body in (("PUT", [{}]), ("DELETE", None)):
         for tag in seen:
-            answer = server.call(key, method, RULES + query, headers={"If-Match": tag}, json=body)
+            answer = server.call(key, method, RULES, headers={"If-Match": tag}, json=body)
             told = refused(answer, 412, "If-Match")
             assert told.reason == "RULES_CHANGED"
             assert "GET /v2/subscriptions" in told.message
@@ -153,14 +154,16 @@ def test_a_new_resource_is_subscribed_once_at_the_registration_update_that_bring
         assert server.observed(key) == [(device, "21.5"), (device, "19")]
 
 
-def test_rules_subscribe_registered_devices_at_their_update_or_with_apply_at_once(server, key, device):
+def test_rules_subscribe_registered_devices_at_their_update(server, key, device):
     left = server.add_device(key, "left", *RESOURCES)
     server.registration(key, left, "DELETE")
     server.put_rules(key, {"resource-path": ["/3303/*"]})
     assert server.subscribed(key, device) == []
     server.registration(key, device, "PUT")
     assert server.subscribed(key, device) == [TEMPERATURE]
-    server.put_rules(key, {}, query="?apply=now")
+    server.put_rules(key, {})
+    assert server.subscribed(key, device) == [TEMPERATURE]
+    server.registration(key, device, "PUT")
     assert server.subscribed(key, device) == BOTH
     assert server.observed(key) == [(device, "21.5"), (device, "40")]
     assert server.subscribed(key, left) == []
@@ -277,7 +280,7 @@ def test_subscribed_is_true_from_acceptance_until_the_last_subscription_ends(ser
 def test_a_sleeping_device_is_subscribed_at_its_next_contact(server, key):
     sleeper = server.add_device(key, "sleeper", *RESOURCES, queue_mode=True)
     server.advance(key, 60)
-    begin(server, key, sleeper, "rule")
+    server.subscribe(key, sleeper)
     assert server.subscribed(key, sleeper) == []
     server.advance(key, 15 * 60)
     assert server.subscribed(key, sleeper) == [TEMPERATURE]

@@ -25,7 +25,8 @@ def told(server, key, device_id, path=TEMPERATURE):
 
 
 def ask_by_rule(server, key, device):
-    server.put_rules(key, RULE, query="?apply=now")
+    server.put_rules(key, RULE)
+    update(server, key, device)
 
 
 def ask_alone(server, key, device):
@@ -36,14 +37,8 @@ def update(server, key, device):
     server.registration(key, device, "PUT")
 
 
-def apply(server, key, device):
-    server.put_rules(key, *server.call(key, "GET", RULES).json, query="?apply=now")
-
-
 @pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
-@pytest.mark.parametrize(
-    ("ask", "again"), [(ask_by_rule, update), (ask_by_rule, apply), (ask_alone, update), (ask_alone, ask_alone)]
-)
+@pytest.mark.parametrize(("ask", "again"), [(ask_by_rule, update), (ask_alone, update), (ask_alone, ask_alone)])
 def test_what_was_refused_or_not_answered_is_asked_again(server, key, device, ask, again, answer, state):
     server.patch(key, device, answer=answer)
     ask(server, key, device)
@@ -86,18 +81,9 @@ def test_what_was_refused_is_asked_again_after_a_restart_once_the_device_has_it(
     assert server.observed(key) == [(device, "19")]
 
 
-def test_the_rules_of_one_application_ask_nothing_again_for_another(server, key, other, device):
-    server.patch(key, device, answer="reject")
-    server.subscribe(key, device)
-    server.patch(key, device, answer="normal")
-    server.put_rules(other, {"resource-path": [HUMIDITY]}, query="?apply=now")
-    assert told(server, key, device) == ("refused", False)
-    assert told(server, other, device, HUMIDITY) == ("active", True)
-
-
 def test_who_was_refused_gets_events_as_soon_as_the_device_observes_for_another(server, key, other, device):
     server.patch(key, device, answer="reject")
-    server.put_rules(key, RULE, query="?apply=now")
+    ask_by_rule(server, key, device)
     server.patch(key, device, answer="normal")
     server.subscribe(other, device)
     assert told(server, key, device) == told(server, other, device) == ("active", True)

@@ -40,6 +40,11 @@ def stored(*statements: str) -> Callable[[Any, str, str, str], None]:
     return change
 
 
+def apply_rule(server: Any, key: str, other: str, device: str) -> None:
+    server.put_rules(other, {"endpoint-name": "sensor-*", "resource-path": [TEMPERATURE]})
+    server.registration(key, device, "PUT")
+
+
 CHANGES: dict[str, Callable[[Any, str, str, str], None]] = {
     "another one subscribes": lambda server, _, other, device: server.subscribe(other, device),
     "the only one subscribes no more": lambda server, key, _, device: server.subscribe(key, device, method="DELETE"),
@@ -50,9 +55,7 @@ CHANGES: dict[str, Callable[[Any, str, str, str], None]] = {
     "the resource becomes auto-observed": lambda server, _key, _other, device: server.services.database.write(
         lambda session: session.run("UPDATE resources SET auto_observed = 1 WHERE device_id = :device", device=device)
     ),
-    "a rule of another one is applied": lambda server, _, other, _device: server.put_rules(
-        other, {"endpoint-name": "sensor-*", "resource-path": [TEMPERATURE]}, query="?apply=now"
-    ),
+    "a rule of another one is applied": apply_rule,
     "another process ends the subscription": stored("DELETE FROM subscriptions WHERE device_id = '{device}'"),
     "another process renames the device": stored(
         "UPDATE devices SET endpoint_name = 'elsewhere' WHERE device_id = '{device}'"

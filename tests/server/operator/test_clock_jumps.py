@@ -20,7 +20,7 @@ from waits import PATIENCE_SECONDS, wait_until
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
 from mirror_server.services import _clock
-from mirror_server.store import callbacks
+from mirror_server.store import logs
 
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
@@ -186,9 +186,11 @@ def test_a_pause_that_began_before_the_clock_was_set_back_is_over_in_time_after_
     app_id, now = key.split("_")[1], running.now
     with WebhookReceiver() as receiver:
         registration = orjson.dumps({"url": receiver.url, "headers": dict(receiver.headers)}).decode()
-        put = partial(callbacks.put, app_id=app_id, registration=registration, at=now)
+        put = partial(logs.put_webhook, app_id=app_id, registration=registration, at=now)
         next_attempt_at = now + 365 * DAY_SECONDS * 1000
-        fail = partial(callbacks.failed, app_id=app_id, failures=1, error="", at=now, next_attempt_at=next_attempt_at)
+        fail = partial(
+            logs.webhook_failed, app_id=app_id, failures=1, error="", at=now, next_attempt_at=next_attempt_at
+        )
         running.services.database.write(put)
         running.services.database.write(fail)
         running.restart()

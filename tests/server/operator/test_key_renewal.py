@@ -15,7 +15,7 @@ from mirror_server.service import keys
 from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import DEFAULT_SCOPES
 from mirror_server.store.database import Database
-from mirror_server.views.download import Download
+from mirror_server.views.streamed import Download
 
 DAY_SECONDS = 24 * 3600
 BEGIN = 1_800_000_000_000

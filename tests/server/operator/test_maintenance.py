@@ -23,7 +23,7 @@ from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
-from mirror_server.store import callbacks, logs, schema
+from mirror_server.store import logs, schema
 from mirror_server.store.backend import LOCATIONS, DatabaseError, shown
 from mirror_server.store.database import Database
 from mirror_server.views import serialize
@@ -95,7 +95,7 @@ def app_id(services: Services) -> str:
 
 def put_webhook(services: Services, app_id: str) -> None:
     told = '{"url":"http://127.0.0.1:1/"}'
-    services.database.write(lambda session: callbacks.put(session, app_id, told, services.clock.now()))
+    services.database.write(lambda session: logs.put_webhook(session, app_id, told, services.clock.now()))
 
 
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
@@ -379,7 +379,7 @@ def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again
     program = """
 import os, signal, sqlite3, sys
 from pathlib import Path
-from mirror_server.store import schema
+from mirror_server.store import schema, logs
 from mirror_server.store.sqlite import backend
 
 class Dying(sqlite3.Connection):
@@ -424,7 +424,8 @@ def test_what_is_committed_is_on_disk(services):
 
 
 def test_nothing_goes_on_for_a_key_that_is_revoked(services, devices, app_id, device_ids, tmp_path, url):
-    services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]', apply_now=True).result(60)
+    services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]').result(60)
+    devices.update(device_ids[0])
     put_webhook(services, app_id)
     done(url, "keys", "revoke", app_id)
     devices.set_value(device_ids[0], PATH, "25")
@@ -444,7 +445,7 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
     of_it = [{"endpoint-name": erased}, {**every, "endpoint-name": name}, {"endpoint-name": f"{erased}*"}]
     rules = {"mixed": [of_it[0], *of_others, of_it[1]], "all": of_it, "none": of_others}
     for app_id, listed in rules.items():
-        services.subscriptions.put_rules(app_id, json.dumps(listed), apply_now=False).result(60)
+        services.subscriptions.put_rules(app_id, json.dumps(listed)).result(60)
     assert erased_rows(url, erased)["presubscription_rules"] == 5
     left = {app_id: services.subscriptions.rules(app_id)[0] for app_id in rules}
     assert left["all"] == "[]"
@@ -457,7 +458,7 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
 def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, url):
     device_id = "015f" + "0" * 28
     rules = [{"endpoint-name": device_id}, {"endpoint-name": None}]
-    services.subscriptions.put_rules(app_id, json.dumps(rules), apply_now=False).result(60)
+    services.subscriptions.put_rules(app_id, json.dumps(rules)).result(60)
     rows = erased_rows(url, device_id)
     assert sum(rows.values()) == rows["presubscription_rules"] == 1
 

@@ -29,7 +29,6 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.services import Services
 from mirror_server.store import resources as stored_resources
-from mirror_server.store import settings
 from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import violations
@@ -47,14 +46,14 @@ def database(url: str) -> Iterator[Database]:
 
 
 def count_up(session: Any) -> int:
-    number = int(settings.get(session, "counted") or 0) + 1
-    settings.put(session, "counted", str(number))
+    number = int(session.setting("counted") or 0) + 1
+    session.put_setting("counted", str(number))
     return number
 
 
 def counted(database: Database) -> int:
     with database.read() as session:
-        return int(settings.get(session, "counted") or 0)
+        return int(session.setting("counted") or 0)
 
 
 def cut_once(database: Database, when: str) -> None:

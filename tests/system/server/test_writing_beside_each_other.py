@@ -36,13 +36,13 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.service.slots import Slots
 from mirror_server.services import Services
-from mirror_server.store import device_objects, devices, logs, revisions, settings
+from mirror_server.store import devices, logs
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.maintenance import violations
 from mirror_server.store.resources import ReportedValue
-from mirror_server.store.session import Session
+from mirror_server.store.session import COUNT, Session
 
 PATH = "/3311/0/5850"
 DEVICES = [f"d{number}" for number in range(6)]
@@ -98,7 +98,7 @@ def seen(database: Database, after: int = -1) -> tuple[int, dict[str, int]]:
     """Up to which change a reader sees all, and the devices that changed after a number."""
     with database.read(with_revision=True) as session:
         rows = session.rows("SELECT device_id, revision FROM devices WHERE revision > :after", after=after)
-        return revisions.last(session), dict(rows)
+        return session.last_revision(), dict(rows)
 
 
 def waits_for_lock(url: str) -> bool:
@@ -116,7 +116,7 @@ def test_what_touches_something_else_does_not_wait_and_what_touches_the_same_doe
         assert not same.done()
     assert same.result(60) > number
     with held(first):
-        alone = third.submit(lambda session: settings.put(session, "alone", "yes"))
+        alone = third.submit(lambda session: session.put_setting("alone", "yes"))
         wait_for(lambda: waits_for_lock(url))
         assert not alone.done()
     alone.result(60)
@@ -222,7 +222,7 @@ def test_numbers_of_what_was_not_stored_hold_up_nothing_and_are_not_given_again(
 
 def test_who_counts_looks_once_at_how_far_was_counted(url, processes):
     """By the difference of two looks a number is given again that another one took in between."""
-    count = revisions.COUNT.replace(":count", "1")
+    count = COUNT.replace(":count", "1")
     plan = databases.query(url, f"EXPLAIN (VERBOSE, COSTS OFF) {count}")
     assert sum("Scan on public.revision_numbers" in line for (line,) in plan) == 1
 
@@ -293,7 +293,7 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
         second.submit(partial(stored_resources.report, values=[value]), touched=("d0",)).result(60)
         # So few are not looked for by their index, as PostgreSQL learns by and by.
         databases.execute(url, "ANALYZE resources")
-        found = reading.look(lambda session: device_objects.find_at_once(session, "d0"))
+        found = reading.look(lambda session: devices.object_at_once(session, "d0"))
         assert found is not None
         told = [resource.path for resource in found[1]]
         assert told == sorted(told)
@@ -327,7 +327,7 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
                 " WHERE d.revision > :after"
             )
             copy |= dict(session.rows(newer, after=after))
-            return revisions.last(session)
+            return session.last_revision()
 
     def read_on(told: list[int], app_id: str) -> None:
         with processes[-1].read() as session:
@@ -436,9 +436,7 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
         ]
         queries = [each.part(DirectoryService).save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
         rules = [
-            each.subscriptions.put_rules(
-                app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', apply_now=False, was_seen=tag.__eq__
-            )
+            each.subscriptions.put_rules(app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', was_seen=tag.__eq__)
             for at, each in enumerate(services)
         ]
         for code, futures in ((409, conflicts), (412, writes), (400, queries), (412, rules)):

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirror_server.core.instants import Instant
-from mirror_server.store import revisions
 from mirror_server.store.session import Row, Session, parts
 
 NAME = (
@@ -103,4 +102,4 @@ def put(session: Session, device_id: str, told: Description) -> None:
         [(device_id, name, value) for name, value in told.attributes.items()],
     )
     # A filter of a snapshot may find the device now, or find it no more.
-    revisions.note_change(session, [device_id])
+    session.note_change([device_id])

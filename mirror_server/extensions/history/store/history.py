@@ -3,7 +3,7 @@
 New rows are appended to the *tail*, in the transaction that changes the mirror. They go on to *segments*, compressed
 and sorted, and from there perhaps to *files* of an archive; what stands in those, and how, is not known here.
 
-A row is known by its ``revision``, a number of :mod:`mirror_server.store.revisions` that no other row and no other
+A row is known by its ``revision``, a number of :meth:`Session.note_change` that no other row and no other
 change has. Those up to ``sealed_revision`` are in segments or files: what the tail still has of them is told no more,
 and is deleted when there is time.
 """

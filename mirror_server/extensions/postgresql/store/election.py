@@ -9,9 +9,8 @@ import psycopg
 
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.connection import CHANNEL, END, Connection, opened, told
-from mirror_server.store import settings
 from mirror_server.store.backend import StorageFailed
-from mirror_server.store.session import Session
+from mirror_server.store.session import LEADER, Session
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class PostgresElection:
     def leader_token(self) -> str | None:
         """The token that the leader stored; ``None`` where there never was one."""
         with told():
-            return settings.leader(Session(self._connection))
+            return Session(self._connection).setting(LEADER)
 
     def listen(self) -> None:
         """Begin to receive messages, and let them see that this process is alive."""

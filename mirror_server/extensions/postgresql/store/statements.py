@@ -13,9 +13,9 @@ from typing import Any
 
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
-from mirror_server.store import commands, logs, resources, revisions, subscriptions
+from mirror_server.store import commands, logs, resources, subscriptions
 from mirror_server.store.logs import LogEnd
-from mirror_server.store.session import Row, Session
+from mirror_server.store.session import COUNT, Row, Session
 
 _TYPES = {
     resources.REPORT: "bytea text text bigint bigint bigint bigint text text",
@@ -27,7 +27,7 @@ _TYPES = {
 _TYPES_BY_NAME = {"device_id": "text", "path": "text", "command_id": "bigint"}
 
 _NOTE = (
-    f"WITH counted AS ({revisions.COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
+    f"WITH counted AS ({COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
     " last_contact_at = greatest(last_contact_at, CAST(:contact_at AS bigint)) FROM counted"
     " WHERE device_id = ANY(:device_ids)){} SELECT last_revision{} FROM counted"
 )
@@ -63,6 +63,32 @@ class PostgresSession(Session):
             found[place - 1].append(tuple(row))
         return found
 
+    def note_change(self, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1) -> int:
+        """See :class:`Session`."""
+        known = list(dict.fromkeys(device_ids))
+        statement = _NOTE_ALONE if known else COUNT
+        revision = int(self.scalar(statement, count=count, device_ids=known, contact_at=contact_at))
+        self.after_commit(partial(self.changes.note, revision, known, count))
+        return revision
+
+    def note_change_with(
+        self,
+        device_ids: Sequence[str],
+        change: str,
+        rows: Callable[[int], Sequence[Row]],
+        *,
+        contact_at: Instant | None = None,
+    ) -> tuple[int, int]:
+        """See :class:`Session`."""
+        if not device_ids:
+            return super().note_change_with(device_ids, change, rows, contact_at=contact_at)
+        known, numbers = list(dict.fromkeys(device_ids)), len(device_ids)
+        about = {"count": numbers, "device_ids": known, "contact_at": contact_at}
+        # By what the last number of all is more.
+        ((revision, changed),) = self.rows(_NOTE_WITH.format(_counted(change)), **about, **_arrays(rows(1 - numbers)))
+        self.after_commit(partial(self.changes.note, revision, known, numbers))
+        return revision - numbers + 1, changed
+
 
 @commands.insert.register
 def _insert(session: PostgresSession, placed: Sequence[Command]) -> list[int]:
@@ -88,36 +114,6 @@ def _append(
     about = logs.counted(app_id, entries, read_seq)
     row = session.row(_APPEND, **about, at=at, kind=kind, device_ids=device_ids, bodies=bodies)
     return None if row is None else LogEnd(*row)
-
-
-@revisions.note_change.register
-def _note_change(
-    session: PostgresSession, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1
-) -> int:
-    known = list(dict.fromkeys(device_ids))
-    statement = _NOTE_ALONE if known else revisions.COUNT
-    revision = int(session.scalar(statement, count=count, device_ids=known, contact_at=contact_at))
-    session.after_commit(partial(session.changes.note, revision, known, count))
-    return revision
-
-
-@revisions.note_change_with.register
-def _note_change_with(
-    session: PostgresSession,
-    device_ids: Sequence[str],
-    change: str,
-    rows: Callable[[int], Sequence[Row]],
-    *,
-    contact_at: Instant | None = None,
-) -> tuple[int, int]:
-    if not device_ids:
-        return revisions.note_change_with.dispatch(Session)(session, device_ids, change, rows, contact_at=contact_at)
-    known, numbers = list(dict.fromkeys(device_ids)), len(device_ids)
-    about = {"count": numbers, "device_ids": known, "contact_at": contact_at}
-    # By what the last number of all is more.
-    ((revision, changed),) = session.rows(_NOTE_WITH.format(_counted(change)), **about, **_arrays(rows(1 - numbers)))
-    session.after_commit(partial(session.changes.note, revision, known, numbers))
-    return revision - numbers + 1, changed
 
 
 @subscriptions.rows_of_hearers.register

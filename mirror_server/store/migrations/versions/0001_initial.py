@@ -139,11 +139,5 @@ def upgrade() -> None:
         sa.Column("secret_hash", sa.LargeBinary, primary_key=True),
         *required(sa.BigInteger, "ends_at"),
     )
-    op.create_table(
-        "applying_rules",
-        sa.Column("app_id", TEXT, sa.ForeignKey("presubscriptions.app_id", ondelete="CASCADE"), primary_key=True),
-        *required(sa.BigInteger, "revision"),
-        *required(TEXT, "device_id", "path"),
-    )
     op.create_table("revisions", sa.Column("last_revision", sa.BigInteger, nullable=False))
     op.execute("INSERT INTO revisions (last_revision) VALUES (0)")

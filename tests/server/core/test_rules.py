@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
-from mirror_server.core.rule_index import RuleIndex
+from mirror_server.core.rules import RuleIndex
 
 # Few characters, so that texts begin with each other often.
 _NAMES = st.text("ab", min_size=1, max_size=4)

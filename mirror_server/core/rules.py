@@ -1,4 +1,4 @@
-"""Presubscription rules as an index: which of them match a device and its resources.
+"""An index of presubscription rules: which of them match a device and its resources.
 
 Source: specification 3.3; wire.md 3.
 

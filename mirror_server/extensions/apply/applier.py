@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
-from mirror_server.service.rule_matcher import RuleMatcher
-from mirror_server.store import devices, resources, subscriptions
+from mirror_server.extensions.apply import store
+from mirror_server.extensions.apply.store import Matched, RulesToApply
+from mirror_server.hooks import extends
+from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store.database import Database
 from mirror_server.store.session import AGAIN, Session
-from mirror_server.store.subscriptions import Matched, RulesToApply
+
+APPLY = "apply"
+"""The kind of the signal that rules are to be applied."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +43,14 @@ class RuleApplier:
 
     Args:
         database: Where the rules are.
-        matcher: Matches rules and resources.
+        subscriptions: Has the indexes of rules.
+        is_leader: Whether this process leads.
     """
 
-    def __init__(self, database: Database, matcher: RuleMatcher) -> None:
+    def __init__(self, database: Database, subscriptions: SubscriptionService, is_leader: Callable[[], bool]) -> None:
         self._database = database
-        self._matcher = matcher
+        self._subscriptions = subscriptions
+        self._is_leader = is_leader
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._look_again = False
@@ -53,6 +59,7 @@ class RuleApplier:
         # Each with the number of the part and the instant after which it is done.
         self._waiting: list[tuple[int, float, Future[None]]] = []
 
+    @extends(specname="lead")
     def start(self) -> None:
         """Apply what is not applied yet, unless that is going on."""
         with self._lock:
@@ -61,6 +68,13 @@ class RuleApplier:
                 self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
                 self._thread.start()
 
+    @extends(specname="caught_up")
+    def wake(self, *_: str) -> None:
+        """Apply what is not applied yet, where this process leads."""
+        if self._is_leader():
+            self.start()
+
+    @extends
     def stop(self) -> None:
         """Apply no further part; the others are applied after the next start."""
         with self._lock:
@@ -69,32 +83,33 @@ class RuleApplier:
         if thread is not None:
             thread.join(_STOP_SECONDS)
 
-    def applied(self, stored: Future[None]) -> Future[None]:
-        """Return a future that is done when rules are stored and applied, or stored and applied to many devices.
+    def rules_put(self, session: Session, app_id: str, *, apply_now: bool) -> Future[None] | None:
+        """End the application of former rules, and with ``apply_now`` begin that of those that are stored now.
 
-        It raises what ``stored`` raises.
+        Returns:
+            Done when they are applied, or applied to many devices.
         """
+        store.end(session, app_id)
+        if not apply_now:
+            return None
+        store.begin(session, app_id)
+        session.publish(APPLY)
         applied: Future[None] = Future()
-
-        def begin(done: Future[None]) -> None:
-            error = done.exception()
-            if error is not None:
-                applied.set_exception(error)
-                return
-            with self._lock:
-                is_stopping = self._is_stopping
-                if not is_stopping:
-                    # Also where the thread is about to end: it looks for them before.
-                    self._look_again = True
-                    until = time.monotonic() + _WAITED_SECONDS
-                    self._waiting.append((self._parts + _PARTS_WAITED_FOR, until, applied))
-            if is_stopping:
-                applied.set_result(None)
-            else:
-                self.start()
-
-        stored.add_done_callback(begin)
+        session.after_commit(lambda: self._begin(applied))
         return applied
+
+    def _begin(self, applied: Future[None]) -> None:
+        with self._lock:
+            is_stopping = self._is_stopping
+            if not is_stopping:
+                # Also where the thread is about to end: it looks for them before.
+                self._look_again = True
+                until = time.monotonic() + _WAITED_SECONDS
+                self._waiting.append((self._parts + _PARTS_WAITED_FOR, until, applied))
+        if is_stopping:
+            applied.set_result(None)
+        else:
+            self.start()
 
     def _run(self) -> None:
         app_id: str | None = ""
@@ -129,10 +144,10 @@ class RuleApplier:
             The application; ``None`` where no rules are left to be applied.
         """
         with self._database.read() as session:
-            pending = subscriptions.next_to_apply(session, after)
+            pending = store.next_to_apply(session, after)
             if pending is None:
                 return None
-            found = resources.behind(session, pending.device_id, pending.path, most=_RESOURCES_AT_ONCE)
+            found = store.behind(session, pending.device_id, pending.path, most=_RESOURCES_AT_ONCE)
             matched = self._match(session, pending, found)
         reached = found[-1][:2] if found else (pending.device_id, pending.path)
         for piece in _pieces(matched, reached, is_end=len(found) < _RESOURCES_AT_ONCE):
@@ -145,20 +160,21 @@ class RuleApplier:
         for device_id, path, can_be_observed in found:
             if can_be_observed:
                 paths.setdefault(device_id, []).append(path)
+        match = partial(self._subscriptions.matching, pending.app_id, pending.rules)
         return [
-            matched
-            for device in sorted(devices.registered(session, list(paths)), key=lambda each: each.device_id)
-            for matched in self._matcher.match(pending.app_id, pending.rules, device, paths[device.device_id])
+            Matched(position, device.device_id, path, device.endpoint_name, device.endpoint_type)
+            for device in sorted(store.registered(session, list(paths)), key=lambda each: each.device_id)
+            for path, position in match(device, paths[device.device_id]).items()
         ]
 
     def _store(self, session: Session, pending: RulesToApply, piece: _Piece) -> None:
         # Other rules were put meanwhile, or the same ones once more, or another process was faster.
-        if not subscriptions.note_applied(session, pending, piece.reached, is_all=piece.is_last):
+        if not store.note_applied(session, pending, piece.reached, is_all=piece.is_last):
             return
         first, last, app_id = pending.device_id, piece.reached[0], pending.app_id
-        subscriptions.add_presubscribed_later(session, app_id, piece.matched)
-        subscriptions.ask_again(session, first, last, app_id)
-        for device_id in subscriptions.devices_to_ask(session, first, last, app_id):
+        store.add_matched(session, app_id, piece.matched)
+        store.ask_again(session, first, last, app_id)
+        for device_id in store.devices_to_ask(session, first, last, app_id):
             session.publish(AGAIN, device_id)
 
 

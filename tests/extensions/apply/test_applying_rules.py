@@ -10,15 +10,17 @@ from typing import Any, cast
 import pytest
 from device_resources import sensor
 
-from mirror_server.service import rule_applier
-from mirror_server.service.rule_applier import RuleApplier
-from mirror_server.service.rule_matcher import RuleMatcher
+from mirror_server.extensions.apply import applier as rule_applier
+from mirror_server.extensions.apply import store
+from mirror_server.extensions.apply.applier import RuleApplier
+from mirror_server.extensions.apply.store import Matched
+from mirror_server.hooks import installed
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import subscriptions
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.subscriptions import Matched
 
 PATHS = [f"/3303/{number}/5700" for number in range(5)]
+RULES = "/v2/subscriptions"
 NOW = "?apply=now"
 
 
@@ -33,6 +35,10 @@ def all_subscribed(server: Any, key: str, fleet: list[str]) -> list[list[str]]:
     return [server.subscribed(key, device) for device in fleet]
 
 
+def state_of(server: Any, key: str, device: str) -> str:
+    return cast("str", server.call(key, "GET", f"{RULES}/{device}{PATHS[0]}").headers["Mirror-Subscription"])
+
+
 @pytest.mark.parametrize(("read_at_once", "stored_at_once"), [(1, 1), (3, 2), (26, 25), (100, 100)])
 def test_rules_of_two_applications_are_applied_in_small_transactions(
     server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any, read_at_once: int, stored_at_once: int
@@ -40,13 +46,13 @@ def test_rules_of_two_applications_are_applied_in_small_transactions(
     monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
     monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
     sizes: list[int] = []
-    add = subscriptions.add_presubscribed_later
+    add = store.add_matched
 
     def noted(session: Any, app_id: str, matched: list[Matched]) -> None:
         sizes.append(len(matched))
         add(session, app_id, matched)
 
-    monkeypatch.setattr(subscriptions, "add_presubscribed_later", noted)
+    monkeypatch.setattr(store, "add_matched", noted)
     server.put_rules(key, {"resource-path": ["/3303/*"]}, query=NOW)
     server.put_rules(other, {"endpoint-name": fleet[3]}, query=NOW)
     assert all_subscribed(server, key, fleet) == [PATHS] * 5
@@ -60,7 +66,7 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     """A client that gets a 503 may put them again, and they would be applied from the start."""
     monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", 5)
     monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 0)
-    applier = server.services.subscriptions._applier
+    applier = server.services.part(RuleApplier)
     apply_part, is_answered = applier._apply_part, threading.Event()
 
     def apply_slowly(after: str) -> str | None:
@@ -78,12 +84,12 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
 def test_rules_that_are_put_while_the_thread_ends_are_applied_before_the_response(
     server: Any, monkeypatch: Any
 ) -> None:
-    applier = RuleApplier(server.services.database, RuleMatcher())
+    services = server.services
+    applier = RuleApplier(services.database, services.subscriptions, services.is_leader)
     # The thread has found no rules, and takes the lock before ``start`` does.
     monkeypatch.setattr(applier, "start", lambda: None)
-    stored = Future[None]()
-    applied = applier.applied(stored)
-    stored.set_result(None)
+    applied = Future[None]()
+    applier._begin(applied)
     assert not applier._is_over(found_none=True), "it looks once more"
     assert not applied.done()
     assert applier._is_over(found_none=True)
@@ -91,15 +97,15 @@ def test_rules_that_are_put_while_the_thread_ends_are_applied_before_the_respons
 
 
 def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fleet: list[str]) -> None:
-    server.services.subscriptions.stop()
+    server.services.part(RuleApplier).stop()
     server.put_rules(key, {}, query=NOW)
 
     def apply_some(session: Any) -> None:
-        pending = subscriptions.next_to_apply(session, "")
+        pending = store.next_to_apply(session, "")
         assert pending is not None
-        assert subscriptions.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
+        assert store.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
         # Another process that did the same is too late.
-        assert not subscriptions.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
+        assert not store.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
 
     server.services.database.write(apply_some)
     server.restart()
@@ -109,7 +115,7 @@ def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fl
 
 def test_other_rules_end_the_application_of_those_before(server: Any, key: str, fleet: list[str]) -> None:
     for method, body in (("PUT", [{}]), ("PUT", []), ("DELETE", None)):
-        server.services.subscriptions.stop()
+        server.services.part(RuleApplier).stop()
         server.put_rules(key, {}, query=NOW)
         server.call(key, method, "/v2/subscriptions", json=body)
         server.restart()
@@ -131,7 +137,7 @@ def test_device_that_changed_since_it_was_matched_is_left_to_its_registration(se
         assert isinstance(row, DeviceRow)
         matched = [Matched(0, device, "/3303/0/5700", row.endpoint_name, row.endpoint_type)]
         session.run(f"UPDATE {table} SET {change}")
-        subscriptions.add_presubscribed_later(session, "app", matched)
+        store.add_matched(session, "app", matched)
         found = subscriptions.paths(session, "app", device)
         session.run("UPDATE devices SET registered = 1")
         session.run("UPDATE resources SET present = 1")
@@ -139,3 +145,75 @@ def test_device_that_changed_since_it_was_matched_is_left_to_its_registration(se
 
     for table, change in changes:
         assert server.services.database.write(partial(work, table=table, change=change)) == [], change
+
+
+def test_rules_are_applied_to_the_devices_that_are_registered(server: Any, key: str, fleet: list[str]) -> None:
+    server.registration(key, fleet[0], "DELETE")
+    server.put_rules(key, {"endpoint-name": fleet[1], "resource-path": PATHS[:1]})
+    assert all_subscribed(server, key, fleet) == [[]] * 5
+    server.put_rules(key, {}, query=NOW)
+    assert all_subscribed(server, key, fleet) == [[], *[PATHS] * 4]
+    assert len(server.observed(key)) == 20
+
+
+@pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
+def test_what_was_refused_or_not_answered_is_asked_again(
+    server: Any, key: str, device: str, answer: str, state: str
+) -> None:
+    server.patch(key, device, answer=answer)
+    server.put_rules(key, {}, query=NOW)
+    server.advance(key, 120)
+    assert state_of(server, key, device) == state
+    server.patch(key, device, answer="normal")
+    server.advance(key, 3600)
+    assert state_of(server, key, device) == state
+    server.put_rules(key, {}, query=NOW)
+    assert state_of(server, key, device) == "active"
+    assert server.observed(key) == [(device, "21.5")]
+
+
+def test_rules_that_changed_meanwhile_are_left_as_they_are(server: Any, key: str, device: str, refused: Any) -> None:
+    answer = server.call(key, "PUT", RULES + NOW, headers={"If-Match": '"other"'}, json=[{}])
+    assert refused(answer, 412, "If-Match").reason == "RULES_CHANGED"
+    assert server.call(key, "GET", RULES).json == []
+    assert server.subscribed(key, device) == []
+
+
+def test_apply_is_now_or_absent_and_alone(server: Any, key: str, refused: Any) -> None:
+    for query, field, cure in (
+        ("apply=now&apply=now", "apply", "give it once"),
+        ("apply=later", "apply", "write now"),
+        ("aply=now", "aply", "known are apply"),
+        ("apply=now&x=1", "x", "known are apply"),
+    ):
+        assert cure in refused(server.call(key, "PUT", f"{RULES}?{query}", json=[{}]), 400, field).message
+    assert server.call(key, "GET", RULES).json == []
+
+
+@pytest.mark.skipif("openapi" not in installed(), reason="nothing describes it")
+def test_description_names_the_parameter(server: Any) -> None:
+    described = server.app.test_client().get("/openapi.json").json["paths"][RULES]["put"]
+    assert [each["name"] for each in described["parameters"]] == ["apply", "If-Match"]
+    assert "apply=now" in described["description"]
+
+
+def test_the_rules_of_one_application_ask_nothing_again_for_another(
+    server: Any, key: str, other: str, device: str
+) -> None:
+    server.patch(key, device, answer="reject")
+    server.subscribe(key, device)
+    server.patch(key, device, answer="normal")
+    server.put_rules(other, {"resource-path": ["/3303/1/*"]}, query=NOW)
+    assert state_of(server, key, device) == "refused"
+    server.put_rules(other, {}, query=NOW)
+    # The device observes it now, for whomever it was asked.
+    assert state_of(server, key, device) == "active"
+
+
+def test_a_sleeping_device_is_subscribed_at_its_next_contact(server: Any, key: str) -> None:
+    sleeper = server.add_device(key, "sleeper", sensor(PATHS[0]), queue_mode=True)
+    server.advance(key, 60)
+    server.put_rules(key, {}, query=NOW)
+    assert server.subscribed(key, sleeper) == []
+    server.registration(key, sleeper, "PUT")
+    assert server.subscribed(key, sleeper) == [PATHS[0]]

@@ -1,0 +1,74 @@
+"""Presubscription rules for the devices that are registered: ``PUT /v2/subscriptions?apply=now``.
+
+Without it rules are checked when a device next registers or updates its registration. A thread applies them to some
+devices at a time, and goes on after a restart.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirror_server.hooks import extends
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from mirror_server.services import Services
+    from mirror_server.store.backend import Storage
+    from mirror_server.store.session import Session
+
+_MEANING = (
+    " With `apply=now` they are applied to the registered devices, too: that they are to be is on disk with the 202,"
+    " which waits about a second for it. In a large fleet the rest follows, also after a restart of the service, unless"
+    " rules are put or deleted before. `apply` is an extension."
+)
+
+
+@extends
+def storage() -> Storage:
+    """How far rules are applied; it goes with the rules of an application."""
+    from mirror_server.store.backend import Storage
+    from mirror_server.store.schema import Branch
+
+    return Storage(branch=Branch("apply", Path(__file__).parent / "migrations"))
+
+
+@extends
+def build(services: Services) -> Sequence[object]:
+    """What applies rules."""
+    from mirror_server.extensions.apply.applier import APPLY, RuleApplier
+
+    applier = RuleApplier(services.database, services.subscriptions, services.is_leader)
+    services.database.on(APPLY, applier.wake)
+    return [applier]
+
+
+@extends
+def rules_put() -> Callable[[Session, str], Future[None] | None]:
+    """Read ``apply``."""
+    from mirror_server.extensions.apply.applier import RuleApplier
+    from mirror_server.views.requests import check_query, query_choice, services
+
+    check_query(("apply",))
+    apply_now = query_choice("apply", ("now",)) is not None
+    return partial(services().part(RuleApplier).rules_put, apply_now=apply_now)
+
+
+@extends
+def interface_described(document: dict[str, Any]) -> None:
+    """Describe ``apply``."""
+    operation = document["paths"]["/v2/subscriptions"]["put"]
+    operation["description"] += _MEANING
+    operation["parameters"].insert(
+        0,
+        {
+            "name": "apply",
+            "in": "query",
+            "description": "With `now`, devices that are registered now are checked at once.",
+            "schema": {"type": "string", "enum": ["now"]},
+            "x-extension": True,
+        },
+    )
