@@ -51,7 +51,7 @@ class ConditionalWrites:
             return None
         if not placement.request.is_write:
             raise Refusal.of_field("If-Match", "it goes with the write of a value alone; leave it out")
-        return Handling(check=partial(_check, app_id=placement.app_id, seen=_read(text.strip())))
+        return Handling(check=partial(check_revision, app_id=placement.app_id, seen=_read(text.strip())))
 
 
 def _read(text: str) -> _Revision:
@@ -64,7 +64,7 @@ def _read(text: str) -> _Revision:
     return int(found[1] or found[2])
 
 
-def _check(session: Session, target: Target, *, app_id: str, seen: _Revision) -> None:
+def check_revision(session: Session, target: Target, *, app_id: str, seen: _Revision) -> None:
     """Refuse a write whose writer saw another desired value than there is now."""
     resource = resources.find(session, target.device_id, target.path)
     if resource is None:

@@ -101,7 +101,7 @@ def put_webhook(services: Services, app_id: str) -> None:
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
     """A write that is stored, answered and logged."""
     request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
-    services.commands.place(Placement(app_id, device_id, request)).result(60)
+    services.commands.place(Placement(app_id, device_id, request, "1")).result(60)
     assert services.database.settle(60)
 
 
