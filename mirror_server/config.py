@@ -6,10 +6,13 @@ A setting is declared once, as a field of :class:`Settings` or of the settings o
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -19,11 +22,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-UNIX: Literal["unix"] = "unix"
-"""A peer on a socket of this machine's file system, which has no address."""
-
-Proxy = Network | Literal["unix"]
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -42,6 +40,18 @@ class ListenAddress(NamedTuple):
     def __str__(self) -> str:
         """As it is written in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def stop_with_stdin() -> None:
+    """Have SIGTERM sent to this process when its standard input ends, as that does when the program behind it ends."""
+
+    def run() -> None:
+        # Not through sys.stdin: its lock would be held when the interpreter ends.
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=run, name="stdin", daemon=True).start()
 
 
 class _Option(NamedTuple):
@@ -106,15 +116,16 @@ def _option(declared: Field[Any]) -> Callable[[F], F]:
     )
 
 
-def _read_network(text: str) -> Network:
+def read_network(text: str) -> Network:
+    """Reads a network of IP addresses; the type of an option.
+
+    Raises:
+        BadParameter: It is none.
+    """
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write a network like 10.0.0.0/8") from None
-
-
-def _read_proxy(text: str) -> Proxy:
-    return UNIX if text == UNIX else _read_network(text)
 
 
 _TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
@@ -203,7 +214,7 @@ class Settings:
         "A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"
         " machine itself; may be given several times.",
         option="--allow-callbacks-to",
-        type=_read_network,
+        type=read_network,
         multiple=True,
         metavar="NETWORK",
     )
@@ -211,15 +222,6 @@ class Settings:
         20,
         "How often one address may come with a wrong key before it is told 429; the right key is always let in.",
         type=click.IntRange(min=1),
-    )
-    trusted_proxies: tuple[Proxy, ...] = setting(
-        (),
-        "A proxy whose X-Forwarded-For is believed: its address or network, or 'unix' for one that comes by a"
-        " socket file; may be given several times. Without it the header is ignored.",
-        option="--trust-proxy",
-        type=_read_proxy,
-        multiple=True,
-        metavar="NETWORK",
     )
     max_parked_polls: int = setting(
         20_000,
@@ -242,26 +244,6 @@ class Settings:
         "How much of its answers an application may leave unread before its next request is told 429.",
         type=click.IntRange(min=1_000_000),
     )
-    max_connections: int = setting(
-        25_000,
-        "How many connections may be open; one more is told 503 and ends.",
-        type=click.IntRange(min=1),
-    )
-    max_head_bytes: int = setting(
-        64 * 1024,
-        "How large request line and headers may be; more is refused with 414 or 431.",
-        type=click.IntRange(min=1000),
-    )
-    max_headers: int = setting(
-        100,
-        "How many headers a request may have; more are refused with 431.",
-        type=click.IntRange(min=10),
-    )
-    idle_timeout_seconds: float = setting(
-        20,
-        "How long a connection stays open on which no request begins.",
-        type=SECONDS,
-    )
     request_timeout_seconds: float = setting(
         30,
         "How long request line and headers may take to arrive, and then the body; what takes longer is told 408.",
@@ -271,19 +253,6 @@ class Settings:
         30,
         "How long a client may take to read the next part of an answer before its connection ends.",
         type=SECONDS,
-    )
-    tls_cert: str | None = setting(
-        None,
-        "Speak TLS, HTTPS and secure websockets, with this certificate in PEM, those of authorities in between behind"
-        " it. SIGHUP loads it again.",
-        metavar="FILE",
-        commands=("run",),
-    )
-    tls_key: str | None = setting(
-        None,
-        "The certificate's key in PEM, not encrypted.",
-        metavar="FILE",
-        commands=("run",),
     )
     without: tuple[str, ...] = setting(
         (),

@@ -60,14 +60,15 @@ The hooks, in the order in which a server calls them
 
 - Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
   ``configure_logging``, ``check_settings``, ``in_common``.
-- When it is built: ``build``, ``blueprints``, ``upgrades``.
+- When it is built: ``build``, ``blueprints``, ``configure_server``, ``accept``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
 - In the transaction of a change, on the thread of the writer: ``values_reported``, ``write_finished``,
   ``registration_changed``, ``devices_deleted``, ``responses_added``. Batches have what one group of changes
   stores, up to some thousand values; an exception undoes the group. Send things out behind the transaction, with
   ``session.after_commit``.
-- For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``.
+- For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``; for one with a
+  wrong key ``client_of``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
   ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
@@ -95,15 +96,18 @@ from mirror_server.core.errors import CannotServe
 from mirror_server.store.backend import LOCATIONS, shown
 
 if TYPE_CHECKING:
+    import asyncio
+    import socket
     from concurrent.futures import Future
 
+    import uvicorn
     from flask import Blueprint, Response
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.commands import Command
     from mirror_server.core.instants import Instant
+    from mirror_server.server import Services
     from mirror_server.service.commands import Placement
-    from mirror_server.services import Services
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
     from mirror_server.store.commands import Target
@@ -113,7 +117,6 @@ if TYPE_CHECKING:
     from mirror_server.store.session import Session
     from mirror_server.views.description import Answer, Parameter
     from mirror_server.web.asgi_bridge import Bridge
-    from mirror_server.web.connections import Upgrade
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
@@ -331,11 +334,22 @@ def announcements(services: Services, url: str, key: str | None) -> Sequence[str
 
 
 @specifies
-def upgrades(services: Services, bridge: Bridge) -> Upgrade:  # type: ignore[empty-body]
-    """What makes other protocols of connections that ask for one. Called when a server listens.
+def configure_server(config: uvicorn.Config, bridge: Bridge, services: Services) -> None:
+    """Change the configuration of the HTTP server, before it is made.
 
-    It is called for each request with ``Upgrade``, on the event loop.
+    Its ``ws`` is an :data:`~mirror_server.web.serve.Upgrade`: what makes other protocols of connections. An ``http`` of
+    an extension asks that.
     """
+
+
+@specifies(firstresult=True)
+def accept(server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[asyncio.Server] | None:
+    """Accept connections in the place of the HTTP server. Called on the event loop, when it starts to listen."""
+
+
+@specifies(firstresult=True)
+def client_of(environ: dict[str, Any]) -> str | None:
+    """Who sent a request, so that wrong keys count as theirs; without this hook the address of its connection."""
 
 
 @specifies

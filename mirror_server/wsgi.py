@@ -39,7 +39,7 @@ import click
 from mirror_server.config import Settings, options_of
 from mirror_server.core.errors import CannotServe, Refusal
 from mirror_server.hooks import of_all, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store.backend import AlreadyServed, DatabaseError
 from mirror_server.web.app import MirrorApp, create_app
 

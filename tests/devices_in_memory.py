@@ -38,7 +38,7 @@ from mirror_server.store.session import MANUAL_CLOCK
 
 if TYPE_CHECKING:
     from mirror_server.clock import Timer
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
@@ -354,5 +354,5 @@ def advance(services: Services, seconds: float) -> None:
     database.write(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
     assert isinstance(services.clock, ManualClock)
     services.clock.advance(milliseconds, settle=database.settle)
-    services.clock_advanced()
+    services.extensions.hook.clock_advanced()
     assert database.settle(60)

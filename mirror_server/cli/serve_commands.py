@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +16,7 @@ from mirror_server.hooks import Extensions, of_all, read_settings
 from mirror_server.store.backend import shown
 
 if TYPE_CHECKING:
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 host_option = click.option(
     "--host",
@@ -47,8 +46,6 @@ def run(host: str, port: int, **settings: Any) -> None:
 
     Programs need an access key: make one with 'mirror-server keys create NAME'.
     """
-    if (settings["tls_cert"] is None) != (settings["tls_key"] is None):
-        raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")
     serve_until_stopped(read_settings(**settings), host, port, announce=_announce)
 
 
@@ -71,24 +68,20 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
         ClickException: That is not possible.
     """
     # Flask and uvicorn, which no other command needs.
-    from mirror_server.services import Services  # noqa: PLC0415
-    from mirror_server.web.serve import ListenError, TooFewFiles, listen, serve  # noqa: PLC0415
-    from mirror_server.web.tls import Certificate, TlsError  # noqa: PLC0415
+    from mirror_server.server import Services  # noqa: PLC0415
+    from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
 
     try:
         _configure_logging(settings)
-        certificate = (
-            Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
-        )
         listener = listen(host, port)
-    except (CannotServe, ListenError, TlsError) as error:
+    except (CannotServe, ListenError) as error:
         raise click.ClickException(visible(str(error))) from error
-    url = f"{'http' if certificate is None else 'https'}://{ListenAddress(host, listener.getsockname()[1])}"
+    address = ListenAddress(host, listener.getsockname()[1])
     with listener:
         try:
             services = Services(settings)
-            serve(services, listener, partial(announce, url, services), certificate)
-        except (CannotServe, TooFewFiles) as error:
+            serve(services, listener, lambda scheme: announce(f"{scheme}://{address}", services))
+        except CannotServe as error:
             raise click.ClickException(visible(str(error))) from error
 
 

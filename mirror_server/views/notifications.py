@@ -56,7 +56,7 @@ from mirror_server.views.requests import (
 )
 
 if TYPE_CHECKING:
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 _CLOSING_SECONDS = 0.3
 # More of them are read and encoded on another thread.

@@ -29,13 +29,13 @@ from mirror_server.views.description import TEXT, Parameter, Schema, whole_numbe
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
 
 SERVICES = "mirror"
-"""The name of an app's :class:`~mirror_server.services.Services` among its extensions."""
+"""The name of an app's :class:`~mirror_server.server.Services` among its extensions."""
 
 CALLER = "mirror.caller"
 """Key of the WSGI environment with the :class:`Caller` of a request that another process forwarded."""

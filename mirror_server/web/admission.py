@@ -12,12 +12,11 @@ from mirror_server.core.errors import Refusal
 from mirror_server.service.authentication import Authenticator
 from mirror_server.service.keys import Scope
 from mirror_server.views.requests import CALLER, Caller, LeaderOnly, check_query, note, require_scope
-from mirror_server.web.trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 REFUSED = "mirror.refused"
 """Key of the WSGI environment with the Refusal of a request that did not arrive as it should."""
@@ -44,7 +43,7 @@ class Admission:
         self._log = services.log
         self._forward = services.coordinator.forward
         self._authenticator = Authenticator(services.database, services.settings.failed_keys_per_minute)
-        self._proxies = TrustedProxies(services.settings.trusted_proxies)
+        self._hook = services.extensions.hook
 
     def admit(self, asked: Request, view: Callable[..., Any] | None) -> Response | None:
         """Let in who has a key with a scope for this route; an unknown route wants a key too.
@@ -86,12 +85,16 @@ class Admission:
             application, held = caller.app_id, frozenset(map(Scope, caller.scopes))
         else:
             authorization = environ.get("HTTP_AUTHORIZATION")
-            client = partial(self._proxies.client_of, environ)
+            client = partial(self._client_of, environ)
             application, held = self._authenticator.authenticate(authorization, client, version)
             kept.still_admits = partial(self._authenticator.still_admits, authorization)
         kept.app_id, kept.scopes, kept.version = application, held, version
         note(environ, application=application)
         return application, held
+
+    def _client_of(self, environ: WSGIEnvironment) -> str:
+        client: str | None = self._hook.client_of(environ=environ)
+        return environ.get("REMOTE_ADDR", "") if client is None else client
 
     def recheck_key(self, environ: WSGIEnvironment) -> None:
         """Check that the key of a request that was admitted and held is still valid.

@@ -33,7 +33,7 @@ from mirror_server.web.disconnection import is_disconnected
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 _PARKED = "mirror.parked"
 _BEGAN = "mirror.began"

@@ -24,7 +24,7 @@ from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.applier import RuleApplier
 from mirror_server.extensions.logs.handler import configure
 from mirror_server.hooks import read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store.session import Session
 from mirror_server.web.serve import listen, serve
 

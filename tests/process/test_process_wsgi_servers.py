@@ -22,9 +22,9 @@ from process_server import PATIENCE_SECONDS, Application, child_environment, dec
 from resource_paths import LEVEL
 
 from mirror_server.hooks import open_database, read_settings
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.services import Services
 from mirror_server.store.database import location_of
 from mirror_server.web.app import create_app
 

@@ -28,9 +28,9 @@ from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
 from mirror_sdk.cli import main
 from mirror_server.hooks import read_settings
 from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.services import Services
 from mirror_server.web.app import create_app
 from mirror_server.web.asgi_bridge import Bridge
 

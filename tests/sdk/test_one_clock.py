@@ -21,7 +21,7 @@ INSTANTS = ["requested_at", "accepted_at", "finished_at", "expires_at"]
 def begins_at(monkeypatch: pytest.MonkeyPatch) -> datetime:
     """Where the clock of a mirror begins that is made after this."""
     instant = datetime.now(UTC).replace(microsecond=0) - timedelta(days=60)
-    monkeypatch.setattr("mirror_server.services._MANUAL_CLOCK_BEGINS_AT", int(1000 * instant.timestamp()))
+    monkeypatch.setattr("mirror_server.server._MANUAL_CLOCK_BEGINS_AT", int(1000 * instant.timestamp()))
     return instant
 
 

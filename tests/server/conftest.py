@@ -24,9 +24,9 @@ from mirror_server import hooks
 from mirror_server.core.instants import Instant
 from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.services import Services
 from mirror_server.store import keys as stored_keys
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database

@@ -15,7 +15,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from mirror_server.hooks import read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.web.app import create_app
 
 NODE = Path(__file__).parent / "node"

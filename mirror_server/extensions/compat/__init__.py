@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from flask import Blueprint, Response
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 _UNVERSIONED = "mirror.unversioned"
 """Key of the WSGI environment of a request whose path had no version."""

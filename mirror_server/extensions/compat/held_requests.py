@@ -25,7 +25,7 @@ from mirror_server.store.session import WAITING, Session
 from mirror_server.views.answers import when_stored
 
 if TYPE_CHECKING:
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 HELD = "untold"
 """The signal that a held request was queued: the device, a space, the async-id."""

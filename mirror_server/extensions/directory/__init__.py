@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from flask import Blueprint
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage
     from mirror_server.store.conditions import Condition
     from mirror_server.store.devices import DeviceRow

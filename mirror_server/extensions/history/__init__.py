@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.config import Settings
     from mirror_server.core.instants import Instant
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database

@@ -129,7 +129,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_server.config import Settings
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage
 
 

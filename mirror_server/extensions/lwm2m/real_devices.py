@@ -15,7 +15,7 @@ from mirror_server.extensions.lwm2m.registrar import RegistrationLimits
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.extensions.lwm2m.store import registrations
 from mirror_server.hooks import Measurement, extends
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.session import Session
 
@@ -72,7 +72,7 @@ class RealDevices:
     def connect_devices(self) -> None:
         """Listen."""
         # Where others may have led, one of them may still hold the port.
-        self.link.start(listening=self._services.wake_all if self._services.database.is_shared else None)
+        self.link.start(listening=self._services.dispatcher.wake_all if self._services.database.is_shared else None)
 
     @extends
     def disconnect_devices(self) -> None:

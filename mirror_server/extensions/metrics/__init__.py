@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from flask import Blueprint
 
     from mirror_server.extensions.metrics.metrics import Metrics
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 
 @extends

@@ -25,7 +25,7 @@ from mirror_server.hooks import Measurement, extends
 if TYPE_CHECKING:
     from flask import Response
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.session import Session
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -13,9 +13,9 @@ import threading
 import time
 import uuid
 
-from mirror_server.coordinator import Participant
 from mirror_server.extensions.postgresql.forwarding import Forwarder
 from mirror_server.extensions.postgresql.store.election import PostgresElection
+from mirror_server.server import Services
 from mirror_server.store.backend import DatabaseError, StorageFailed, reason_of
 from mirror_server.store.database import Database
 from mirror_server.store.session import LEADER, Session
@@ -65,13 +65,13 @@ class Leadership:
             self._check(is_alone=is_alone)
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
-    def start(self, participant: Participant, forwarder: Forwarder) -> None:
+    def start(self, services: Services, forwarder: Forwarder) -> None:
         """Begin to listen; returns when this process is the leader, or knows that another one is.
 
         Raises:
             DatabaseError: The database does not answer.
         """
-        self._participant = participant
+        self._services = services
         self._forwarder = forwarder
         self._thread.start()
         if not self._has_looked.wait(_FIRST_SECONDS):
@@ -121,7 +121,7 @@ class Leadership:
         self._election.listen()
         if self._holds_lock:
             self._lead()
-        self._participant.catch_up()
+        self._services.catch_up()
         self._forwarder.look_again()
         while not self._is_closing.is_set():
             if not self._holds_lock and time.monotonic() >= self._try_at:
@@ -142,7 +142,7 @@ class Leadership:
         """The lock is held: go on as the leader of before, or take over."""
         if self.is_leader:
             if self._election.leader_token() == self._election.token:
-                self._participant.go_on_leading()
+                self._services.go_on_leading()
                 self._forwarder.tell_resumed()
                 return
             self._stop_leading()
@@ -155,7 +155,7 @@ class Leadership:
 
         try:
             self._database.write(work)
-            self._participant.begin_to_lead()
+            self._services.begin_to_lead()
             self._forwarder.tell_leader()
         except BaseException:
             self._stop_leading()
@@ -163,7 +163,7 @@ class Leadership:
 
     def _stop_leading(self) -> None:
         self._election.token = ""
-        self._participant.stop_leading()
+        self._services.stop_leading()
 
     def _receive(self, messages: list[str]) -> None:
         try:
@@ -177,7 +177,7 @@ class Leadership:
         self._holds_lock = False
         if not self._is_closing.is_set():
             _log.warning("the database does not answer (%s); trying again until it does", reason_of(error))
-        self._participant.pause_leading()
+        self._services.pause_leading()
 
     def _reconnect(self) -> bool:
         if not self._election.reconnect():

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from mirror_server.clock import Clock
 from mirror_server.config import Settings
-from mirror_server.coordinator import Coordinator, Participant
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.extensions.postgresql.answering import ForwardedRequests
 from mirror_server.extensions.postgresql.asking import forward
@@ -17,8 +15,8 @@ from mirror_server.extensions.postgresql.leadership import Leadership
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.backend import PostgresBackend
 from mirror_server.hooks import extends
+from mirror_server.server import Coordinator, Services
 from mirror_server.store.backend import shown
-from mirror_server.store.database import Database
 from mirror_server.web.asgi_bridge import Bridge
 
 _LAST_SECONDS = 3
@@ -29,22 +27,21 @@ class Membership(Coordinator):
     """The coordinator of a server that may be one of several.
 
     Args:
-        settings: What the operator set.
-        database: What the processes share.
-        in_common: What extensions say that all processes must have in common.
+        services: See :class:`Coordinator`.
 
     Raises:
-        DatabaseError: Processes that cannot work together with this one serve the database.
+        DatabaseError: See :class:`Coordinator`.
     """
 
-    def __init__(self, settings: Settings, database: Database, in_common: Sequence[str]) -> None:
-        self._settings = settings
-        self._database = database
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._database = services.database
+        settings = services.settings
         self.leadership = Leadership(
-            cast("PostgresBackend", database.backend).election(),
+            cast("PostgresBackend", self._database.backend).election(),
             shown(settings.database_url),
-            database,
-            options=_in_common(settings, in_common),
+            self._database,
+            options=_in_common(settings, services.extensions.hook.in_common(settings=settings)),
             is_alone=settings.manual_clock,
         )
 
@@ -53,19 +50,18 @@ class Membership(Coordinator):
         """See :class:`Coordinator`."""
         return self.leadership.is_leader
 
-    def join(self, participant: Participant, clock: Clock) -> None:
+    def join(self) -> None:
         """See :class:`Coordinator`."""
-        super().join(participant, clock)
-        self.forwarder = Forwarder(self._database, clock, lambda: self.is_leader)
+        self.forwarder = Forwarder(self._database, self._services.clock, lambda: self.is_leader)
         self.forward = partial(forward, self.forwarder)
 
     def start(self) -> None:
         """See :class:`Coordinator`."""
-        self.leadership.start(self._participant, self.forwarder)
+        self.leadership.start(self._services, self.forwarder)
 
     def answer_with(self, app: Any) -> None:
         """See :class:`Coordinator`."""
-        bridge = Bridge.of(app, self._settings)
+        bridge = Bridge.of(app, self._services.settings)
         self.forwarder.answerer = ForwardedRequests(self._database, self.forwarder, bridge)
 
     def is_alive(self, process_id: str) -> bool:

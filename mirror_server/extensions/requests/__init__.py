@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from flask import Blueprint
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.views.description import Answer, Parameter
 
 

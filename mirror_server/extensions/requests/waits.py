@@ -28,7 +28,7 @@ from mirror_server.views.description import TEXT, Answer, header, json_of
 from mirror_server.views.device_requests import OF_ACCEPTED
 
 if TYPE_CHECKING:
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 Pending: TypeAlias = Future[LogEntry | None]
 """Done with the async response as it is in the log; ``None`` where there is none to wait for."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flask import Blueprint
 
     from mirror_server.config import Settings
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage
 
 
@@ -59,9 +59,8 @@ def build(services: Services) -> Sequence[object]:
     store = StoredSimulation(services.database)
     simulator = Simulator(events=services.devices, store=store, clock=services.clock, seed=chosen.seed)
     services.backends.add(simulator)
-    bench = Bench(
-        simulator=simulator, clock=services.clock, database=services.database, advanced=services.clock_advanced
-    )
+    advanced = services.extensions.hook.clock_advanced
+    bench = Bench(simulator=simulator, clock=services.clock, database=services.database, advanced=advanced)
     return [bench, SimulatedDevices(simulator, chosen.simulate, bench, Pacing(bench, chosen.pace))]
 
 

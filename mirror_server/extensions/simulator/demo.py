@@ -18,18 +18,17 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import main
 from mirror_server.cli.serve_commands import port_option, serve_until_stopped
 from mirror_server.clock import wall_time
-from mirror_server.config import Settings, options_of
+from mirror_server.config import Settings, options_of, stop_with_stdin
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
 from mirror_server.hooks import of_all, read_settings
 from mirror_server.notifications.outbound import LOOPBACK
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
-from mirror_server.standard_input import stop_with_stdin
 from mirror_server.store.database import Database, location_of
 
 if TYPE_CHECKING:
-    from mirror_server.services import Services
+    from mirror_server.server import Services
 
 _NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start ends it, unless --key gives one."
 

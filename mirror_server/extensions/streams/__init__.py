@@ -31,20 +31,21 @@ reads so.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mirror_server.extensions.streams.settings import StreamSettings
 from mirror_server.hooks import extends
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
+    import uvicorn
     from flask import Blueprint
 
-    from mirror_server.services import Services
+    from mirror_server.server import Services
     from mirror_server.store.backend import Storage
     from mirror_server.web.asgi_bridge import Bridge
-    from mirror_server.web.connections import Upgrade
 
 
 @extends
@@ -89,8 +90,10 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def upgrades(services: Services, bridge: Bridge) -> Upgrade:
-    """What makes a connection a websocket."""
-    from mirror_server.extensions.streams.websocket_upgrade import WebsocketUpgrade
+def configure_server(config: uvicorn.Config, bridge: Bridge, services: Services) -> None:
+    """Let connections become websockets."""
+    from mirror_server.extensions.streams.websocket_upgrade import UpgradableConnection, WebsocketUpgrade
 
-    return WebsocketUpgrade(services, bridge)
+    config.ws = cast("type[asyncio.Protocol]", WebsocketUpgrade(services, bridge))
+    if isinstance(config.http, str):
+        config.http = UpgradableConnection

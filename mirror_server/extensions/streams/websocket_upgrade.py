@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -15,8 +15,9 @@ from mirror_server.extensions.streams.sockets import POLICY, UNEXPECTED, Closing
 from mirror_server.extensions.streams.views import OPEN, OpenedWebsocket
 from mirror_server.extensions.streams.websocket_serving import close, serve
 from mirror_server.hooks import Measurement
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.serve import Upgrade
 from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, environ_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _CLOSED_BY = {401: POLICY, 403: POLICY, 404: UNEXPECTED}
 
 
 class WebsocketUpgrade:
-    """Makes websockets of connections; see :data:`~mirror_server.web.connections.Upgrade`.
+    """Makes websockets of connections; see :data:`~mirror_server.web.serve.Upgrade`.
 
     Args:
         services: The parts of the server.
@@ -93,6 +94,27 @@ class WebsocketUpgrade:
                 self._open -= 1
         finally:
             unfinished.release()
+
+
+class UpgradableConnection(HttpToolsProtocol):
+    """A connection of uvicorn's that may become a websocket, where no other extension makes connections."""
+
+    _take_over: Callable[[bytes], None] | None = None
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser."""
+        if self.parser.should_upgrade() and getattr(self.cycle, "response_complete", True):
+            self._take_over = cast("Upgrade", self.ws_protocol_class)(self)
+        super().on_headers_complete()
+
+    def _should_upgrade(self) -> bool:
+        return self._take_over is not None
+
+    def handle_websocket_upgrade(self) -> None:
+        """Called by uvicorn when the head was read."""
+        self.connections.discard(self)
+        if self._take_over is not None:
+            self._take_over(b"")
 
 
 def _is_handshake(connection: HttpToolsProtocol) -> bool:

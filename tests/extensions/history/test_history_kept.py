@@ -28,7 +28,7 @@ from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.metrics.metrics import Metrics
 from mirror_server.hooks import of_all, open_database, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
 

@@ -57,7 +57,7 @@ class WithHistory:
 
 @pytest.fixture
 def with_history(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> WithHistory:
-    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
+    monkeypatch.setattr("mirror_server.server.SystemClock", machine.clock)
     return WithHistory(new_server(manual_clock=False, keep_history_seconds=7 * DAY_SECONDS), machine)
 
 

@@ -12,7 +12,7 @@ from mirror_server.extensions.history.pasts import PastService
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import segments
 from mirror_server.hooks import read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 
 
 def files(server: Any) -> list[str]:

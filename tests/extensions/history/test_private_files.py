@@ -13,7 +13,7 @@ from histories import DAY
 from mirror_server.cli import main
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.hooks import open_database, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 
 pytestmark = pytest.mark.sqlite
 

@@ -21,7 +21,7 @@ from mirror_server.extensions.lwm2m.listening import check_listening, is_loopbac
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.hooks import of_all, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.web.serve import listen
 
 HIDING = "import sys; sys.modules[{name!r}] = None; from mirror_server.cli import main; main()"

@@ -20,7 +20,7 @@ from mirror_server.extensions.lwm2m.identities import Identities
 from mirror_server.extensions.lwm2m.store import device_keys as stored_keys
 from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
 from mirror_server.hooks import Extensions, open_database, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store import maintenance
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database

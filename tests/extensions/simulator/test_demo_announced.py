@@ -6,7 +6,7 @@ import pytest
 
 from mirror_server.extensions.simulator import demo
 from mirror_server.hooks import extends, installed, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 
 
 class RealDevices:

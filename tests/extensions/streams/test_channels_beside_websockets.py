@@ -1,9 +1,6 @@
 """A websocket is one type of channel of a key beside the others, and a stream one more reader of its log."""
 
-import pytest
-
 from mirror_server.extensions.streams.event_stream import EventStream
-from tests.server.interface.test_connections import check_requests_after_an_upgrade
 from tests.server.webhook.conftest import *  # noqa: F403 - fixtures
 from tests.server.webhook.test_webhook import CALLBACK, PULL, check_no_webhook_beside, check_one_type_of_channel
 from tests.server.webhook.test_webhook_begins import arrived, register
@@ -34,11 +31,3 @@ def test_a_webhook_begins_behind_what_a_stream_has_sent(server, key, endpoint):
     register(server, key, endpoint)
     server.add_device(key, "new")
     assert arrived(endpoint, "new") == ["new"]
-
-
-@pytest.mark.anyio
-async def test_a_handshake_at_another_route_is_told_where_websockets_are_opened_and_requests_after_it_are_answered(
-    server,
-):
-    answers = await check_requests_after_an_upgrade(server, b"websocket", b"400")
-    assert b"/v2/notification/websocket-connect" in answers

@@ -19,7 +19,7 @@ from waits import PATIENCE_SECONDS, wait_until
 
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_server.clock import SystemClock
-from mirror_server.services import _clock
+from mirror_server.server import _clock
 from mirror_server.store import logs
 
 HOUR_SECONDS = 3600
@@ -138,7 +138,7 @@ def test_a_clock_that_is_far_ahead_at_the_start_is_not_believed_for_an_hour(mach
 @pytest.fixture
 def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A server by the clock of this machine."""
-    monkeypatch.setattr("mirror_server.services.SystemClock", machine.clock)
+    monkeypatch.setattr("mirror_server.server.SystemClock", machine.clock)
     return new_server(manual_clock=False)
 
 

@@ -11,7 +11,7 @@ import pytest
 from operator_commands import refused, refused_in_one_line
 
 from mirror_server.hooks import open_database, read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store.backend import DatabaseError
 
 pytestmark = pytest.mark.sqlite

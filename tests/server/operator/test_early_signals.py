@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from mirror_server.hooks import read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.web.serve import ListenError, listen, serve
 
 
@@ -32,7 +32,7 @@ def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypat
     monkeypatch.setattr(services, "start", interrupted_start)
     monkeypatch.setattr(services, "close", noted_close)
     with listen("127.0.0.1", 0) as listener:
-        serve(services, listener, announce=lambda: signal.raise_signal(sig) if when == "announced" else None)
+        serve(services, listener, announce=lambda _: signal.raise_signal(sig) if when == "announced" else None)
     assert steps == ["started", "closed"]
     assert {each: signal.getsignal(each) for each in handlers} == handlers
 

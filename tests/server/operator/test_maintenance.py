@@ -19,10 +19,10 @@ from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Registration
 from mirror_server.hooks import open_database, read_settings
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.services import Services
 from mirror_server.store import logs, schema
 from mirror_server.store.backend import LOCATIONS, DatabaseError, shown
 from mirror_server.store.database import Database

@@ -10,7 +10,7 @@ import pytest
 from operator_commands import done, refused, run
 
 from mirror_server.hooks import read_settings
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store.backend import DatabaseError
 from mirror_server.store.sqlite.serving_lock import ServingLock
 

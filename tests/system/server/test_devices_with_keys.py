@@ -21,7 +21,7 @@ from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.store import device_keys as stored_keys
 from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
-from mirror_server.services import Services
+from mirror_server.server import Services
 from mirror_server.store.devices import DeviceRow
 
 USUAL = Transmission(ack_timeout_seconds=0.5)

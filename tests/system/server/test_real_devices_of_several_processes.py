@@ -15,8 +15,8 @@ from resource_paths import TEMPERATURE
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
+from mirror_server.server import Services
 from mirror_server.service.commands import Placement
-from mirror_server.services import Services
 from mirror_server.store import commands, devices, resources
 from mirror_server.store.devices import Condition
 

@@ -11,9 +11,9 @@ from devices_on_loopback import until
 from flask.testing import FlaskClient
 
 from mirror_server.clock import wall_time
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
-from mirror_server.services import Services
 from mirror_server.web.app import create_app
 
 

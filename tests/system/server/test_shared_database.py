@@ -24,10 +24,10 @@ from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings
+from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.services import Services
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.database import Database

@@ -12,8 +12,8 @@ from flask import Blueprint, Response
 
 from mirror_server.config import setting
 from mirror_server.hooks import Measurement, extends
+from mirror_server.server import Services
 from mirror_server.service.keys import Scope
-from mirror_server.services import Services
 from mirror_server.store.backend import Storage
 from mirror_server.store.changes import Reported
 from mirror_server.store.schema import Branch

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from mirror_server.config import UNIX, Proxy
+from mirror_server.extensions.connections.settings import UNIX, Proxy
 from mirror_server.notifications.outbound import Address
 
 if TYPE_CHECKING:

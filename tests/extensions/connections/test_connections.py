@@ -12,11 +12,12 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_server.hooks import read_settings
+from mirror_server.extensions.connections.connection import BoundedConnection
+from mirror_server.extensions.connections.open_files import allow_connections
+from mirror_server.extensions.connections.settings import ConnectionSettings
+from mirror_server.hooks import installed, read_settings
 from mirror_server.service.keys import Scope
 from mirror_server.web.asgi_bridge import Bridge
-from mirror_server.web.connections import BoundedConnection
-from mirror_server.web.serve import _allow_connections
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +39,14 @@ class Listening:
 
         def make():
             self.made.append(
-                BoundedConnection(config, self.state, {}, settings=settings, answer_refusal=bridge.answer_refusal)
+                BoundedConnection(
+                    config,
+                    self.state,
+                    {},
+                    settings=settings,
+                    limits=settings.of(ConnectionSettings),
+                    answer_refusal=bridge.answer_refusal,
+                )
             )
             return self.made[-1]
 
@@ -190,7 +198,7 @@ async def test_body_is_read_from_clients_with_a_key_and_its_scope_alone(server):
 
 
 async def test_too_many_connections_are_503_and_very_many_get_no_response(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.web.connections._MOST_TOLD", 1)
+    monkeypatch.setattr("mirror_server.extensions.connections.connection._MOST_TOLD", 1)
 
     async with listening(server, max_connections=1) as served:
         _, writer = await served.connect()
@@ -214,12 +222,12 @@ def test_limit_of_open_files_is_raised_for_as_many_connections():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
     try:
-        assert _allow_connections(1500) == 1500
+        assert allow_connections(1500) == 1500
         raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert 1500 < raised < 2000
-        assert _allow_connections(100) == 100
+        assert allow_connections(100) == 100
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (raised, hard)
-        assert hard - 1000 < _allow_connections(hard) < hard
+        assert hard - 1000 < allow_connections(hard) < hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -326,6 +334,12 @@ async def check_requests_after_an_upgrade(server, upgrade, status):
 
 async def test_requests_after_an_upgrade_are_answered(server):
     await check_requests_after_an_upgrade(server, b"h2c, HTTP/3", b"200")
+
+
+@pytest.mark.skipif("streams" not in installed(), reason="nobody knows of websockets")
+async def test_a_handshake_at_another_route_is_told_where_websockets_are_opened(server):
+    answers = await check_requests_after_an_upgrade(server, b"websocket", b"400")
+    assert b"/v2/notification/websocket-connect" in answers
 
 
 async def test_nothing_is_read_after_an_invalid_request(server):

@@ -10,8 +10,8 @@ import pytest
 import trustme
 from waits import PATIENCE_SECONDS
 
-from mirror_server.web import tls
-from mirror_server.web.tls import Certificate, TlsListener
+from mirror_server.extensions.connections import handshakes
+from mirror_server.extensions.connections.handshakes import TlsListener
 
 pytestmark = pytest.mark.anyio
 
@@ -35,12 +35,11 @@ class Greeting(asyncio.Protocol):
 
 
 class Listening:
-    def __init__(self, folder, *, max_connections=3, handshake_seconds=NEVER_SECONDS):
+    def __init__(self, *, max_connections=3, handshake_seconds=NEVER_SECONDS):
         authority = trustme.CA()
         made = authority.issue_cert("localhost")
-        cert, key = folder / "cert.pem", folder / "key.pem"
-        cert.write_bytes(made.cert_chain_pems[0].bytes())
-        key.write_bytes(made.private_key_pem.bytes())
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        made.configure_cert(context)
         self.trust = ssl.create_default_context()
         authority.configure_trust(self.trust)
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -49,7 +48,7 @@ class Listening:
         self.clients, self.awaited = [], []
         self.listener = TlsListener(
             self.socket,
-            Certificate(str(cert), str(key)),
+            context,
             lambda: Greeting(self.opened),
             self.opened,
             max_connections=max_connections,
@@ -69,8 +68,8 @@ class Listening:
 
 
 @asynccontextmanager
-async def listening(folder, **options):
-    made = Listening(folder, **options)
+async def listening(**options):
+    made = Listening(**options)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             yield made
@@ -99,8 +98,8 @@ async def ended(reader):
         return True
 
 
-async def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_speaks_tls_comes_in(tmp_path):
-    async with listening(tmp_path) as made:
+async def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_speaks_tls_comes_in():
+    async with listening() as made:
         silent = [await made.connect() for _ in range(10)]
         # Half of the first message of TLS is no better than nothing.
         silent[7][1].write(b"\x16\x03\x01\x02\x00\x01")
@@ -113,25 +112,25 @@ async def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_spea
         await made.greeted()
 
 
-async def test_a_handshake_has_its_time(tmp_path):
-    async with listening(tmp_path, handshake_seconds=SHORT) as made:
+async def test_a_handshake_has_its_time():
+    async with listening(handshake_seconds=SHORT) as made:
         reader, _ = await made.connect()
         assert await ended(reader)
         assert await made.greeted()
 
 
-async def test_connections_that_are_open_stay_and_those_beyond_are_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(tls, "_MOST_TOLD", 1)
+async def test_connections_that_are_open_stay_and_those_beyond_are_ended(monkeypatch):
+    monkeypatch.setattr(handshakes, "_MOST_TOLD", 1)
 
-    async with listening(tmp_path, max_connections=2) as made:
+    async with listening(max_connections=2) as made:
         opened = [await made.greeted() for _ in range(3)]
         reader, _ = await made.connect()
         assert await ended(reader)
         assert len(made.opened) == len(opened)
 
 
-async def test_a_system_without_files_is_asked_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(tls, "_PAUSE_SECONDS", 0)
+async def test_a_system_without_files_is_asked_again(monkeypatch):
+    monkeypatch.setattr(handshakes, "_PAUSE_SECONDS", 0)
 
     loop = asyncio.get_running_loop()
     accept, failures = loop.sock_accept, [OSError(24, "Too many open files")] * 2
@@ -142,11 +141,11 @@ async def test_a_system_without_files_is_asked_again(tmp_path, monkeypatch):
         return await accept(sock)
 
     loop.sock_accept = sock_accept
-    async with listening(tmp_path) as made:
+    async with listening() as made:
         assert await made.greeted()
     assert not failures
 
 
-async def test_the_end_ends_handshakes(tmp_path):
-    async with listening(tmp_path) as made:
+async def test_the_end_ends_handshakes():
+    async with listening() as made:
         made.awaited = [(await made.connect())[0] for _ in range(2)]

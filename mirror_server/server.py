@@ -1,19 +1,18 @@
-"""Puts the parts of a server together."""
+"""A server: builds the core on a database, loads the extensions, starts and stops."""
 
 from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.config import Settings
-from mirror_server.coordinator import Coordinator
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.devices.backends import DeviceBackends
@@ -45,6 +44,57 @@ _log = logging.getLogger(__name__)
 _CLOCKS_DIFFER_SECONDS = 60
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 """2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
+
+
+class Coordinator:
+    """How a server takes part among the processes that serve its database; in the core it is alone, and leads.
+
+    Where others may serve it as well, the database's location names another class, whose methods may be hooks.
+
+    Args:
+        services: The server; its database and settings are there, and nothing else yet.
+
+    Attributes:
+        forward: Gives the leader's answer to the request at hand, given its WSGI environment and whether it is a poll;
+            ``None`` where this process leads. It is ``None`` itself where no other process ever leads.
+
+    Raises:
+        DatabaseError: Processes that cannot work together with this one serve the database.
+    """
+
+    forward: Callable[..., Any] | None = None
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process leads, as far as it knows: it holds the devices and channels."""
+        return True
+
+    def join(self) -> None:
+        """Take part: the parts of the server are made."""
+
+    def start(self) -> None:
+        """Have the server lead, unless another process does.
+
+        Raises:
+            DatabaseError: The database does not answer any more.
+        """
+        self._services.begin_to_lead()
+
+    def answer_with(self, app: Any) -> None:
+        """Answer requests of other processes with a WSGI app whenever this process leads."""
+
+    def is_alive(self, process_id: str) -> bool:  # noqa: ARG002 - there is no other
+        """Whether another process still is there."""
+        return False
+
+    def stop(self) -> None:
+        """Take part no more; until it is closed no other process takes over."""
+
+    def close(self) -> None:
+        """Let another process take over."""
 
 
 class Services:
@@ -79,30 +129,64 @@ class Services:
             undo.callback(self._let_others_serve)
             self.database = Database(settings.database_url, self.extensions.storages)
             undo.callback(self.database.close)
-            in_common = self.extensions.hook.in_common(settings=settings)
-            self.coordinator = _coordinator(location.coordinator, settings, self.database, in_common)
+            kind = Coordinator if location.coordinator is None else pkgutil.resolve_name(location.coordinator)
+            self.coordinator: Coordinator = kind(self)
             undo.pop_all()
         self.clock = _clock(settings, self.database)
-        self._listeners = Listeners()
-        self.log = self._make_log()
+        self.log = NotificationLog(
+            self.database,
+            self.clock,
+            most_bytes=settings.keep_log_bytes,
+            is_shared=self.database.is_shared,
+            is_leader=self.is_leader,
+        )
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
         policy = AddressPolicy(settings.callback_networks)
         self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
-        self.commands = self._make_commands()
-        self.subscriptions = SubscriptionService(
+        self.dispatcher = Dispatcher(
+            database=self.database,
+            clock=self.clock,
+            backends=self.backends,
+            begin_attempt=self._begin_attempt,
+            finish=self._finish,
+            answer_timeout_seconds=settings.answer_timeout_seconds,
+        )
+        self._listeners = Listeners()
+        self.commands = CommandService(
             database=self.database,
             clock=self.clock,
             log=self.log,
             listeners=self._listeners,
+            under_way=self.dispatcher.under_way,
+            parts_of=self.backends.parts_of,
         )
-        self.devices = self._make_devices()
+        self.subscriptions = SubscriptionService(
+            database=self.database, clock=self.clock, log=self.log, listeners=self._listeners
+        )
+        self.devices = DeviceService(
+            database=self.database,
+            clock=self.clock,
+            log=self.log,
+            listeners=self._listeners,
+            commands=self.commands,
+            subscriptions=self.subscriptions,
+            contact=self.dispatcher.contact,
+            expiry_due=lambda at: self._housekeeping.registrations.at_latest(at),  # noqa: PLW0108 - made below
+        )
         self.readiness = Readiness(self.database)
         self.download_slots = Slots.of_downloads(settings.poll_share)
         self.long_reads = LongReads(settings.poll_share)
-        self._housekeeping = self._make_housekeeping()
-        self.dispatcher = self._make_dispatcher()
-        self.coordinator.join(self, self.clock)
+        self._housekeeping = Housekeeping(
+            database=self.database,
+            clock=self.clock,
+            expire_commands=self.commands.expire,
+            expire_registrations=self.devices.expire_registrations,
+            delete_devices=self.devices.delete_silent_since,
+            keep_log_seconds=settings.keep_log_seconds,
+            every_hour=lambda now: self.extensions.hook.every_hour(now=now),
+        )
+        self.coordinator.join()
         self.database.on_interruption(self._interrupted, self._resumed)
         self.gauges: list[Measure] = []
         try:
@@ -158,7 +242,7 @@ class Services:
         self.extensions.hook.started()
 
     def begin_to_lead(self) -> None:
-        """Look after what became due meanwhile, bring up the devices, deliver what waits."""
+        """Make this process the leader: look after what became due, bring up the devices, deliver what waits."""
         # Another process may have led since an interruption.
         self.devices.forget_interruption()
         # First, while what is stored tells when a service was there last.
@@ -175,17 +259,17 @@ class Services:
         self.webhooks.start()
 
     def pause_leading(self) -> None:
-        """See :class:`mirror_server.coordinator.Participant`."""
+        """Whether this process is still the leader is not known: begin nothing that others could do as well."""
         self._interrupted()
         self.webhooks.stop()
 
     def go_on_leading(self) -> None:
-        """See :class:`mirror_server.coordinator.Participant`."""
+        """This process is the leader still, and nobody else was meanwhile."""
         self._resumed()
         self.webhooks.start()
 
     def stop_leading(self) -> None:
-        """See :class:`mirror_server.coordinator.Participant`."""
+        """Another process leads: forget what is under way."""
         self.extensions.hook.disconnect_devices()
         self.extensions.hook.resign()
         self._housekeeping.stop()
@@ -196,7 +280,7 @@ class Services:
         self.log.store_read()
 
     def catch_up(self) -> None:
-        """See :class:`mirror_server.coordinator.Participant`."""
+        """Signals may have been missed: look at everything they could have been about."""
         self.log.wake_all()
         self.extensions.hook.caught_up()
         if self.is_leader():
@@ -234,17 +318,6 @@ class Services:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
         return self.coordinator.is_leader
 
-    def clock_advanced(self) -> None:
-        """Do what a manual clock gives no sign of by itself."""
-        self.extensions.hook.clock_advanced()
-
-    def wake_all(self) -> None:
-        """Send what waits for devices that can be reached."""
-        self.dispatcher.wake_all()
-
-    def _contact(self, device_id: str) -> None:
-        self.dispatcher.contact(device_id)
-
     def _handle_signals(self) -> None:
         on = self.database.on
         on(LOG, self.log.wake)
@@ -257,15 +330,6 @@ class Services:
         if self.is_leader():
             self._housekeeping.commands.at_latest(min(map(int, instants)))
 
-    def _under_way(self) -> set[int]:
-        return self.dispatcher.under_way()
-
-    def _every_hour(self, now: Instant) -> None:
-        self.extensions.hook.every_hour(now=now)
-
-    def _registration_expires(self, instant: Instant) -> None:
-        self._housekeeping.registrations.at_latest(instant)
-
     def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
         touched = (job.device_id, logs.EVERY)
         if job.command is not None:
@@ -277,84 +341,19 @@ class Services:
             lambda session: self.commands.begin_attempt(session, command), touched=(command.device_id,)
         )
 
-    def _make_log(self) -> NotificationLog:
-        return NotificationLog(
-            self.database,
-            self.clock,
-            most_bytes=self.settings.keep_log_bytes,
-            is_shared=self.database.is_shared,
-            is_leader=self.is_leader,
-        )
-
-    def _make_commands(self) -> CommandService:
-        return CommandService(
-            database=self.database,
-            clock=self.clock,
-            log=self.log,
-            listeners=self._listeners,
-            under_way=self._under_way,
-            parts_of=self.backends.parts_of,
-        )
-
-    def _make_devices(self) -> DeviceService:
-        return DeviceService(
-            database=self.database,
-            clock=self.clock,
-            log=self.log,
-            listeners=self._listeners,
-            commands=self.commands,
-            subscriptions=self.subscriptions,
-            contact=self._contact,
-            expiry_due=self._registration_expires,
-        )
-
-    def _make_housekeeping(self) -> Housekeeping:
-        return Housekeeping(
-            database=self.database,
-            clock=self.clock,
-            expire_commands=self.commands.expire,
-            expire_registrations=self.devices.expire_registrations,
-            delete_devices=self.devices.delete_silent_since,
-            keep_log_seconds=self.settings.keep_log_seconds,
-            every_hour=self._every_hour,
-        )
-
-    def _make_dispatcher(self) -> Dispatcher:
-        return Dispatcher(
-            database=self.database,
-            clock=self.clock,
-            backends=self.backends,
-            begin_attempt=self._begin_attempt,
-            finish=self._finish,
-            answer_timeout_seconds=self.settings.answer_timeout_seconds,
-        )
-
-
-def _coordinator(name: str | None, settings: Settings, database: Database, in_common: Sequence[str]) -> Coordinator:
-    """How this process takes part where several may serve the database."""
-    if name is None:
-        return Coordinator()
-    kind: Callable[[Settings, Database, Sequence[str]], Coordinator] = pkgutil.resolve_name(name)
-    return kind(settings, database, in_common)
-
-
-def _warn_of_later(newest: Instant | None, now: Instant) -> None:
-    """Tell the operator that what is stored is later than the present."""
-    if newest is not None and newest > after_seconds(now, _CLOCKS_DIFFER_SECONDS):
-        _log.warning(
-            "the database has things that happened at %s, which is yet to come: the clock of the system is behind, or"
-            " it or a manual one was ahead; 'mirror-server help operate' tells what that means",
-            to_datetime(newest).isoformat(timespec="seconds"),
-        )
-
 
 def _clock(settings: Settings, database: Database) -> Clock:
     with database.read() as session:
         stored = session.setting(MANUAL_CLOCK)
         newest = maintenance.newest_instant(session, database.storages)
-    if not settings.manual_clock:
-        clock = SystemClock(last_known_at=newest)
-        _warn_of_later(newest, clock.now())
-        return clock
-    # The database may have been served by the wall clock before: time never goes back.
-    return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))
+    if settings.manual_clock:
+        # The database may have been served by the wall clock before: time never goes back.
+        return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))
+    clock = SystemClock(last_known_at=newest)
+    if newest is not None and newest > after_seconds(clock.now(), _CLOCKS_DIFFER_SECONDS):
+        _log.warning(
+            "the database has things that happened at %s, which is yet to come: the clock of the system is behind, or"
+            " it or a manual one was ahead; 'mirror-server help operate' tells what that means",
+            to_datetime(newest).isoformat(timespec="seconds"),
+        )
+    return clock

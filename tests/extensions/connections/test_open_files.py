@@ -4,7 +4,8 @@ import resource
 
 import pytest
 
-from mirror_server.web import serve
+from mirror_server.core.errors import CannotServe
+from mirror_server.extensions.connections.open_files import allow_connections
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def connections(monkeypatch):
         monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
         monkeypatch.setattr(resource, "setrlimit", lambda _, limits: new.append(limits))
         new = []
-        return serve._allow_connections(wanted), new
+        return allow_connections(wanted), new
 
     return allow
 
@@ -48,5 +49,5 @@ def test_few_connections_are_a_warning_with_the_numbers(connections, caplog):
 @pytest.mark.parametrize(("hard", "wanted"), [(399, 25_000), (310, 20), (256, 25_000)])
 def test_too_few_connections_are_an_error_with_the_numbers_and_the_cure(connections, hard, wanted):
     cure = "--max-connections" if hard > 300 else f"LimitNOFILE={wanted + 300} in a systemd unit"
-    with pytest.raises(serve.TooFewFiles, match=rf"(?s){hard} open files(?=.*ulimit -n {wanted + 300}).*{cure}"):
+    with pytest.raises(CannotServe, match=rf"(?s){hard} open files(?=.*ulimit -n {wanted + 300}).*{cure}"):
         connections(hard, hard, wanted)

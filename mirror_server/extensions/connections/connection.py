@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
@@ -19,7 +19,8 @@ from uvicorn.server import ServerState
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
-from mirror_server.web.asgi_bridge import QUEUED
+from mirror_server.extensions.connections.settings import ConnectionSettings
+from mirror_server.web.serve import Upgrade
 from mirror_server.web.wsgi_call import Answer
 
 _LINGER_SECONDS = 2
@@ -34,13 +35,6 @@ _log = logging.getLogger(__name__)
 AnswerRefusal = Callable[[Refusal, Mapping[str, Any]], Answer]
 """Makes the answer of a refusal, given what is known of the request as an ASGI scope."""
 
-Upgrade = Callable[[HttpToolsProtocol], Callable[[bytes], None] | None]
-"""Asked of a connection where the head of a request with ``Upgrade`` is read, and no other is being answered.
-
-What it gives has the connection from then on, and is called with what came behind the head. ``None`` is for a request
-that is answered as one without ``Upgrade``; it may raise a :class:`Refusal`.
-"""
-
 
 class _Refused(Exception):
     """Stops the parser; the refusal itself is kept by the connection."""
@@ -54,9 +48,9 @@ class BoundedConnection(HttpToolsProtocol):
         server_state: uvicorn's; it knows all connections.
         app_state: uvicorn's.
         _loop: uvicorn's.
-        settings: The limits.
+        settings: The limits that others have too.
+        limits: Those of connections alone.
         answer_refusal: Makes the answer of what is refused here.
-        upgrade: Makes another protocol of it.
     """
 
     def __init__(
@@ -67,16 +61,17 @@ class BoundedConnection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         settings: Settings,
+        limits: ConnectionSettings,
         answer_refusal: AnswerRefusal,
-        upgrade: Upgrade = lambda _: None,
     ) -> None:
-        super().__init__(config, server_state, {**app_state, QUEUED: True}, _loop)
+        super().__init__(config, server_state, app_state, _loop)
         self._settings = settings
-        self._max_headers, self._max_head_bytes = settings.max_headers, settings.max_head_bytes
+        self._max_connections = limits.max_connections
+        self._max_headers, self._max_head_bytes = limits.max_headers, limits.max_head_bytes
         # It is only given to the event loop, which takes any number.
-        self.timeout_keep_alive = settings.idle_timeout_seconds  # type: ignore[assignment]
+        self.timeout_keep_alive = limits.idle_timeout_seconds  # type: ignore[assignment]
         self._answer_refusal = answer_refusal
-        self._upgrade = upgrade
+        self._upgrade = cast("Upgrade | None", self.ws_protocol_class)
         self._refusal: Refusal | None = None
         self._answered: RequestResponseCycle | None = None
         self._is_over = False
@@ -94,7 +89,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         """Begin, unless there are too many connections."""
         super().connection_made(transport)
-        excess = len(self.connections) - self._settings.max_connections
+        excess = len(self.connections) - self._max_connections
         if excess > _MOST_TOLD:
             transport.abort()
         elif excess > 0:
@@ -138,7 +133,7 @@ class BoundedConnection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
             try:
-                take_over = None if self._is_answering() else self._upgrade(self)
+                take_over = self._upgrade(self) if self._upgrade and not self._is_answering() else None
             except Refusal as refusal:
                 self._refuse(refusal)
                 return

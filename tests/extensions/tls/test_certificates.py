@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from mirror_server.core.instants import from_datetime
-from mirror_server.web.tls import Certificate
+from mirror_server.extensions.tls.certificate import Certificate
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 TOLD = "--tls-cert {} {} at {:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,38 @@
+"""The settings of TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from mirror_server.config import setting
+
+
+def _both(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    """Refuse one of the two without the other; called for each, and which is first depends on the command line."""
+    other = "tls_key" if parameter.name == "tls_cert" else "tls_cert"
+    if other in context.params and (context.params[other] is None) != (path is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """The certificate."""
+
+    tls_cert: str | None = setting(
+        None,
+        "Speak TLS, HTTPS and secure websockets, with this certificate in PEM, those of authorities in between behind"
+        " it. SIGHUP loads it again.",
+        metavar="FILE",
+        commands=("run",),
+        callback=_both,
+    )
+    tls_key: str | None = setting(
+        None,
+        "The certificate's key in PEM, not encrypted.",
+        metavar="FILE",
+        commands=("run",),
+        callback=_both,
+    )
