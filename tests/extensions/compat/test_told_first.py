@@ -35,7 +35,7 @@ def bridge(server):
 def waits(server, key):
     """How many requests of the key wait for their devices."""
     assert server.services.database.settle(60)
-    return len(server.call(key, "GET", "/v2/device-requests").json["data"])
+    return len(server.waiting(key))
 
 
 def place(server, bridge, key, device, body=READ, query=b"", *, ends="taken"):
