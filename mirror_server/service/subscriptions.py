@@ -219,7 +219,7 @@ class SubscriptionService:
 
     def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Hearing]]) -> None:
         """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
-        self._log.append_all(session, NOTIFICATIONS, _entries(told))
+        self._log.append(session, NOTIFICATIONS, _entries(told))
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:

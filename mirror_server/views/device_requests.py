@@ -15,7 +15,6 @@ from mirror_sdk.wire.device_requests import (
     DEFAULT_CONTENT_TYPE,
     MAX_EXPIRY_SECONDS,
     MAX_RETRIES,
-    DeviceRequestAccepted,
     DeviceRequestBody,
 )
 from mirror_sdk.wire.routes import (
@@ -29,16 +28,6 @@ from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer, when_stored
-from mirror_server.views.description import (
-    INSTANT,
-    TEXT,
-    Answer,
-    Parameter,
-    described,
-    header,
-    json_of,
-    whole_number,
-)
 from mirror_server.views.requests import (
     app_id,
     note,
@@ -55,46 +44,11 @@ if TYPE_CHECKING:
 
 _ASYNC_ID_FORM = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
-_ASYNC_ID = Parameter(
-    "async-id",
-    "The request's identity, by which its answer is recognised. The same one for the same request within 24 h queues"
-    " nothing twice; for another request it is a conflict. Without it the server makes one.",
-    TEXT | {"pattern": ASYNC_ID_PATTERN},
-)
-_EXPIRY_SECONDS = Parameter("expiry-seconds", "As `expiry_seconds` in the body.", whole_number(1, MAX_EXPIRY_SECONDS))
-_RETRY = Parameter(
-    "retry",
-    "How often it is tried again when the device does not answer. The default is 2 for a device in queue mode, else 0."
-    " For a `POST` it is always 0, because the device may have executed it although its response was lost: with another"
-    " number the device may execute it more than once.",
-    whole_number(0, MAX_RETRIES),
-)
-OF_ACCEPTED = (
-    header(
-        REQUESTED_AT_HEADER,
-        "When the request was accepted, by this service's clock: of a repeated async-id the first time. Of a write it"
-        " is `desired.requested_at` too.",
-        INSTANT,
-    ),
-    header(EXPIRES_AT_HEADER, "Until when the request may wait for the device, by this service's clock.", INSTANT),
-)
-"""What comes with the 202."""
 routes = Blueprint("device_requests", __name__)
 
 
 @routes.post("/v2/device-requests/<device_id>")
-@requires(Scope.READ, Scope.WRITE, query=(_ASYNC_ID, _EXPIRY_SECONDS, _RETRY))
-@described(
-    "Device requests",
-    Answer(
-        202,
-        "Accepted, and on disk.",
-        json_of(DeviceRequestAccepted, "202"),
-        headers=OF_ACCEPTED,
-    ),
-    body=json_of(DeviceRequestBody, "read", "write", "execute", "notification rules"),
-    errors=(409,),
-)
+@requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
 def place_device_request(device_id: str) -> Response:
     """Have a device read, write or execute a resource.
 

@@ -27,8 +27,18 @@ from mirror_server.store import devices, resources
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
 from mirror_server.views.answers import empty_answer, when_stored
-from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of, text_of, words
-from mirror_server.views.device_requests import OF_ACCEPTED, place
+from mirror_server.views.description import (
+    OF_ACCEPTED,
+    TEXT,
+    Answer,
+    Content,
+    Parameter,
+    described,
+    json_of,
+    text_of,
+    words,
+)
+from mirror_server.views.device_requests import place
 from mirror_server.views.requests import (
     app_id,
     query_flag,
@@ -44,6 +54,7 @@ _MEDIA_TYPE = re.compile(MEDIA_TYPE_PATTERN.replace("$", r"\Z"))
 _NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
 _BYTES = "application/octet-stream"
 
+_QUERY = ("cacheOnly", "noResp", "sync")
 _ACCEPTED = Answer(202, "Accepted, and on disk.", json_of(DeviceRequestAccepted, "202"), headers=OF_ACCEPTED)
 _ONLY_NO = words("false", default="false")
 _OLDER = (
@@ -79,7 +90,7 @@ routes = Blueprint("older_device_calls", __name__)
 
 
 @routes.get("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.READ, query=(_FROM_CACHE, *_OLDER))
+@requires(Scope.READ, query=_QUERY)
 @without_head
 @described(
     "Device requests",
@@ -87,6 +98,7 @@ routes = Blueprint("older_device_calls", __name__)
     _ACCEPTED,
     _NOBODY_IS_TOLD,
     Answer(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+    parameters=(_FROM_CACHE, *_OLDER),
     errors=(409,),
 )
 def read_resource(device_id: str, path: str) -> Response:
@@ -107,8 +119,16 @@ def read_resource(device_id: str, path: str) -> Response:
 
 
 @routes.put("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=(_NOT_FROM_CACHE, *_OLDER, *_RULES))
-@described("Device requests", _ACCEPTED, _NOBODY_IS_TOLD, body=_raw("1"), takes_no_body=True, errors=(409,))
+@requires(Scope.WRITE, query=(*_QUERY, *NOTIFICATION_RULES))
+@described(
+    "Device requests",
+    _ACCEPTED,
+    _NOBODY_IS_TOLD,
+    body=_raw("1"),
+    takes_no_body=True,
+    parameters=(_NOT_FROM_CACHE, *_OLDER, *_RULES),
+    errors=(409,),
+)
 def write_resource(device_id: str, path: str) -> Response:
     """Have a device write a resource, as older programs ask for it.
 
@@ -131,8 +151,16 @@ def write_resource(device_id: str, path: str) -> Response:
 
 
 @routes.post("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=(_NOT_FROM_CACHE, *_OLDER))
-@described("Device requests", _ACCEPTED, _NOBODY_IS_TOLD, body=_raw("0='1'"), takes_no_body=True, errors=(409,))
+@requires(Scope.WRITE, query=_QUERY)
+@described(
+    "Device requests",
+    _ACCEPTED,
+    _NOBODY_IS_TOLD,
+    body=_raw("0='1'"),
+    takes_no_body=True,
+    parameters=(_NOT_FROM_CACHE, *_OLDER),
+    errors=(409,),
+)
 def execute_resource(device_id: str, path: str) -> Response:
     """Have a device execute a resource, as older programs ask for it.
 
@@ -146,8 +174,8 @@ def execute_resource(device_id: str, path: str) -> Response:
 
 
 @routes.delete("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=_OLDER)
-@described("Device requests")
+@requires(Scope.WRITE, query=("noResp", "sync"))
+@described("Device requests", parameters=_OLDER)
 def delete_resource(device_id: str, path: str) -> Response:
     """Refused: nothing is deleted of a device."""
     # Source: specification 2.1.

@@ -44,8 +44,8 @@ routes = Blueprint("more_device_requests", __name__)
 
 
 @routes.get("/v2/device-requests")
-@requires(Scope.READ, Scope.WRITE, query=_PAGING)
-@described("Device requests", _WAITING_PAGE, is_extension=True)
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests() -> Response:
     """The requests of this application that have no answer yet, oldest first."""
@@ -53,8 +53,8 @@ def list_waiting_requests() -> Response:
 
 
 @routes.get("/v2/device-requests/<device_id>")
-@requires(Scope.READ, Scope.WRITE, query=_PAGING)
-@described("Device requests", _WAITING_PAGE, is_extension=True)
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests_of_device(device_id: str) -> Response:
     """The requests of this application for one device that have no answer yet, oldest first."""

@@ -24,8 +24,7 @@ from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
 from mirror_server.views.answers import when_stored
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.description import TEXT, Answer, header, json_of
-from mirror_server.views.device_requests import OF_ACCEPTED
+from mirror_server.views.description import OF_ACCEPTED, TEXT, Answer, header, json_of
 
 if TYPE_CHECKING:
     from mirror_server.server import Services
