@@ -16,10 +16,9 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,7 +33,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.channels import Channel, Channels
-from mirror_server.notifications.log import More, NotificationLog
+from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import logs
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -74,18 +73,18 @@ class Webhooks:
         clock: Domain time, for the pauses after failures.
         log: The log to deliver.
         channels: The types of channels; this one is added.
-        policy: The addresses that may be called.
+        networks: Their addresses may be called, besides public ones.
     """
 
     def __init__(
-        self, database: Database, clock: Clock, log: NotificationLog, channels: Channels, policy: AddressPolicy
+        self, database: Database, clock: Clock, log: NotificationLog, channels: Channels, networks: Collection[Network]
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
         self._channels = channels
         channels.add(WEBHOOK, lambda session, app_id: logs.webhook(session, app_id) is not None)
-        self._policy = policy
+        self._networks = networks
         self._deliveries: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
@@ -138,7 +137,7 @@ class Webhooks:
         asyncio.set_event_loop(self._loop)
         # Names are looked up on its threads; with the few of the usual one, slow answers would hold up others.
         self._loop.set_default_executor(ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="webhook-names"))
-        self._caller = Caller(self._policy)
+        self._caller = Caller(self._networks)
         self._loop.run_forever()
 
     async def _cancel_all(self) -> None:
@@ -203,7 +202,9 @@ class Webhooks:
             more = self._log.more(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
-                    await _told(more)
+                    has_more = asyncio.Event()
+                    more.add_done_callback(_setter(has_more))
+                    await has_more.wait()
             finally:
                 more.cancel()
 
@@ -262,22 +263,22 @@ class Webhooks:
         if instant is None or instant <= self._clock.now():
             return
         reached = asyncio.Event()
-        timer = self._clock.call_at(instant, lambda: self._wake(reached))
+        timer = self._clock.call_at(instant, _setter(reached))
         try:
             await reached.wait()
         finally:
             timer.cancel()
 
-    def _wake(self, event: asyncio.Event) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(event.set)
 
+def _setter(event: asyncio.Event) -> Callable[..., None]:
+    """Return a function that sets an event of this event loop, from any thread."""
+    loop = asyncio.get_running_loop()
 
-async def _told(more: More) -> None:
-    """Wait until a waiter is done."""
-    loop, is_told = asyncio.get_running_loop(), asyncio.Event()
-    more.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(is_told.set))
-    await is_told.wait()
+    def set_event(*_: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
+
+    return set_event
 
 
 def delay_seconds(failures: int) -> int:
@@ -294,17 +295,11 @@ class CallFailed(Exception):
     """The URL did not answer with 200 or 204; the message tells the operator what it did instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddressPolicy:
-    """The addresses that may be called: public ones, and those of the operator's ``networks``."""
-
-    networks: tuple[Network, ...] = ()
-
-    def allows(self, address: str) -> bool:
-        """Whether this address may be called."""
-        given = ipaddress.ip_address(address)
-        reached = _reached(given)
-        return _is_public(reached) or any(place in network for network in self.networks for place in (given, reached))
+def may_be_called(address: str, networks: Collection[Network]) -> bool:
+    """Whether webhooks may be at an address: a public one, or one of the operator's networks."""
+    given = ipaddress.ip_address(address)
+    reached = _reached(given)
+    return _is_public(reached) or any(each in network for network in networks for each in (given, reached))
 
 
 LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
@@ -335,8 +330,8 @@ def _reached(address: Address) -> Address:
 class _CheckedBackend(AsyncNetworkBackend):
     """Resolves a name, checks the addresses and connects to these very addresses, one after the other."""
 
-    def __init__(self, policy: AddressPolicy) -> None:
-        self._policy = policy
+    def __init__(self, networks: Collection[Network]) -> None:
+        self._networks = networks
         self._backend = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -350,7 +345,7 @@ class _CheckedBackend(AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        refused = [address for address in addresses if not self._policy.allows(address)]
+        refused = [address for address in addresses if not may_be_called(address, self._networks)]
         if refused or not addresses:
             where = ", ".join(refused) or host
             raise CallFailed(f"the address {where} may not be called; --allow-callbacks-to can allow it")
@@ -365,8 +360,8 @@ class _CheckedBackend(AsyncNetworkBackend):
 class Caller:
     """Calls URLs with ``PUT``."""
 
-    def __init__(self, policy: AddressPolicy) -> None:
-        self._policy = policy
+    def __init__(self, networks: Collection[Network]) -> None:
+        self._networks = networks
         self._pool: httpcore.AsyncConnectionPool | None = None
 
     async def put(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
@@ -404,7 +399,7 @@ class Caller:
                 ssl_context=ssl.create_default_context(),
                 max_connections=None,
                 max_keepalive_connections=100,
-                network_backend=_CheckedBackend(self._policy),
+                network_backend=_CheckedBackend(self._networks),
             )
         return self._pool
 
