@@ -7,8 +7,8 @@ import pytest
 
 from mirror_server.extensions.streams.sockets import Closing, Frame
 from mirror_server.extensions.streams.websocket_serving import CONNECTION, serve
-from mirror_server.web.calls import Calls
-from mirror_server.web.unread import Unread
+from mirror_server.web.asgi import Unread
+from mirror_server.web.bridge import Calls
 
 MOST_TAKEN = 100
 

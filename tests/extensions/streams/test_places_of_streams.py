@@ -5,9 +5,10 @@ from functools import partial
 import pytest
 from bridge_requests import Request, append, assert_refused, check_made_no_further, small_room, until
 
+from mirror_server.config import Settings
 from mirror_server.extensions.streams.event_stream import HEARTBEAT
 from mirror_server.store import maintenance
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 EVENTS = "/v2/notification/events"
 STREAM = (EVENTS, b"")
@@ -18,7 +19,7 @@ MOST = 2
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "status"), [(POLL, None), (STREAM, 200)])
 async def test_streams_and_polls_share_the_places_there_are(server, kind, status):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
     held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
     assert [each.status for each in held] == [None, 200]
     assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
@@ -31,7 +32,7 @@ async def test_streams_and_polls_share_the_places_there_are(server, kind, status
 
 @pytest.mark.anyio
 async def test_they_share_the_places_of_an_application(server):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=4, poll_share=0.5))
     greedy, other = server.key(), server.key()
 
     held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
