@@ -7,7 +7,7 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -123,8 +123,12 @@ class Answer:
             self.lines += b"connection: close\r\n"
         elif self.send_at_once(send):
             return
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await self.begin(send)
         await send_pieces(send, self.body, is_end=True)
+
+    async def begin(self, send: Send) -> None:
+        """Send its head alone."""
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
 
     def send_at_once(self, send: Send) -> bool:
         """Send it in one write, without waiting for anything; false where that is not possible, and nothing was sent.
@@ -172,47 +176,34 @@ class Unread:
 
     Args:
         most_bytes: With this much an application gets no further answers before it has taken some.
+
+    Attributes:
+        by_application: How many bytes wait.
+        taken: Set when some were taken.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._bytes: Counter[str] = Counter()
-        self._taken = asyncio.Event()
+        self.by_application: Counter[str] = Counter()
+        self.taken = asyncio.Event()
 
     @property
     def total_bytes(self) -> int:
         """That of all applications."""
-        return self._bytes.total()
+        return self.by_application.total()
 
     def is_full(self, app_id: str) -> bool:
         """Whether this application leaves as much unread as it may."""
-        return app_id in self._bytes and self._bytes[app_id] >= self._most_bytes
-
-    async def room(self, app_id: str) -> None:
-        """Wait until it took some, or its connections ended, which those of a client that takes nothing do."""
-        while self.is_full(app_id):
-            self._taken.clear()
-            await self._taken.wait()
-
-    @contextmanager
-    def waiting(self, app_id: str, size: int) -> Iterator[None]:
-        """Meanwhile so much more waits, until it is taken or not sent any more."""
-        self._bytes[app_id] += size
-        try:
-            yield
-        finally:
-            self._bytes[app_id] -= size
-            if not self._bytes[app_id]:
-                del self._bytes[app_id]
-            self._taken.set()
-
-    def reader(self, app_id: str, send: Send) -> Reader:
-        """The client of a request of this application."""
-        return Reader(self, app_id, send)
+        return app_id in self.by_application and self.by_application[app_id] >= self._most_bytes
 
 
 class Reader:
     """The client of one request: it gets its answer as fast as it takes it, and what waits is counted.
+
+    Args:
+        unread: Where it is counted.
+        app_id: Its application.
+        send: Sends to it.
 
     Attributes:
         send: Sends to it, without being counted.
@@ -228,7 +219,8 @@ class Reader:
     @property
     def is_gone(self) -> bool:
         """Whether it is known to have gone away, which its task hears of in a moment."""
-        return (cycle := _cycle_of(self.send)) is not None and cycle.disconnected
+        cycle = _cycle_of(self.send)
+        return cycle is not None and cycle.disconnected
 
     @property
     def must_wait(self) -> bool:
@@ -236,29 +228,35 @@ class Reader:
         return self._unread.is_full(self._app_id)
 
     async def room(self) -> None:
-        """Wait until an answer may be made for it."""
-        await self._unread.room(self._app_id)
+        """Wait until an answer may be made for it.
 
-    async def begin(self, answer: Answer) -> None:
-        """Send the head of an answer."""
-        await self.send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        Its application took some then, or its connections ended, which those of a client that takes nothing do.
+        """
+        while self.must_wait:
+            self._unread.taken.clear()
+            await self._unread.taken.wait()
+
+    @contextmanager
+    def waiting(self, size: int) -> Iterator[None]:
+        """Meanwhile so much more waits, until it is taken or not sent any more."""
+        waiting = self._unread.by_application
+        waiting[self._app_id] += size
+        try:
+            yield
+        finally:
+            waiting[self._app_id] -= size
+            if not waiting[self._app_id]:
+                del waiting[self._app_id]
+            self._unread.taken.set()
 
     async def send_whole(self, answer: Answer) -> None:
         """Send an answer."""
         with self.waiting(len(answer.body)):
             await answer.send(self.send)
 
-    def waiting(self, size: int) -> AbstractContextManager[None]:
-        """Meanwhile so much more waits."""
-        return self._unread.waiting(self._app_id, size)
-
     async def send_chunk(self, chunk: bytes) -> None:
         """Send a part of an answer."""
         await send_pieces(self.send, chunk, is_end=False)
-
-    async def end(self) -> None:
-        """Send that this was all."""
-        await self.send({"type": "http.response.body", "body": b""})
 
 
 def environ_of(scope: Message) -> WSGIEnvironment:

@@ -147,7 +147,7 @@ class Bridge:
 
     def reader(self, environ: WSGIEnvironment, send: Send) -> Reader:
         """The client of a request that the app was asked."""
-        return self._unread.reader(noted(environ).get("application", ""), send)
+        return Reader(self._unread, noted(environ).get("application", ""), send)
 
     def _shares_here(self) -> Shares:
         loop = asyncio.get_running_loop()
@@ -221,9 +221,9 @@ class Bridge:
         """Have the response send itself, until the client goes away or the server stops."""
         ends = [asyncio.ensure_future(_until_gone(receive)), asyncio.ensure_future(self.stopping.wait())]
         try:
-            await reader.begin(answer)
+            await answer.begin(reader.send)
             if await streamed.send(reader, ends):
-                await reader.end()
+                await reader.send({"type": "http.response.body", "body": b""})
         finally:
             for end in ends:
                 end.cancel()
