@@ -21,6 +21,7 @@ from mirror_server.store.backend import DEFAULT_URL
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SECONDS = click.FloatRange(min=0, min_open=True)

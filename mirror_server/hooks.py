@@ -48,9 +48,9 @@ What belongs to one server is an object that ``build(services)`` makes. It may h
 view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
 that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
 
-To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of Alembic migrations,
-and how a device is erased from the tables. ``python -m mirror_server.store.migrate NAME FOLDER`` writes what new SQLite
-files are made from. While the extension is left out, its tables stay as they are.
+To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of migrations,
+which are files of SQL, and how a device is erased from the tables. While the extension is left out, its tables stay as
+they are.
 
 ``tests/extensions/sample`` in the source is an extension that publishes each reported value, with a route, a setting, a
 metric and a table, in less than a hundred lines.

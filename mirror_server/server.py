@@ -19,11 +19,9 @@ from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
 from mirror_server.devices.link import Answer
 from mirror_server.hooks import Extensions, Measurement
-from mirror_server.notifications.channels import Channels
+from mirror_server.notifications.channels import Channels, PlainPolls
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.notifications.outbound import AddressPolicy
-from mirror_server.notifications.polls import PlainPolls
-from mirror_server.notifications.webhooks import Webhooks
+from mirror_server.notifications.webhooks import AddressPolicy, Webhooks
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping

@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 
 from mirror_server.hooks import Extensions, open_database
-from mirror_server.store import migrate, schema
+from mirror_server.store import schema
 from mirror_server.store.backend import Storage
 from mirror_server.store.database import Database
 from mirror_server.store.schema import Branch
@@ -79,7 +79,6 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_programs.py",
     "process/test_process_real_devices.py",
     "process/test_process_record.py",
-    "process/test_process_sdk.py",
     "process/test_process_secrets.py",
     "process/test_process_snapshot.py",
     "process/test_process_tls.py",
@@ -258,55 +257,36 @@ def open_before(url: str, extension: Branch) -> Database:
 
 def next_core(folder: Path) -> Branch:
     """The core with one version more."""
-    newest = _CORE.newest
     core = Branch("core", folder / "core")
-    shutil.copytree(_CORE.folder / "versions", core.folder / "versions")
-    _write(core, f"{int(newest) + 1:04}", newest, _NEXT_OF_CORE)
+    shutil.copytree(_CORE.folder, core.folder)
+    (core.folder / f"{int(_CORE.newest) + 1:04}.sql").write_text(_NEXT_OF_CORE)
     return core
 
 
 def extension(folder: Path, version: int) -> Branch:
     """An extension that knows so many versions of its schema."""
     branch = Branch("labels", folder / f"labels-{version}")
-    (branch.folder / "versions").mkdir(parents=True)
+    branch.folder.mkdir()
     for number, statements in enumerate(_OF_EXTENSION[:version], 1):
-        _write(branch, f"{number:04}", f"{number - 1:04}" if number > 1 else None, statements)
+        (branch.folder / f"{number:04}.sql").write_text(statements)
     return branch
 
 
-def _write(branch: Branch, version: str, before: str | None, statements: str) -> None:
-    file = branch.folder / "versions" / f"{version}_synthetic.py"
-    file.write_text(_MIGRATION.format(version=version, before=before, statements=statements))
-    branch.script.write_text(migrate.script(branch))
-
-
-_MIGRATION = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = {version!r}
-down_revision = {before!r}
-
-def upgrade():
-{statements}
-"""
-
 _NEXT_OF_CORE = """
-    op.add_column("settings", sa.Column("length", sa.Integer, nullable=False, server_default="0"))
-    op.execute("UPDATE settings SET length = length(value)")
-    op.create_table("names", sa.Column("name", sa.Text, primary_key=True))
-    op.execute("INSERT INTO names SELECT name FROM settings")
+ALTER TABLE settings ADD COLUMN length INTEGER NOT NULL DEFAULT 0;
+UPDATE settings SET length = length(value);
+CREATE TABLE names (name TEXT NOT NULL PRIMARY KEY);
+INSERT INTO names SELECT name FROM settings;
 """
 
 _OF_EXTENSION = (
     """
-    device_id = sa.Column("device_id", sa.Text, sa.ForeignKey("devices.device_id", ondelete="CASCADE"))
-    op.create_table("labels", sa.Column("label", sa.Text, primary_key=True), device_id)
-    op.execute("INSERT INTO labels VALUES ('first', NULL)")
+CREATE TABLE labels (label TEXT NOT NULL PRIMARY KEY, device_id TEXT REFERENCES devices ON DELETE CASCADE);
+INSERT INTO labels VALUES ('first', NULL);
 """,
     """
-    op.add_column("labels", sa.Column("length", sa.Integer, nullable=False, server_default="0"))
-    op.execute("UPDATE labels SET length = length(label)")
+ALTER TABLE labels ADD COLUMN length INTEGER NOT NULL DEFAULT 0;
+UPDATE labels SET length = length(label);
 """,
 )
 

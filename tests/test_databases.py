@@ -14,6 +14,6 @@ def test_what_is_left_out_on_postgresql_is_there() -> None:
 def test_a_new_database_of_a_test_is_its_own(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     urls = [databases.new_database_url(tmp_path), databases.new_database_url(tmp_path / "other")]
-    databases.execute(urls[0], "DELETE FROM alembic_version")
-    assert [len(databases.query(url, "SELECT * FROM alembic_version")) for url in urls] == [0, 1]
+    databases.execute(urls[0], "DELETE FROM mirror_schema")
+    assert [len(databases.query(url, "SELECT * FROM mirror_schema WHERE branch = 'core'")) for url in urls] == [0, 1]
     assert databases.new_database_url(tmp_path) == urls[0] or databases.ON_POSTGRESQL

@@ -16,7 +16,6 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 WHEEL: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
 WHEEL_PACKAGES = [name for name in WHEEL if (ROOT / name / "__init__.py").exists()]
 MODULES_OF_EXTRAS = {
-    "alembic",
     "flask",
     "ipywidgets",
     "IPython",
@@ -25,7 +24,6 @@ MODULES_OF_EXTRAS = {
     "orjson",
     "pandas",
     "pyarrow",
-    "sqlalchemy",
     "tqdm",
     "uvicorn",
 }

@@ -12,8 +12,7 @@ import mirror_sdk.cli
 import mirror_server.cli
 
 # Modules whose loading takes longer than all the rest of a group's help.
-HEAVY = {"alembic", "flask", "httpcore", "httpx", "limits", "pandas", "pyarrow", "pydantic", "rich", "sqlalchemy"}
-HEAVY |= {"uvicorn"}
+HEAVY = {"flask", "httpcore", "httpx", "pandas", "pyarrow", "pydantic", "rich", "uvicorn"}
 GROUPS = {"mirror": mirror_sdk.cli.main, "mirror-server": mirror_server.cli.main}
 IN_GROUPS = [(name, command) for name, group in GROUPS.items() for command in group.list_commands(click.Context(group))]
 

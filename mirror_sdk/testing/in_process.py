@@ -16,7 +16,7 @@ import httpx
 from mirror_server.core.instants import to_datetime
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.hooks import read_settings
-from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope

@@ -87,6 +87,5 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
 
 def _configure_logging(settings: Settings) -> None:
     """Let an extension set up the log; where none does, it is plain."""
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     Extensions(settings.without).hook.configure_logging(settings=settings)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -1,11 +1,17 @@
-"""Which notification channel a key has: one at a time, of whatever type. Source: wire.md 4."""
+"""Notification channels: a key has one at a time, of whatever type. One type is polled. Source: wire.md 4."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from mirror_server.core.errors import Refusal
+from mirror_server.notifications.log import More, NotificationLog, Page
+from mirror_server.notifications.waiting import Waiter, Waiters
+from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -74,3 +80,190 @@ class Channels:
     def _find(self, session: Session, app_id: str, own: Channel | None) -> Channel | None:
         types = self._types.items()
         return next((channel for channel, exists in types if channel != own and exists(session, app_id)), None)
+
+
+POLL = Channel("LONG_POLLING", "a poll channel", "/v2/notification/pull", "a GET of {} opens one to poll")
+
+
+class PlainPolls:
+    """The poll channel of the public API: one open poll a key, and a position that the server keeps.
+
+    The position moves when a poll is answered and is stored when the next poll comes, which shows that the answer
+    arrived: a restart in between gives the same entries again rather than losing them. So does the end of another
+    process that forwarded a poll.
+
+    Args:
+        database: Where the positions are.
+        log: What is read.
+        channels: The types of channels, of which this is one.
+        is_alive: Whether another process, which forwarded a poll, still is there.
+    """
+
+    def __init__(
+        self, database: Database, log: NotificationLog, channels: Channels, *, is_alive: Callable[[str], bool]
+    ) -> None:
+        self._database = database
+        self._log = log
+        self._channels = channels
+        self._is_alive = is_alive
+        self._positions: dict[str, tuple[int, str | None]] = {}
+        self._open: dict[str, tuple[More, str | None]] = {}
+        self._ended: WeakKeyDictionary[More, Refusal] = WeakKeyDictionary()
+        self._closings: Waiters[None] = Waiters()
+        self._lock = threading.Lock()
+        channels.add(POLL, self.exists)
+
+    def open(self, app_id: str, asked_by: str | None = None) -> More:
+        """Begin a poll, which another process may have forwarded; the future is done when something arrived.
+
+        Raises:
+            Refusal: Another poll of this key is open (409).
+        """
+        self._forget_dead(app_id)
+        # Before anyone looks whether there is something: what is added in between is not missed.
+        more = self._log.more(app_id)
+        with self._lock:
+            if app_id in self._open:
+                more.cancel()
+                raise Refusal(
+                    409,
+                    "a long poll of this key is open already; wait for its answer, or give after=SEQ to read with a"
+                    " position of your own",
+                )
+            self._open[app_id] = (more, asked_by)
+            position, _ = self._positions.get(app_id, (None, None))
+            # Under the lock, so that what is stored is in the order of what was done.
+            self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
+        return more
+
+    def closing(self, app_id: str) -> Waiter[None] | None:
+        """A future that is done when the open poll of a key is closed; ``None`` where no poll is open.
+
+        Cancel it when it is not wanted any more.
+        """
+        with self._lock:
+            return self._closings.add(app_id, is_poll=False) if app_id in self._open else None
+
+    def count_waiting(self, app_id: str) -> int:
+        """How many numbers follow the position; some of their entries may be deleted."""
+        return self._log.last_seq(app_id) - self._position(app_id)
+
+    def read(self, app_id: str, more: More) -> Page:
+        """What follows the position, which stays; from any thread.
+
+        Raises:
+            Refusal: The key was revoked meanwhile (401), and its log went with it.
+        """
+        return self._log.read_more(app_id, self._position(app_id), more)
+
+    def take(self, app_id: str, more: More, page: Page) -> None:
+        """Move the position behind a page: its entries are on their way to the reader of this poll.
+
+        Raises:
+            Refusal: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
+        """
+        with self._lock:
+            open_poll, asked_by = self._open.get(app_id, (None, None))
+            if open_poll is not more:
+                raise self._ended[more]
+            self._positions[app_id] = (page.cursor, asked_by)
+
+    def close(self, app_id: str, more: More) -> None:
+        """End this poll, so that the key may poll again."""
+        with self._lock:
+            if self._open.get(app_id, (None, None))[0] is more:
+                del self._open[app_id]
+        more.cancel()
+        self._closings.tell(app_id, None)
+
+    def delete(self, app_id: str) -> Future[None]:
+        """Delete the channel and end its open poll at once (410)."""
+        with self._lock:
+            open_poll = self._end(app_id, _deleted())
+            position, _ = self._positions.pop(app_id, (None, None))
+            deleted = self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
+        if open_poll is not None:
+            self._tell_end(open_poll)
+        return deleted
+
+    def forget(self) -> None:
+        """Another process keeps the positions now: end the open polls."""
+        with self._lock:
+            ended_polls = [self._end(app_id, _taken_over()) for app_id in list(self._open)]
+            self._positions.clear()
+        for ended_poll in filter(None, ended_polls):
+            self._tell_end(ended_poll)
+
+    def exists(self, session: Session, app_id: str) -> bool:
+        """Whether the application has opened a poll channel and not deleted it."""
+        with self._lock:
+            # That it is open may not be on disk yet.
+            if app_id in self._open or app_id in self._positions:
+                return True
+        state = logs.state(session, app_id)
+        return bool(state and state.polled)
+
+    def _open_channel(self, session: Session, app_id: str, more: More, position: int | None) -> None:
+        """Store that there is a poll channel, unless one of another type was registered since the poll came."""
+        other = self._channels.other(session, app_id, POLL)
+        if other is None:
+            self._store(session, app_id, position, polled=True)
+            return
+        session.after_commit(lambda: self._give_way(app_id, more, other))
+
+    def _give_way(self, app_id: str, more: More, other: Refusal) -> None:
+        with self._lock:
+            self._positions.pop(app_id, None)
+            if self._open.get(app_id, (None, None))[0] is not more:
+                return
+            self._end(app_id, other)
+        self._tell_end(more)
+
+    def _forget_dead(self, app_id: str) -> None:
+        """What was answered through a process that is gone may not have arrived, and its poll is open no more."""
+        with self._lock:
+            held, asked = self._open.get(app_id, (None, None))
+            _, answered = self._positions.get(app_id, (None, None))
+        # Asked without the lock, since it may take a while; that the poll is the same one is seen again below.
+        dead = {process_id for process_id in {asked, answered} - {None} if not self._is_alive(str(process_id))}
+        with self._lock:
+            if answered in dead:
+                self._positions.pop(app_id, None)
+            if held is None or asked not in dead or self._open.get(app_id, (None, None))[0] is not held:
+                return
+            self._end(app_id, _taken_over())
+        self._tell_end(held)
+
+    def _end(self, app_id: str, refusal: Refusal) -> More | None:
+        """End the open poll, if there is one, under the lock; who waits for it is told afterwards, without."""
+        open_poll, _ = self._open.pop(app_id, (None, None))
+        if open_poll is not None:
+            self._ended[open_poll] = refusal
+        return open_poll
+
+    def _tell_end(self, ended_poll: More) -> None:
+        # Where it was woken at this moment it finds that it is open no more.
+        ended_poll.fail(self._ended[ended_poll])
+        self._closings.tell(ended_poll.name, None)
+
+    @staticmethod
+    def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:
+        logs.set_polled(session, app_id, polled=polled)
+        if position is not None:
+            logs.set_position(session, app_id, position)
+
+    def _position(self, app_id: str) -> int:
+        with self._lock:
+            position, _ = self._positions.get(app_id, (None, None))
+        if position is not None:
+            return position
+        state = self._database.look(lambda session: logs.state(session, app_id))
+        return state.position if state else 0
+
+
+def _deleted() -> Refusal:
+    return Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
+
+
+def _taken_over() -> Refusal:
+    return Refusal(503, "another process took this channel over; poll again")

@@ -146,12 +146,11 @@ class NotificationLog:
         created = self._database.insist(lambda session: logs.create(session, app_id), by_leader=False)
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
-    def append(self, session: Session, app_id: str, kind: str, device_id: str, body: dict[str, Any]) -> None:
-        """Add an entry in the transaction of what it tells; its readers wake when that is on disk."""
-        self.append_all(session, kind, [(app_id, device_id, body)])
+    def append(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
+        """Add entries of one kind, each as application, device id and content, in the transaction of what they tell.
 
-    def append_all(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
-        """Add entries of one kind, each as application, device id and content, as :meth:`append` does one."""
+        Their readers wake when that is on disk.
+        """
         at = self._clock.now()
         by_application: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for app_id, device_id, body in entries:
@@ -187,19 +186,11 @@ class NotificationLog:
 
         Source: specification 6.
         """
-        for app_id in logs.applications(session):
-            self.append(session, app_id, kind, device_id, {**body, **own.get(app_id, {})})
+        app_ids = logs.applications(session)
+        self.append(session, kind, ((app_id, device_id, {**body, **own.get(app_id, {})}) for app_id in app_ids))
 
     def read_more(self, app_id: str, after: int, more: More, most: int = MOST_ENTRIES) -> Page:
-        """What follows the number ``after``, where :meth:`more` was asked for before.
-
-        Raises:
-            Refusal: The key was revoked meanwhile (401), and its log went with it.
-        """
-        return self.read_woken(app_id, after, more.result() if more.done() else None, most)
-
-    def read_woken(self, app_id: str, after: int, woken: Woken | None, most: int = MOST_ENTRIES) -> Page:
-        """What follows the number ``after``, for who was woken; ``None`` for who waited in vain, or not.
+        """What follows the number ``after``, where :meth:`more` was called before, whether it is done or not.
 
         What was added is taken as it came from who added it, unless others added to the log at the same moment: then
         all of it makes one message, which is read once for all who were woken and have read as far.
@@ -207,6 +198,7 @@ class NotificationLog:
         Raises:
             Refusal: The key was revoked meanwhile (401), and its log went with it.
         """
+        woken = more.result() if more.done() else None
         added = woken.added if woken else None
         if added is not None and added.cursor == self._newest_seq[app_id] and added.is_next(after, most):
             return added

@@ -431,7 +431,7 @@ class CommandService:
             (each.command.app_id, each.command.device_id, _response(each, ended_at[each.command.command_id]))
             for each in told
         ]
-        self._log.append_all(session, ASYNC_RESPONSES, responses)
+        self._log.append(session, ASYNC_RESPONSES, responses)
 
     def _take_late(self, session: Session, command: Command, answer: Answer | None) -> None:
         if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:

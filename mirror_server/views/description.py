@@ -1,4 +1,4 @@
-"""Says of a view what neither its signature nor its docstring tells, for a description of the interface.
+"""Says of a view what neither its signature nor its docstring tells: for extensions, and for what describes the core.
 
 The names follow OpenAPI, and so do the schemas, which are JSON Schema.
 """
@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel
+
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
+from mirror_server.views.requests import ORDERS
 
 View = TypeVar("View", bound=Callable[..., Any])
 Schema = dict[str, Any]
@@ -101,8 +104,8 @@ class Details(TypedDict, total=False):
     """Further keywords of :func:`described`.
 
     Attributes:
-        parameters: Headers, and a query that the view checks itself.
-        selects_devices: Whether the view takes other parameters of the query for conditions on devices.
+        parameters: Of the query, and headers.
+        selects_devices: Whether other parameters of the query are conditions on devices.
         body: The body of the request.
         takes_no_body: Whether the body may be left out.
         errors: Codes of the errors of its own; those of every operation are added.
@@ -118,7 +121,7 @@ class Details(TypedDict, total=False):
 
 
 def described(group: str, *answers: Answer, **details: Unpack[Details]) -> Callable[[View], View]:
-    """Describe the operation of a view, next to the decorator that names its scopes and the parameters of its query.
+    """Describe the operation of a view, next to the decorator that names its scopes and its query.
 
     Its ``operationId`` is the view's name, its summary the first line of the view's docstring, its description what
     follows there. A view without this decorator is not in the description of the interface.
@@ -149,3 +152,15 @@ def words(*choices: str, default: str | None = None) -> Schema:
 
 # `True` and `False` are accepted too, but client generators make constants of the words, which would clash.
 FLAG = words("true", "false")
+POSITION: Schema = {"oneOf": [whole_number(0), words("latest")]}
+"""A position of a reader that keeps its own."""
+
+
+def list_parameters(what: str, one: str, after: Schema = TEXT) -> tuple[Parameter, ...]:
+    """The parameters of :data:`PAGING` in the description of a list, whose items are named: ``devices``, ``device``."""
+    return (
+        Parameter("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+        Parameter("after", f"The id of the last {one} of the page before.", after),
+        Parameter("order", "In which order of their ids.", words(*ORDERS, default="ASC")),
+        Parameter("include", f"With the number of all {what} that match.", words(*INCLUDED)),
+    )

@@ -122,7 +122,7 @@ routes = Blueprint("device_requests", __name__)
 
 
 @routes.post("/v2/device-requests/<device_id>")
-@requires(Scope.READ, Scope.WRITE, query=(_ASYNC_ID, _EXPIRY_SECONDS, _RETRY))
+@requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
 @described(
     "Device requests",
     Answer(
@@ -136,7 +136,7 @@ routes = Blueprint("device_requests", __name__)
         "The desired value is not the one of `If-Match` any more; nothing was queued.",
         json_of(DesiredChanged, "written by another application since", "never written"),
     ),
-    parameters=(_IF_MATCH, _PREFER),
+    parameters=(_ASYNC_ID, _EXPIRY_SECONDS, _RETRY, _IF_MATCH, _PREFER),
     body=json_of(DeviceRequestBody, "read", "write", "execute", "notification rules"),
     errors=(409,),
 )
@@ -170,8 +170,8 @@ def place_device_request(device_id: str) -> Response:
 
 
 @routes.get("/v2/device-requests")
-@requires(Scope.READ, Scope.WRITE, query=_PAGING)
-@described("Device requests", _WAITING_PAGE, is_extension=True)
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests() -> Response:
     """The requests of this application that have no answer yet, oldest first."""
@@ -179,8 +179,8 @@ def list_waiting_requests() -> Response:
 
 
 @routes.get("/v2/device-requests/<device_id>")
-@requires(Scope.READ, Scope.WRITE, query=_PAGING)
-@described("Device requests", _WAITING_PAGE, is_extension=True)
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests_of_device(device_id: str) -> Response:
     """The requests of this application for one device that have no answer yet, oldest first."""

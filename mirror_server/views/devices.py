@@ -9,9 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
-from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.device_requests import AcknowledgementBody
-from mirror_sdk.wire.directory import Device, DevicePage, EndpointResource
 from mirror_server.clock import Clock
 from mirror_server.service.devices import Described, EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
@@ -21,25 +19,13 @@ from mirror_server.views.answers import (
     EncodedAnswer,
     empty_answer,
     json_answer,
-    page_answer,
     when_page_read,
     when_read,
     when_stored,
 )
-from mirror_server.views.description import (
-    ETAG,
-    FLAG,
-    NOT_CHANGED,
-    UNLESS_CHANGED,
-    Answer,
-    Parameter,
-    described,
-    json_of,
-)
 from mirror_server.views.requests import (
     PAGING,
     app_id,
-    list_parameters,
     query_conditions,
     query_flag,
     query_paging,
@@ -51,32 +37,12 @@ from mirror_server.views.requests import (
 _RESOURCES_AT_ONCE = 300
 """How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
 
-_OF_RESOURCES = tuple(
-    Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
-    for name in ("cacheOnly", "noResp")
-)
 
 routes = Blueprint("devices", __name__)
 
 
 @routes.get("/v3/devices/<device_id>/echo")
 @requires(Scope.READ)
-@described(
-    "Mirror",
-    Answer(
-        200,
-        "The device object.",
-        json_of(
-            DeviceObject,
-            "a read value and a write that succeeded",
-            "a pending write has no time of a status update",
-            "empty values at first registration",
-        ),
-        headers=(ETAG,),
-    ),
-    NOT_CHANGED,
-    parameters=(UNLESS_CHANGED,),
-)
 def get_device_object(device_id: str) -> Response:
     """The device object: the last reported and the last desired value of every resource.
 
@@ -105,13 +71,6 @@ def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) ->
 
 @routes.post("/v3/devices/<device_id>/echo/acknowledgements")
 @requires(Scope.WRITE)
-@described(
-    "Mirror",
-    Answer(204, "It is acknowledged."),
-    body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
-    errors=(409,),
-    is_extension=True,
-)
 def acknowledge_failed_write(device_id: str) -> Response:
     """Acknowledge a failed write, so that it does not count as failed any more.
 
@@ -128,31 +87,16 @@ def acknowledge_failed_write(device_id: str) -> Response:
 
 @routes.get("/v3/devices")
 @requires(Scope.READ, query=None)
-@described(
-    "Directory",
-    Answer(200, "A page.", json_of(DevicePage, "a later page")),
-    parameters=list_parameters("devices", "device"),
-    selects_devices=True,
-)
 def list_devices() -> Response:
     """The devices, page by page."""
     paging = query_paging()
     conditions = query_conditions(PAGING)
-    parts = services()
-
-    def read() -> Response:
-        rows, total = parts.devices.page(
-            conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
-        )
-        return page_answer(paging, [_device(row) for row in rows], total)
-
-    rows = parts.devices.recent_count()
-    return when_page_read(paging, conditions, rows, read)
+    devices = services().devices
+    return when_page_read(paging, conditions, devices.recent_count(), devices.page, _device)
 
 
 @routes.get("/v3/devices/<device_id>")
 @requires(Scope.READ)
-@described("Directory", Answer(200, "The device.", json_of(Device, "registered")))
 def get_device(device_id: str) -> Response:
     """A device as the directory lists it."""
     return json_answer(_device(services().devices.described(device_id)))
@@ -163,8 +107,7 @@ def _device(found: Described) -> dict[str, Any]:
 
 
 @routes.get("/v2/endpoints/<device_id>")
-@requires(Scope.READ, query=_OF_RESOURCES)
-@described("Directory", Answer(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)))
+@requires(Scope.READ, query=("cacheOnly", "noResp"))
 def list_resources(device_id: str) -> Response:
     """The resources a device has now."""
     query_flag("cacheOnly")

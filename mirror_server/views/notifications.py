@@ -9,13 +9,12 @@ from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, request
 
-from mirror_sdk.wire.channel import CallbackRegistration, Channel
-from mirror_sdk.wire.notifications import NotificationMessage
+from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
+from mirror_server.notifications.channels import POLL
 from mirror_server.notifications.log import More, NotificationLog, Page, Woken
-from mirror_server.notifications.polls import POLL
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
@@ -29,19 +28,6 @@ from mirror_server.views.answers import (
     when_stored,
 )
 from mirror_server.views.deferred import PARK, Deferred, Soon
-from mirror_server.views.description import (
-    FLAG,
-    INSTANT,
-    TEXT,
-    Answer,
-    Parameter,
-    Schema,
-    described,
-    header,
-    json_of,
-    whole_number,
-    words,
-)
 from mirror_server.views.requests import (
     app_id,
     asked_by,
@@ -64,61 +50,12 @@ _QUICK_ENTRIES = 100
 _LATEST = "latest"
 ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
-POSITION: Schema = {"oneOf": [whole_number(0), words(_LATEST)]}
-"""The schema of a position of a reader that keeps its own."""
-_OF_POLLS = (
-    Parameter(
-        "after",
-        "Read what follows this number and remove nothing; the reader keeps its own position, and `latest` begins at"
-        " the end. Without it the server keeps a position for the key and moves it.",
-        POSITION,
-        is_extension=True,
-    ),
-    Parameter(
-        "hold",
-        "For how many seconds the poll is held open when there is nothing to tell.",
-        whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
-        is_extension=True,
-    ),
-    Parameter("noWait", "With `true` the poll is answered at once, as with `hold=0`.", FLAG),
-)
-_OF_A_POSITION = (
-    header(
-        CURSOR_HEADER,
-        "Number of the last entry in the message; the next poll gives it as `after`. Only with `after`.",
-        whole_number(0),
-    ),
-    header(
-        GAP_HEADER,
-        "First and last number of entries that are gone from the log. Only with `after`.",
-        TEXT | {"pattern": "^[0-9]+-[0-9]+$"},
-    ),
-    header(
-        TIME_HEADER,
-        "All that happened before this instant, by this service's clock, stands in the log up to the number in"
-        " `Mirror-Cursor`. Only with `after`; absent where the process that answers cannot know.",
-        INSTANT,
-    ),
-)
-_MESSAGE = json_of(
-    NotificationMessage,
-    "a read or write that the device did",
-    "an observation with all its options",
-    "a registration",
-)
-_REGISTRATION = json_of(CallbackRegistration, "the registration object of the specification", "everything")
 routes = Blueprint("notifications", __name__)
 
 
 @routes.get("/v2/notification/pull")
-@requires(*ANY_USE, query=_OF_POLLS)
+@requires(*ANY_USE, query=("after", "hold", "noWait"))
 @without_head
-@described(
-    "Notifications",
-    Answer(200, "A message.", _MESSAGE, headers=_OF_A_POSITION),
-    Answer(204, "Nothing came in time.", headers=_OF_A_POSITION),
-    errors=(409, 410, 429),
-)
 @leader_only(unless="after", is_poll=True)
 def pull() -> Response:
     """Wait for the next notification message.
@@ -138,7 +75,6 @@ def pull() -> Response:
 @routes.delete("/v2/notification/pull")
 # Always a success, whatever is with it. Source: wire.md 4.
 @requires(*ANY_USE, query=None)
-@described("Notifications", Answer(204, "There is no poll channel any more; also when there was none."))
 @leader_only()
 def delete_poll_channel() -> Response:
     """End the poll channel, and with it the poll that is open."""
@@ -147,7 +83,6 @@ def delete_poll_channel() -> Response:
 
 @routes.put("/v2/notification/callback")
 @requires(*ANY_USE)
-@described("Notifications", Answer(204, "Registered; delivery begins."), body=_REGISTRATION)
 @leader_only()
 def put_callback() -> Response:
     """Register a webhook, in the place of the one before.
@@ -165,7 +100,6 @@ def put_callback() -> Response:
 
 @routes.get("/v2/notification/callback")
 @requires(*ANY_USE)
-@described("Notifications", Answer(200, "The webhook.", _REGISTRATION), errors=(404,))
 def get_callback() -> Response:
     """The webhook, as it was put."""
     row = services().webhooks.registration(app_id())
@@ -176,7 +110,6 @@ def get_callback() -> Response:
 
 @routes.delete("/v2/notification/callback")
 @requires(*ANY_USE)
-@described("Notifications", Answer(204, "There is no webhook any more."), errors=(404,))
 @leader_only()
 def delete_callback() -> Response:
     """Remove the webhook."""
@@ -185,11 +118,6 @@ def delete_callback() -> Response:
 
 @routes.get("/v2/notification/channel")
 @requires(*ANY_USE)
-@described(
-    "Notifications",
-    Answer(200, "The channel.", json_of(Channel, "webhook", "webhook that fails", "long poll", "websocket")),
-    errors=(404,),
-)
 @leader_only()
 def get_channel() -> Response:
     """Which channel delivers the notifications, and how a webhook or websocket stands."""
@@ -261,8 +189,8 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         more.cancel()
         return with_cursor(page)
 
-    def answer(woken: Woken | None = None) -> Response:
-        return with_cursor(log.read_woken(application, after, woken))
+    def answer(_: object = None) -> Response:
+        return with_cursor(log.read_more(application, after, more))
 
     prepare = partial(_prepare, more)
     return Deferred(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.access_key import AccessKey
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.description import Answer, described, json_of, object_like
 from mirror_server.views.requests import app_id, requires, services
 
 _HEALTH = {"status": OK, "service": SERVICE}
@@ -24,11 +22,6 @@ routes = Blueprint("operation", __name__)
 
 @routes.get("/healthz")
 @requires()
-@described(
-    "Operation",
-    Answer(200, "It does, and is one of these.", object_like(_HEALTH | {"extensions": ["compat", "page"]})),
-    is_extension=True,
-)
 def get_health() -> Response:
     """Whether the server answers, and which extensions it has."""
     return json_answer(_HEALTH | {"extensions": services().extensions.names})
@@ -36,7 +29,6 @@ def get_health() -> Response:
 
 @routes.get("/readyz")
 @requires()
-@described("Operation", Answer(200, "It can.", object_like(_READY)), is_extension=True)
 def get_readiness() -> Response:
     """Whether the server can store what it is given."""
     probe = services().readiness.probe()
@@ -45,7 +37,6 @@ def get_readiness() -> Response:
 
 @routes.get("/v3/api-keys/me")
 @requires(*Scope)
-@described("Operation", Answer(200, "The key, without its secret.", json_of(AccessKey, "one of an application")))
 def get_own_access_key() -> Response:
     """What the access key of this request may be used for."""
     return json_answer(serialize.access_key(app_id(), g.scopes))

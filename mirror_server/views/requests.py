@@ -24,7 +24,6 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.service.keys import Scope
 from mirror_server.store.conditions import Condition
-from mirror_server.views.description import TEXT, Parameter, Schema, whole_number, words
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -56,7 +55,7 @@ _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 PAGING = ("limit", "after", "order", "include")
 """Parameters of every list; the others are filters."""
-_ORDERS = ("ASC", "DESC")
+ORDERS = ("ASC", "DESC")
 
 
 class Caller(Protocol):
@@ -96,16 +95,16 @@ def leader_only(*, unless: str | None = None, is_poll: bool = False) -> Callable
     return mark
 
 
-def requires(*scopes: Scope, query: Collection[Parameter] | None = ()) -> Callable[[View], View]:
+def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[View], View]:
     """Let a view be used with a key that has one of these scopes; without any, with no key at all.
 
-    ``query`` are the parameters it knows: with a key another one is refused. ``None`` leaves that to the view.
+    ``query`` are the names of the parameters it knows: with a key another one is refused. ``None`` leaves that to the
+    view.
     """
 
     def mark(view: View) -> View:
         view.__dict__["required_scopes"] = frozenset(scopes)
-        view.__dict__["query"] = query or ()
-        view.__dict__["known_query"] = None if query is None else tuple(one.name for one in query)
+        view.__dict__["known_query"] = query
         return view
 
     return mark
@@ -338,16 +337,6 @@ def query_flag(name: str) -> bool:
     return query_choice(name, FLAGS) in {"true", "True"}
 
 
-def list_parameters(what: str, one: str, after: Schema = TEXT) -> tuple[Parameter, ...]:
-    """The parameters of :data:`PAGING` in the description of a list, whose items are named: ``devices``, ``device``."""
-    return (
-        Parameter("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
-        Parameter("after", f"The id of the last {one} of the page before.", after),
-        Parameter("order", "In which order of their ids.", words(*_ORDERS, default="ASC")),
-        Parameter("include", f"With the number of all {what} that match.", words(*INCLUDED)),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Paging:
     """Which page is asked for.
@@ -374,7 +363,7 @@ def query_paging() -> Paging:
         Refusal: A parameter is none (400).
     """
     limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
-    order = query_choice("order", _ORDERS)
+    order = query_choice("order", ORDERS)
     include = query_choice("include", INCLUDED)
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in PAGING]
     return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)

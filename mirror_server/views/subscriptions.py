@@ -14,45 +14,13 @@ from mirror_sdk.wire.subscriptions import SUBSCRIPTION_ENDED, SubscriptionState
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, when_stored
-from mirror_server.views.description import (
-    ETAG,
-    NOT_CHANGED,
-    UNLESS_CHANGED,
-    Answer,
-    described,
-    header,
-    json_of,
-    text_of,
-    words,
-)
 from mirror_server.views.requests import app_id, check_query, read_body, read_path, requires, services
-
-_IF_MATCH = header(
-    "If-Match",
-    "The `ETag` of the rules that were read: if they have changed since, nothing is changed and the answer is 412."
-    " Without it they are changed in any case.",
-)
-_RULES = json_of(PresubscriptionRules, "a device, its type and a pattern", "none")
-_SUBSCRIPTION = header(
-    SUBSCRIPTION_HEADER,
-    "`active` once the device accepted the subscription, `asked` until it answers, `refused` when it refused: it is"
-    " asked again when it next registers or updates its registration.",
-    words("active", "asked", "refused"),
-)
 
 routes = Blueprint("subscriptions", __name__)
 
 
 @routes.put("/v2/subscriptions")
 @requires(Scope.SUBSCRIBE, query=None)
-@described(
-    "Subscriptions",
-    Answer(202, "Accepted, and on disk."),
-    Answer(204, "The same, for the path without a version."),
-    parameters=(_IF_MATCH,),
-    body=_RULES,
-    errors=(412,),
-)
 def put_presubscriptions() -> Response:
     """Replace all presubscription rules.
 
@@ -74,12 +42,6 @@ def put_presubscriptions() -> Response:
 
 @routes.get("/v2/subscriptions")
 @requires(Scope.SUBSCRIBE)
-@described(
-    "Subscriptions",
-    Answer(200, "The rules; an empty list when there are none.", _RULES, headers=(ETAG,)),
-    NOT_CHANGED,
-    parameters=(UNLESS_CHANGED,),
-)
 def get_presubscriptions() -> Response:
     """The presubscription rules, as they were put.
 
@@ -94,22 +56,17 @@ def get_presubscriptions() -> Response:
 
 @routes.delete("/v2/subscriptions")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(204, "There are no rules any more."), parameters=(_IF_MATCH,), errors=(412,))
 def delete_presubscriptions() -> Response:
     """Remove all presubscription rules.
 
     ``If-Match`` is an extension.
     """
-    stored = services().subscriptions.delete_rules(app_id(), was_seen=_was_seen())
+    stored = services().subscriptions.put_rules(app_id(), "[]", was_seen=_was_seen())
     return when_stored(stored, lambda _: empty_answer())
 
 
 @routes.get("/v2/subscriptions/<device_id>")
 @requires(Scope.SUBSCRIBE)
-@described(
-    "Subscriptions",
-    Answer(200, "The paths, one a line.", text_of("text/uri-list", "/3303/0/5700\n/3311/0/5850")),
-)
 def list_subscriptions(device_id: str) -> Response:
     """What this application subscribed of a device."""
     paths = services().subscriptions.paths(app_id(), device_id)
@@ -120,7 +77,6 @@ def list_subscriptions(device_id: str) -> Response:
 
 @routes.delete("/v2/subscriptions/<device_id>")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(204, "This application has no subscription of the device any more."))
 def delete_subscriptions(device_id: str) -> Response:
     """End all subscriptions of a device."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id)
@@ -129,7 +85,6 @@ def delete_subscriptions(device_id: str) -> Response:
 
 @routes.put("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(200, "Subscribed."))
 def put_subscription(device_id: str, path: str) -> Response:
     """Subscribe a resource.
 
@@ -143,10 +98,6 @@ def put_subscription(device_id: str, path: str) -> Response:
 
 @routes.get("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
-@described(
-    "Subscriptions",
-    Answer(200, "This application asked for it; what became of it stands in the header.", headers=(_SUBSCRIPTION,)),
-)
 def get_subscription(device_id: str, path: str) -> Response:
     """Whether a resource is subscribed.
 
@@ -164,7 +115,6 @@ def get_subscription(device_id: str, path: str) -> Response:
 
 @routes.delete("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
-@described("Subscriptions", Answer(204, "This application does not subscribe it any more."))
 def delete_subscription(device_id: str, path: str) -> Response:
     """End the subscription of a resource."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id, read_path(path))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Request, Response, g
 
 from mirror_server.core.errors import Refusal
-from mirror_server.service.authentication import Authenticator
-from mirror_server.service.keys import Scope
+from mirror_server.service.keys import Authenticator, Scope
 from mirror_server.views.requests import CALLER, Caller, LeaderOnly, check_query, note, require_scope
 
 if TYPE_CHECKING:

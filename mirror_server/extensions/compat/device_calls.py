@@ -38,6 +38,7 @@ _MEDIA_TYPE = re.compile(MEDIA_TYPE_PATTERN.replace("$", r"\Z"))
 _NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
 _BYTES = "application/octet-stream"
 
+_QUERY = ("cacheOnly", "noResp", "sync")
 _ACCEPTED = Answer(202, "Accepted, and on disk.", json_of(DeviceRequestAccepted, "202"), headers=OF_ACCEPTED)
 _ONLY_NO = words("false", default="false")
 _OLDER = (
@@ -73,7 +74,7 @@ routes = Blueprint("older_device_calls", __name__)
 
 
 @routes.get("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.READ, query=(_FROM_CACHE, *_OLDER))
+@requires(Scope.READ, query=_QUERY)
 @without_head
 @described(
     "Device requests",
@@ -81,6 +82,7 @@ routes = Blueprint("older_device_calls", __name__)
     _ACCEPTED,
     _NOBODY_IS_TOLD,
     Answer(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+    parameters=(_FROM_CACHE, *_OLDER),
     errors=(409,),
 )
 def read_resource(device_id: str, path: str) -> Response:
@@ -101,8 +103,16 @@ def read_resource(device_id: str, path: str) -> Response:
 
 
 @routes.put("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=(_NOT_FROM_CACHE, *_OLDER, *_RULES))
-@described("Device requests", _ACCEPTED, _NOBODY_IS_TOLD, body=_raw("1"), takes_no_body=True, errors=(409,))
+@requires(Scope.WRITE, query=(*_QUERY, *NOTIFICATION_RULES))
+@described(
+    "Device requests",
+    _ACCEPTED,
+    _NOBODY_IS_TOLD,
+    body=_raw("1"),
+    takes_no_body=True,
+    parameters=(_NOT_FROM_CACHE, *_OLDER, *_RULES),
+    errors=(409,),
+)
 def write_resource(device_id: str, path: str) -> Response:
     """Have a device write a resource, as older programs ask for it.
 
@@ -125,8 +135,16 @@ def write_resource(device_id: str, path: str) -> Response:
 
 
 @routes.post("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=(_NOT_FROM_CACHE, *_OLDER))
-@described("Device requests", _ACCEPTED, _NOBODY_IS_TOLD, body=_raw("0='1'"), takes_no_body=True, errors=(409,))
+@requires(Scope.WRITE, query=_QUERY)
+@described(
+    "Device requests",
+    _ACCEPTED,
+    _NOBODY_IS_TOLD,
+    body=_raw("0='1'"),
+    takes_no_body=True,
+    parameters=(_NOT_FROM_CACHE, *_OLDER),
+    errors=(409,),
+)
 def execute_resource(device_id: str, path: str) -> Response:
     """Have a device execute a resource, as older programs ask for it.
 
@@ -140,8 +158,8 @@ def execute_resource(device_id: str, path: str) -> Response:
 
 
 @routes.delete("/v2/endpoints/<device_id>/<path:path>")
-@requires(Scope.WRITE, query=_OLDER)
-@described("Device requests")
+@requires(Scope.WRITE, query=("noResp", "sync"))
+@described("Device requests", parameters=_OLDER)
 def delete_resource(device_id: str, path: str) -> Response:
     """Refused: nothing is deleted of a device."""
     # Source: specification 2.1.

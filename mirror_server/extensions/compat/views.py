@@ -64,11 +64,12 @@ def get_limits() -> Response:
 
 
 @routes.get("/v2/endpoints")
-@requires(Scope.READ, query=(_TYPE,))
+@requires(Scope.READ, query=("type",))
 @without_head
 @described(
     "Directory",
     Answer(200, "The devices, by id.", json_of(Endpoint, "registered", "in queue mode", is_list=True)),
+    parameters=(_TYPE,),
 )
 def list_endpoints() -> Response:
     """The registered devices, in one list.

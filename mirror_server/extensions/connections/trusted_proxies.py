@@ -10,8 +10,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
+from mirror_server.config import Address
 from mirror_server.extensions.connections.settings import UNIX, Proxy
-from mirror_server.notifications.outbound import Address
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

@@ -1,6 +1,7 @@
 """The description of the interface in OpenAPI 3.1, at ``GET /openapi.json``: made from the views and their models.
 
-Each view says what it takes and gives with :func:`mirror_server.views.description.described`.
+``core`` describes the views of the core; those of an extension have the decorator
+:func:`mirror_server.views.description.described` beside that for their scopes and the parameters of their query.
 """
 
 from __future__ import annotations

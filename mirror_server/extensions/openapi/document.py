@@ -21,7 +21,7 @@ from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.paths import PATH_PATTERN
 from mirror_server import __version__
 from mirror_server.extensions.openapi.docstrings import meanings_of_attributes, prose, summary_and_meaning
-from mirror_server.notifications.outbound import LIMIT_SECONDS
+from mirror_server.notifications.webhooks import LIMIT_SECONDS
 from mirror_server.views.description import (
     TEXT,
     Answer,
@@ -214,7 +214,7 @@ def _operation_of(route: Route, device_filters: Sequence[Parameter]) -> Operatio
         answers=answers,
         path=route.path,
         scopes=view.__dict__["required_scopes"],
-        parameters=(*view.__dict__["query"], *details.pop("parameters", ()), *selecting),
+        parameters=(*details.pop("parameters", ()), *selecting),
         **details,
     )
 

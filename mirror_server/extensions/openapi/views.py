@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
+from mirror_server.extensions.openapi import core  # noqa: F401 - describes the views of the core
 from mirror_server.views.answers import make_conditional
 from mirror_server.views.description import Answer, Parameter, described, object_like
 from mirror_server.views.requests import requires, services

@@ -10,7 +10,7 @@ from flask import Response, g, request
 from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.postgresql.forwarding import Call, Forwarder, Reply, leader_changed
-from mirror_server.service.authentication import sent_secret_hash
+from mirror_server.service.keys import sent_secret_hash
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import CALLER, read_raw_body, request_id
 

@@ -22,7 +22,7 @@ from mirror_server.config import Settings, options_of, stop_with_stdin
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
 from mirror_server.hooks import of_all, read_settings
-from mirror_server.notifications.outbound import LOOPBACK
+from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database, location_of

@@ -16,8 +16,17 @@ from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
 from mirror_server.views.answers import answer_to, json_answer, when_deleted, when_stored
 from mirror_server.views.deferred import PARK
-from mirror_server.views.description import Answer, Parameter, described, header, json_of, text_of, whole_number
-from mirror_server.views.notifications import ANY_USE, POSITION, read_after
+from mirror_server.views.description import (
+    POSITION,
+    Answer,
+    Parameter,
+    described,
+    header,
+    json_of,
+    text_of,
+    whole_number,
+)
+from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
 from mirror_server.views.streamed import Streamed
 
@@ -64,12 +73,12 @@ def refuse_elsewhere(_: WebsocketMismatch) -> Response:
 
 
 @routes.get("/v2/notification/events")
-@requires(*ANY_USE, query=(_BEGIN,))
+@requires(*ANY_USE, query=("after",))
 @without_head
 @described(
     "Notifications",
     Answer(200, "A stream that does not end by itself.", text_of("text/event-stream", EXAMPLE)),
-    parameters=(_LAST_EVENT_ID,),
+    parameters=(_BEGIN, _LAST_EVENT_ID),
     errors=(429,),
     is_extension=True,
 )
@@ -140,9 +149,14 @@ def delete_websocket() -> Response:
 @routes.get("/v2/notification/websocket-connect")
 # As a request to upgrade that the server did not take for a handshake.
 @routes.get("/v2/notification/websocket-connect", websocket=True)
-@requires(*ANY_USE, query=(_OWN_POSITION,))
+@requires(*ANY_USE, query=("after",))
 @without_head
-@described("Notifications", Answer(101, "It is open: from here on websocket is spoken."), errors=(426, 429))
+@described(
+    "Notifications",
+    Answer(101, "It is open: from here on websocket is spoken."),
+    parameters=(_OWN_POSITION,),
+    errors=(426, 429),
+)
 def connect_websocket() -> Response:
     """Open the websocket of the channel.
 

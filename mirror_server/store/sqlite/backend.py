@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,7 +67,7 @@ _DECIDING_WRITES = (
     "UPDATE OF endpoint_name ON main.devices",
     "DELETE ON main.devices",
 )
-"""What decides who hears of a resource, and by what name of its device; see the store's ``subscriptions.hearers``."""
+"""Changes of these decide the subscribers of a resource; see the store's ``subscriptions.subscribers``."""
 
 
 class _Reader(Session):
@@ -87,7 +88,7 @@ class _Writer(Session):
         for number, what in enumerate(_DECIDING_WRITES):
             connection.execute(f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END")
 
-    def version_of_hearings(self) -> Hashable:
+    def subscribers_version(self) -> Hashable:
         """See :class:`Session`; what this connection undid counts as written."""
         # The number is that of what other connections committed, such as the commands of an operator.
         return self.scalar("PRAGMA data_version"), self._writes
@@ -323,35 +324,42 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, as_it_is:
         # Going on with a file that is damaged would damage it more, and spoil the next backup.
         if complaints := _complaints(connection, "quick_check(1)"):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {_DAMAGED_CURE}")
-        found = _versions(connection, branches)
+        found = _versions(connection)
         if not schema.outdated(str(path), branches, found) or (as_it_is and found):
             return
+        connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
-        found = _versions(connection, branches)
+        found = _versions(connection)
         outdated = schema.outdated(str(path), branches, found)
-        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            schema.make(connection, branches)
-            connection.execute("COMMIT")
-            return
-        if branches[0].name not in found:
+        if branches[0].name not in found and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise DatabaseError(
                 f"cannot use the database {path}: its tables are not a mirror's, so another program may have made it;"
                 " nothing was changed; name another file, or restore a backup"
             )
-    # A server that runs without an extension is not disturbed by its tables.
-    if any(branch.name in found for branch in outdated) and is_served_elsewhere(path):
-        raise DatabaseError(
-            f"the database {path} has the schema of an older version, whose server runs; stop that one first"
-            " ('mirror-server backup' copies it as it is)"
-        )
-    if outdated:
-        from mirror_server.store import migrate  # noqa: PLC0415 - takes long to import, and is rarely needed
-
-        migrate.upgrade_file(path, outdated)
+        # A server that runs without an extension is not disturbed by its tables.
+        if any(branch.name in found for branch in outdated) and is_served_elsewhere(path):
+            raise DatabaseError(
+                f"the database {path} has the schema of an older version, whose server runs; stop that one first"
+                " ('mirror-server backup' copies it as it is)"
+            )
+        schema.upgrade(partial(_run_script, connection), outdated, found)
+        connection.execute("COMMIT")
 
 
-def _versions(connection: sqlite3.Connection, branches: Sequence[Branch]) -> dict[str, str]:
-    return schema.versions(connection, "SELECT name FROM sqlite_master WHERE type = 'table'", branches)
+def _versions(connection: sqlite3.Connection) -> dict[str, str]:
+    """The version that a file has of each branch."""
+    is_there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (schema.TABLE,)).fetchone()[0]
+    return dict(connection.execute(schema.VERSIONS).fetchall()) if is_there else {}
+
+
+def _run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Execute statements in the transaction that is open, which sqlite3's own way to do so would end first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
@@ -404,8 +412,7 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
     refuse_other_name(source)
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            connection.execute("SELECT count(*) FROM alembic_version")
-            schema.outdated(str(source), branches, _versions(connection, branches))
+            schema.outdated(str(source), branches, dict(connection.execute(schema.VERSIONS).fetchall()))
             if complaints := _complaints(connection, "quick_check(1)"):
                 raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
             _copy(connection, path)

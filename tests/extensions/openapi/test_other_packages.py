@@ -16,8 +16,13 @@ def blueprints():
 
 
 @routes.get("/farewell")
-@requires(query=(Parameter("whom", "Who leaves.", TEXT),))
-@described("Operation", Answer(200, "It is taken.", object_like({"goodbye": "you"})), is_extension=True)
+@requires(query=("whom",))
+@described(
+    "Operation",
+    Answer(200, "It is taken.", object_like({"goodbye": "you"})),
+    parameters=(Parameter("whom", "Who leaves.", TEXT),),
+    is_extension=True,
+)
 def take_leave():
     \"\"\"Take leave.
 

@@ -17,8 +17,7 @@ from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.hooks import open_database
 from mirror_server.service import keys
-from mirror_server.service.authentication import Authenticator
-from mirror_server.service.keys import Scope
+from mirror_server.service.keys import Authenticator, Scope
 from mirror_server.store import keys as stored_keys
 
 pytestmark = pytest.mark.sqlite

@@ -95,7 +95,7 @@ def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_tran
 
     def add():
         body = {"ep": "d"}
-        database.write(lambda session: services.log.append(session, APPLICATION, "registrations", "d", body))
+        database.write(lambda session: services.log.append(session, "registrations", [(APPLICATION, "d", body)]))
 
     add()
     first = connected(services)

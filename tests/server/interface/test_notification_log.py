@@ -124,7 +124,7 @@ def test_a_poll_that_is_woken_tells_the_instant_of_what_woke_it(server, key, dev
 def test_each_of_many_entries_has_a_uuid_of_its_own(server, key, device):
     app_id, log, body = key.split("_")[1], server.services.log, {"ep": device, "timestamp": 1}
     entries = [(app_id, device, body)] * 1000
-    server.services.database.write(lambda session: log.append_all(session, "de-registrations", entries))
+    server.services.database.write(lambda session: log.append(session, "de-registrations", entries))
     uids = [entry["uid"] for _, entry in server.log(key) if entry["timestamp"] == 1]
     assert len(set(uids)) == len(uids) == 1000
     assert all(str(uuid.UUID(uid, version=4)) == uid for uid in uids)
@@ -141,7 +141,7 @@ def test_what_is_being_written_is_not_said_to_be_there(server, key, device):
         event = {"ep": device, "timestamp": clock.now()}
         began.set()
         assert go_on.wait(60)
-        server.services.log.append(session, app_id, "de-registrations", device, event)
+        server.services.log.append(session, "de-registrations", [(app_id, device, event)])
 
     written = server.services.database.submit(work)
     assert began.wait(60)

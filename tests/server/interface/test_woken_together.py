@@ -43,7 +43,7 @@ class Readers:
 
         def work(session):
             for name in names:
-                self.log.append(session, APP, REG_UPDATES, name, {"ep": name})
+                self.log.append(session, REG_UPDATES, [(APP, name, {"ep": name})])
 
         self.database.write(work)
         assert self.database.settle(60)
@@ -51,7 +51,7 @@ class Readers:
     def add_at_once(self, kind, *bodies):
         """All of them together, as what one transaction brings of one kind."""
         entries = [(APP, "d", body) for body in bodies]
-        self.database.write(lambda session: self.log.append_all(session, kind, entries))
+        self.database.write(lambda session: self.log.append(session, kind, entries))
         assert self.database.settle(60)
 
     def add_from_elsewhere(self, name):

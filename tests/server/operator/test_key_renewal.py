@@ -12,8 +12,7 @@ from operator_commands import done, refused
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import Refusal
 from mirror_server.service import keys
-from mirror_server.service.authentication import Authenticator
-from mirror_server.service.keys import DEFAULT_SCOPES
+from mirror_server.service.keys import DEFAULT_SCOPES, Authenticator
 from mirror_server.store.database import Database
 from mirror_server.views.streamed import Download
 

@@ -14,7 +14,7 @@ from waits import wait_until
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
 from mirror_server.core.errors import Refusal
-from mirror_server.notifications.outbound import LOOPBACK, AddressPolicy
+from mirror_server.notifications.webhooks import LOOPBACK, AddressPolicy
 
 CALLBACK = "/v2/notification/callback"
 PULL = "/v2/notification/pull"

@@ -61,6 +61,6 @@ def test_forwarded_poll_of_an_ended_key_delivers_nothing_and_the_renewed_key_get
         poll = pool.submit(get, follower, old, "/v2/notification/pull?hold=55")
         until(lambda: leader.log.open_polls)
         new = keys.renew(leader.database, "app", 0, wall_time())
-        leader.database.write(lambda session: leader.log.append(session, app_id, "reg-updates", "d", {"ep": "d"}))
+        leader.database.write(lambda session: leader.log.append(session, "reg-updates", [(app_id, "d", {"ep": "d"})]))
         assert poll.result(60).status_code == 401
     assert get(follower, new, "/v2/notification/pull?hold=0").json["reg-updates"][0]["ep"] == "d"

@@ -1,13 +1,16 @@
 """A schema of PostgreSQL is made or changed whole or not at all."""
 
 import itertools
+from contextlib import closing
 
 import databases
 import psycopg
 import pytest
 
+from mirror_server.extensions.postgresql.store.backend import _upgrade
+from mirror_server.extensions.postgresql.store.connection import opened
 from mirror_server.extensions.postgresql.store.location import BRANCH
-from mirror_server.store import migrate, schema
+from mirror_server.store import schema
 from mirror_server.store.backend import DatabaseError, Storage
 from mirror_server.store.database import Database
 
@@ -37,7 +40,9 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
     for statements in itertools.count(0, step):
         CutOff.statements_left = statements
         try:
-            migrate.upgrade("postgresql+psycopg", lambda: psycopg.connect(url, cursor_factory=CutOff), "x", branches)
+            with closing(opened(url)) as connection:
+                connection._raw.cursor_factory = CutOff
+                _upgrade(connection, "x", branches)
         except psycopg.OperationalError:
             assert databases.query(url, COLUMNS) == before
             interruptions += 1

@@ -1,13 +1,7 @@
--- The newest schema of a SQLite file, made from the migrations beside it by
---     python -m mirror_server.store.migrate
--- which is to be run again after any change of a migration.
-CREATE TABLE alembic_version_history (
-  version_num VARCHAR(32) NOT NULL,
-  CONSTRAINT alembic_version_history_pkc PRIMARY KEY (version_num)
-);
-INSERT INTO "alembic_version_history" VALUES('0001');
+-- What happened: the rows themselves, those that are encoded, and the files of the archive.
+
 CREATE TABLE history (
-  revision INTEGER NOT NULL,
+  revision INTEGER NOT NULL PRIMARY KEY,
   received_at BIGINT NOT NULL,
   changed_at BIGINT NOT NULL,
   device_number INTEGER,
@@ -19,22 +13,23 @@ CREATE TABLE history (
   category TEXT,
   app_id TEXT,
   requested_at BIGINT,
-  until BIGINT,
-  PRIMARY KEY (revision)
+  until BIGINT
 );
+
 CREATE TABLE history_blocks (
   segment_id BIGINT NOT NULL,
   block INTEGER NOT NULL,
   content BLOB NOT NULL,
   PRIMARY KEY (segment_id, block)
 );
+
 CREATE TABLE history_erasures (
-  device_id TEXT NOT NULL,
-  up_to_revision BIGINT NOT NULL,
-  PRIMARY KEY (device_id)
+  device_id TEXT NOT NULL PRIMARY KEY,
+  up_to_revision BIGINT NOT NULL
 );
+
 CREATE TABLE history_files (
-  file_name TEXT NOT NULL,
+  file_name TEXT NOT NULL PRIMARY KEY,
   day TEXT NOT NULL,
   first_device TEXT NOT NULL,
   last_device TEXT NOT NULL,
@@ -46,9 +41,9 @@ CREATE TABLE history_files (
   last_received_at BIGINT NOT NULL,
   first_requested_at BIGINT,
   row_count BIGINT NOT NULL,
-  size_bytes BIGINT NOT NULL,
-  PRIMARY KEY (file_name)
+  size_bytes BIGINT NOT NULL
 );
+
 CREATE TABLE history_segments (
   segment_id BIGINT NOT NULL,
   block INTEGER NOT NULL,
@@ -67,6 +62,7 @@ CREATE TABLE history_segments (
   row_count BIGINT NOT NULL,
   PRIMARY KEY (segment_id, block)
 );
+
 CREATE TABLE history_state (
   sealed_revision BIGINT NOT NULL,
   is_kept SMALLINT NOT NULL,
@@ -74,4 +70,4 @@ CREATE TABLE history_state (
   alive_at BIGINT,
   base_at BIGINT
 );
-INSERT INTO "history_state" VALUES(0,0,0,NULL,NULL);
+INSERT INTO history_state VALUES (0, 0, 0, NULL, NULL);
