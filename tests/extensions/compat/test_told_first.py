@@ -36,7 +36,7 @@ def bridge(server):
 def waits(server, key):
     """How many requests of the key wait for their devices."""
     assert server.services.database.settle(60)
-    return len(server.call(key, "GET", "/v2/device-requests").json["data"])
+    return len(server.waiting(key))
 
 
 def place(server, bridge, key, device, body=READ, query=b"", *, ends="taken"):
@@ -122,7 +122,7 @@ def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no
 def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
     place(server, bridge, key, light, READ.replace(b"3303", b"3304"))
     place(server, bridge, key, "0" * 32)
-    assert not server.services._untold._held
+    assert not server.services.dispatcher.held
     assert server.place(key, light, "next", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"next": (200, None)}
 
