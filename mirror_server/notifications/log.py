@@ -25,7 +25,6 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
-from mirror_server.notifications.awaited import AwaitedAnswers
 from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
@@ -123,7 +122,8 @@ class NotificationLog:
         monotonic: A clock in seconds that never goes back; it limits how long a page is shared.
 
     Attributes:
-        awaited: Whose async responses are told to somebody besides, as soon as this process has added them.
+        on_responses: Called in the transaction that adds async responses; see
+            :func:`mirror_server.hooks.responses_added`.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class NotificationLog:
         is_leader: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.awaited = AwaitedAnswers()
+        self.on_responses: list[Callable[[Session, str, Sequence[Mapping[str, Any]], int, Instant], object]] = []
         self._database = database
         self._is_shared = is_shared
         self._is_leader = is_leader
@@ -185,8 +185,8 @@ class NotificationLog:
             if page is not None:
                 session.before_commit(partial(self._waiters.announce, app_id, Woken(page)))
             session.publish(LOG, app_id, here=partial(self._added, app_id, end.last_seq, page, at))
-            if kind == ASYNC_RESPONSES:
-                self._answer(session, app_id, [entry for _, entry in added], end.last_seq, at)
+            for listener in self.on_responses if kind == ASYNC_RESPONSES else ():
+                listener(session, app_id, [entry for _, entry in added], end.last_seq - len(added) + 1, at)
 
     def append_for_each(
         self,
@@ -339,16 +339,6 @@ class NotificationLog:
         self._newest_seq[app_id] = last_seq
         self._committed_at = at
         self._waiters.wake(app_id, Woken(page))
-
-    def _answer(
-        self, session: Session, app_id: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant
-    ) -> None:
-        """Tell async responses to those who wait for them apart from the log, once they are on disk."""
-        awaited = self.awaited.among(app_id, (entry["id"] for entry in added))
-        for seq, entry in enumerate(added, last_seq - len(added) + 1):
-            if entry["id"] in awaited:
-                answer = LogEntry(seq, ASYNC_RESPONSES, entry, at)
-                session.after_commit(partial(self.awaited.tell, app_id, entry["id"], answer))
 
     def _page_of(self, kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
         """Return appended entries as the page for a reader at the former end of the log, if they make one message."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import databases
 import pytest
@@ -101,7 +102,7 @@ def put_webhook(services: Services, app_id: str) -> None:
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
     """A write that is stored, answered and logged."""
     request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
-    services.commands.place(Placement(app_id, device_id, request)).result(60)
+    services.commands.place(Placement(app_id, device_id, request, uuid4().hex)).result(60)
     assert services.database.settle(60)
 
 
@@ -374,6 +375,7 @@ def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again
     program = """
 import os, signal, sqlite3, sys
 from pathlib import Path
+from uuid import uuid4
 from mirror_server.store import schema, logs
 from mirror_server.store.sqlite import backend
 
