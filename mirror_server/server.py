@@ -198,7 +198,7 @@ class Services:
         )
         self._handle_signals()
         self.coordinator.join()
-        self.database.on_interruption(self._interrupted, self._resumed)
+        self.database.interrupted, self.database.resumed = self._interrupted, self._resumed
         self.gauges: list[Measure] = []
         try:
             self._build_extensions()

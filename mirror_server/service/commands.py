@@ -79,7 +79,7 @@ class _Asked:
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """What it touches; see :meth:`mirror_server.store.writer.Writer.submit`."""
+        """What it touches; see :meth:`mirror_server.store.writer.Writer.enqueue`."""
         device_id, app_id = self.placement.device_id, self.placement.app_id
         # The other request with an id that an application gave may be for another device.
         return (device_id,) if self.placement.async_id is None else (device_id, f"{app_id} {self.async_id}")

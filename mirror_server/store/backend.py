@@ -25,7 +25,7 @@ T = TypeVar("T")
 DEFAULT_URL = "sqlite:///mirror.db"
 _SQLITE = "sqlite:///"
 
-LOCATIONS = {"sqlite": "mirror_server.store.sqlite.location:SqliteLocation"}
+LOCATIONS = {"sqlite": "mirror_server.store.sqlite.backend:SqliteLocation"}
 """The class of :class:`~mirror_server.store.backend.Location` by the scheme of a URL, imported when it is used.
 
 Extensions add theirs, see :func:`mirror_server.hooks.locations`.
@@ -130,7 +130,7 @@ class Backend(Protocol):
         """Begin a transaction that writes.
 
         When this returns, no other is open anywhere on the database that touches any of the same; none at all with
-        ``None``. See :meth:`mirror_server.store.writer.Writer.submit`.
+        ``None``. See :meth:`mirror_server.store.writer.Writer.enqueue`.
         """
         ...
 

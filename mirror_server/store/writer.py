@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_WAITING = 5000
+"""How much work may wait; what does not insist is refused beyond that."""
 _LARGEST_GROUP = 500
 _RETRY_SECONDS = 1.0
 _TOLD_SECONDS = 0.001
@@ -33,10 +34,6 @@ class _Work:
     """What it is run with, together with those of other work of the same kind; ``None`` where it is run alone."""
     touched: Collection[str] | None
 
-    @property
-    def kind(self) -> object:
-        return self if self.items is None else self.run
-
 
 _Outcome = tuple[_Work, Any, BaseException | None]
 
@@ -46,7 +43,6 @@ class Writer:
 
     Args:
         backend: Where it is written.
-        most_waiting: How much work may wait; what does not insist is refused beyond that.
 
     Attributes:
         wait_for_told: Waits, for so many seconds at most, until those who were told of a transaction have had their
@@ -59,10 +55,9 @@ class Writer:
     interrupted: Callable[[], None]
     resumed: Callable[[], None]
 
-    def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend) -> None:
+        self._kind = backend
         self._session = backend.writing
-        self._most_waiting = most_waiting
         self.wait_for_told = lambda _: None
         self.interrupted = self.resumed = lambda: None
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
@@ -75,7 +70,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(
+    def enqueue(
         self,
         run: Callable[..., T],
         *,
@@ -106,7 +101,7 @@ class Writer:
         """
         future: Future[T] = Future()
         with self._changed:
-            if not insists and self._unfinished >= self._most_waiting:
+            if not insists and self._unfinished >= MOST_WAITING:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
             # Counted before it is queued, so that the count is not 0 while work is on its way.
@@ -125,7 +120,7 @@ class Writer:
         """How much work is submitted and not done."""
         return self._unfinished
 
-    def settle(self, timeout_seconds: float) -> bool:
+    def settle(self, timeout_seconds: float = 30) -> bool:
         """Wait until nothing is left to do, the effects of what was done and what they submitted included."""
         with self._changed:
             return self._changed.wait_for(lambda: self._unfinished == 0, timeout_seconds)
@@ -147,7 +142,7 @@ class Writer:
             with self._changed:
                 self._unfinished -= len(group) - len(self._postponed)
                 self._changed.notify_all()
-            self._backend.rest()
+            self._kind.rest()
 
     def _next_group(self) -> list[_Work]:
         """What waits, or nothing when postponed work is due again; notes the end."""
@@ -166,11 +161,11 @@ class Writer:
 
     def _process(self, group: list[_Work]) -> None:
         try:
-            self._backend.begin(_touched_by(group))
+            self._kind.begin(_touched_by(group))
             outcomes = self._perform_all(group)
             for preparation in self._session.take_preparations():
                 _perform_effect(preparation)
-            self._backend.commit()
+            self._kind.commit()
         except Exception as error:
             self._undo()
             outcomes = self._outcomes_of_failure(group, error)
@@ -193,16 +188,16 @@ class Writer:
         try:
             return [outcome for works in _together(group) for outcome in self._perform(works)]
         except Exception as error:
-            if self._backend.is_of_storage(error):
+            if self._kind.is_of_storage(error):
                 raise
             self._undo()
-            self._backend.begin(_touched_by(group))
+            self._kind.begin(_touched_by(group))
             return [self._perform_apart(work) for work in group]
 
     def _perform(self, works: Sequence[_Work]) -> list[_Outcome]:
         """Run work of one kind once."""
         first = works[0]
-        if first.by_leader and not self._backend.is_leader:
+        if first.by_leader and not self._kind.is_leader:
             return [(work, None, NotLeader("another process leads")) for work in works]
         if first.items is None:
             return [(first, first.run(self._session), None)]
@@ -213,28 +208,28 @@ class Writer:
 
     def _perform_apart(self, work: _Work) -> _Outcome:
         mark = self._session.mark()
-        self._backend.begin_work()
+        self._kind.begin_work()
         try:
             (outcome,) = self._perform([work])
         except Exception as error:
-            if self._backend.is_of_storage(error):
+            if self._kind.is_of_storage(error):
                 # The transaction may be gone already, and with it all others of the group.
                 raise
-            self._backend.undo_work()
+            self._kind.undo_work()
             self._session.forget_effects(mark)
             return work, None, error
-        self._backend.end_work()
+        self._kind.end_work()
         return outcome
 
     def _undo(self) -> None:
         self._session.forget_effects(0)
         try:
-            self._backend.undo()
+            self._kind.undo()
         except Exception:
             _log.debug("no transaction to roll back", exc_info=True)
 
     def _outcomes_of_failure(self, group: list[_Work], error: Exception) -> list[_Outcome]:
-        if not self._backend.is_of_storage(error):
+        if not self._kind.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
             return [(work, None, error) for work in group]
         reason = str(error).partition("\n")[0]
@@ -253,61 +248,55 @@ class Writer:
             _perform_effect(self.resumed)
 
 
+@dataclass(slots=True)
 class _Part:
-    """Work of one kind, that is run at once."""
+    """Work of one kind that is run at once, and what it touches; ``None`` where it has to be alone."""
 
-    def __init__(self, work: _Work) -> None:
-        self.works = [work]
-        self._is_last = True
-        self._touched_behind: set[str] | None = set()
+    works: list[_Work]
+    touched: set[str] | None
 
-    def stands_before(self, work: _Work) -> None:
-        """Note that other work is run behind this."""
-        self._is_last = False
+    def meets(self, work: _Work) -> bool:
+        """Whether other work touches any of the same, so that the order of the two matters."""
+        return self.touched is None or work.touched is None or not self.touched.isdisjoint(work.touched)
+
+    def add(self, work: _Work) -> None:
+        """Run this with the others."""
+        self.works.append(work)
         if work.touched is None:
-            self._touched_behind = None
-        elif self._touched_behind is not None:
-            self._touched_behind.update(work.touched)
-
-    def takes(self, work: _Work) -> bool:
-        """Whether other work of the kind can be run with this, and so before what stands behind it."""
-        if self._is_last:
-            return True
-        if work.touched is None or self._touched_behind is None:
-            return False
-        return self._touched_behind.isdisjoint(work.touched)
+            self.touched = None
+        elif self.touched is not None:
+            self.touched.update(work.touched)
 
 
 def _together(group: Sequence[_Work]) -> list[list[_Work]]:
     """The work of a group in its order, but what may be run together with earlier work of its kind is run with that."""
     parts: list[_Part] = []
-    # The last part of each kind, in the order in which they are run.
-    last: dict[object, _Part] = {}
     for work in group:
-        part = last.get(work.kind)
-        if part is not None and part.takes(work):
-            part.works.append(work)
-        else:
-            last.pop(work.kind, None)
-            part = _Part(work)
+        part = _part_for(work, parts) if work.items is not None else None
+        if part is None:
+            part = _Part([], set())
             parts.append(part)
-            if work.items is not None:
-                last[work.kind] = part
-        for other in last.values():
-            if other is part:
-                break
-            other.stands_before(work)
+        part.add(work)
     return [part.works for part in parts]
+
+
+def _part_for(work: _Work, parts: Sequence[_Part]) -> _Part | None:
+    """The part that work can be run with: the last one of its kind, if none behind that touches any of the same."""
+    for part in reversed(parts):
+        first = part.works[0]
+        if first.items is not None and first.run == work.run:
+            return part
+        if part.meets(work):
+            return None
+    return None
 
 
 def _touched_by(group: Sequence[_Work]) -> set[str] | None:
     """What the work of a group touches together; ``None`` where some of it has to be alone."""
-    touched: set[str] = set()
+    whole = _Part([], set())
     for work in group:
-        if work.touched is None:
-            return None
-        touched.update(work.touched)
-    return touched
+        whole.add(work)
+    return whole.touched
 
 
 def _resolve(work: _Work, result: Any, error: BaseException | None) -> None:
