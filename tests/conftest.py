@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,10 @@ def child_processes() -> set[int]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if databases.ON_POSTGRESQL and item.get_closest_marker("sqlite"):
         pytest.skip("tells of the SQLite file")
+    for marker in item.iter_markers("with_extension"):
+        # The tests of an extension pass without the others; those of what two do together need both.
+        if find_spec(f"mirror_server.extensions.{marker.args[0]}") is None:
+            pytest.skip(f"the extension {marker.args[0]} was deleted")
 
 
 _compile_builder = Rule._compile_builder

@@ -79,7 +79,6 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_programs.py",
     "process/test_process_real_devices.py",
     "process/test_process_record.py",
-    "process/test_process_sdk.py",
     "process/test_process_secrets.py",
     "process/test_process_snapshot.py",
     "process/test_process_tls.py",

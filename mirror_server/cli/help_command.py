@@ -11,7 +11,6 @@ from mirror_server.hooks import of_all
 TOPICS = {
     "operate": "mirror_server",
     "notifications": "mirror_server.notifications",
-    "programs": "mirror_server.views",
     "wsgi": "mirror_server.wsgi",
     "extensions": "mirror_server.hooks",
 }

@@ -29,7 +29,7 @@ from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceObject, DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
-from mirror_server.store.session import Hearing, Session
+from mirror_server.store.session import Session, Subscribers
 
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
@@ -396,10 +396,9 @@ class DeviceService:
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()
-        hearings = subscriptions.hearers(session, [each[:2] for each in observations])
-        told = list(_in_order(observations, hearings))
+        told = list(_in_order(observations, subscriptions.subscribers(session, [each[:2] for each in observations])))
         self._subscriptions.notify(session, told)
-        values = [_observed_value(each, at, now, hearing) for each, at, hearing in told]
+        values = [_observed_value(each, at, now, subscribers) for each, at, subscribers in told]
         first_revision = stored_resources.report(session, values, contact_at=now)
         if values and self._listeners.values_reported:
             batch = [
@@ -491,23 +490,25 @@ class DeviceService:
 
 
 def _in_order(
-    observations: Iterable[Observation], hearings: Mapping[tuple[str, str], Hearing]
-) -> Iterator[tuple[Observation, Instant, Hearing]]:
+    observations: Iterable[Observation], subscribed: Mapping[tuple[str, str], Subscribers]
+) -> Iterator[tuple[Observation, Instant, Subscribers]]:
     """What came from devices that are known; no time told of a resource is before the one that was told last."""
     for each in observations:
-        hearing = hearings.get(each[:2])
-        if hearing is not None:
-            changed_at, last_at = each.changed_at, hearing.changed_at
+        subscribers = subscribed.get(each[:2])
+        if subscribers is not None:
+            changed_at, last_at = each.changed_at, subscribers.changed_at
             if last_at is not None and last_at > changed_at:
                 changed_at = last_at
-            hearing.changed_at = changed_at
-            yield each, changed_at, hearing
+            subscribers.changed_at = changed_at
+            yield each, changed_at, subscribers
 
 
-def _observed_value(observation: Observation, changed_at: Instant, now: Instant, hearing: Hearing) -> ReportedValue:
+def _observed_value(
+    observation: Observation, changed_at: Instant, now: Instant, subscribers: Subscribers
+) -> ReportedValue:
     # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
-    is_unasked = observation.is_unasked or hearing.auto_observed
-    origin: Origin = "auto_observation" if is_unasked and not hearing.app_ids else "subscription"
+    is_unasked = observation.is_unasked or subscribers.auto_observed
+    origin: Origin = "auto_observation" if is_unasked and not subscribers.app_ids else "subscription"
     return reported_value(observation.device_id, observation.path, observation.content, now, origin, changed_at)
 
 

@@ -24,7 +24,7 @@ from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.session import AGAIN, WAITING, Hearing, Session
+from mirror_server.store.session import AGAIN, WAITING, Session, Subscribers
 
 T = TypeVar("T")
 
@@ -75,6 +75,7 @@ class SubscriptionService:
     ) -> Future[T | None]:
         """Replace the application's rules; the future is done when they are on disk.
 
+        Subscriptions that the former ones made go on until the device registers again.
         With ``was_seen``, which tells of a tag whether the writer saw the rules it stands for, the future raises a
         Refusal where the present ones are others (412). ``also`` is called with the application in the transaction, and
         the future has its result.
@@ -84,18 +85,6 @@ class SubscriptionService:
             _require_seen(session, app_id, was_seen)
             subscriptions.put_rules(session, app_id, text)
             return None if also is None else also(session, app_id)
-
-        return self._database.submit(work)
-
-    def delete_rules(self, app_id: str, *, was_seen: Callable[[str], bool] | None = None) -> Future[None]:
-        """Delete the application's rules; subscriptions made by them go on until the device registers anew.
-
-        ``was_seen`` is as for :meth:`put_rules`.
-        """
-
-        def work(session: Session) -> None:
-            _require_seen(session, app_id, was_seen)
-            subscriptions.delete_rules(session, app_id)
 
         return self._database.submit(work)
 
@@ -155,10 +144,7 @@ class SubscriptionService:
         """End the application's subscription of one resource, or all of a device; harmless where there is none."""
 
         def work(session: Session) -> None:
-            if path is None:
-                subscriptions.delete_of_device(session, app_id, device_id)
-            else:
-                subscriptions.delete(session, app_id, device_id, path)
+            subscriptions.delete(session, app_id, device_id, path)
             subscriptions.clear_ended(session, device_id)
             session.publish(WAITING, device_id)
 
@@ -182,7 +168,7 @@ class SubscriptionService:
         devices.touch(session, [job.device_id], self._clock.now())
         path = job.ask.path
         if not isinstance(job.ask, Observe):
-            subscriptions.cancelled(session, job.device_id, path)
+            subscriptions.forgotten(session, job.device_id, path)
         elif answer.outcome is not Outcome.DONE:
             subscriptions.refused(session, job.device_id, path)
         else:
@@ -203,8 +189,10 @@ class SubscriptionService:
         initial = answer.content
         if initial is None:
             if (stored := _stored_value(device_id, path, known)) is not None:
-                hearing = Hearing(device.endpoint_name, waited, auto_observed=True, changed_at=stored.changed_at)
-                self.notify(session, [(stored, stored.changed_at, hearing)])
+                subscribers = Subscribers(
+                    device.endpoint_name, waited, auto_observed=True, changed_at=stored.changed_at
+                )
+                self.notify(session, [(stored, stored.changed_at, subscribers)])
             return
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
         value = reported_value(device_id, path, initial, now, "subscription", changed_at)
@@ -214,10 +202,10 @@ class SubscriptionService:
             for listener in self._listeners.values_reported:
                 listener(session, batch)
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
-        hearing = Hearing(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
-        self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, hearing)])
+        subscribers = Subscribers(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
+        self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, subscribers)])
 
-    def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Hearing]]) -> None:
+    def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Subscribers]]) -> None:
         """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
         self._log.append(session, NOTIFICATIONS, _entries(told))
 
@@ -237,21 +225,21 @@ def _require_seen(session: Session, app_id: str, was_seen: Callable[[str], bool]
     raise Refusal(412, f"If-Match: {told}", reason=RULES_CHANGED, fields=[("If-Match", told)])
 
 
-def _entries(told: Iterable[tuple[Observation, Instant, Hearing]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for observation, changed_at, hearing in told:
-        if not hearing.app_ids:
+def _entries(told: Iterable[tuple[Observation, Instant, Subscribers]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for observation, changed_at, subscribers in told:
+        if not subscribers.app_ids:
             continue
         content = observation.content
         event = messages.notification(
             device_id=observation.device_id,
-            endpoint_name=hearing.endpoint_name,
+            endpoint_name=subscribers.endpoint_name,
             path=observation.path,
             payload=content.payload,
             content_type=content.content_type,
             max_age_seconds=content.max_age_seconds,
             changed_at=changed_at,
         )
-        for app_id in hearing.app_ids:
+        for app_id in subscribers.app_ids:
             yield app_id, observation.device_id, event
 
 

@@ -58,10 +58,8 @@ def _erase_rules(session: Session, device_id: str) -> int:
     for app_id, text in subscriptions.all_rules(session).items():
         rules = orjson.loads(text)
         kept = [rule for rule in rules if rule.get("endpoint-name") not in names]
-        if kept and len(kept) < len(rules):
+        if len(kept) < len(rules):
             subscriptions.put_rules(session, app_id, orjson.dumps(kept).decode())
-        elif len(kept) < len(rules):
-            subscriptions.delete_rules(session, app_id)
         erased += len(rules) - len(kept)
     return erased
 

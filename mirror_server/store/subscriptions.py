@@ -13,7 +13,7 @@ from functools import singledispatch
 from itertools import chain
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Hearing, Row, Session, parts
+from mirror_server.store.session import Row, Session, Subscribers, parts
 
 _FORGOTTEN = (
     "SELECT s.device_id, s.path, s.position FROM subscriptions s"
@@ -37,7 +37,7 @@ UNWANTED = (
 )
 """The resources a device observes though nobody is subscribed to them any more."""
 
-HEARERS = (
+SUBSCRIBERS = (
     "WITH wanted (device_id, path) AS ({})"
     " SELECT wanted.device_id, wanted.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
     " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
@@ -45,7 +45,7 @@ HEARERS = (
     " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
     " AND r.subscribed = 1 AND s.state <> 'ended'"
 )
-"""Who hears of resources, and by what name of their device."""
+"""The applications subscribed to resources, one a row; the resources are to be put in."""
 
 PRESUBSCRIBE = (
     "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) {}"
@@ -81,11 +81,6 @@ def put_rules(session: Session, app_id: str, text: str) -> None:
         app_id=app_id,
         rules=text,
     )
-
-
-def delete_rules(session: Session, app_id: str) -> None:
-    """Delete the rules of an application."""
-    session.run("DELETE FROM presubscriptions WHERE app_id = :app_id", app_id=app_id)
 
 
 def add_presubscribed(session: Session, app_id: str, device_id: str, positions: Mapping[str, int]) -> None:
@@ -146,22 +141,14 @@ def state(session: Session, app_id: str, device_id: str, path: str) -> str | Non
     return word
 
 
-def delete(session: Session, app_id: str, device_id: str, path: str) -> None:
-    """End an application's subscription of one resource."""
+def delete(session: Session, app_id: str, device_id: str, path: str | None) -> None:
+    """End an application's subscription of one resource; without a path those of all resources of the device."""
     session.run(
-        "DELETE FROM subscriptions WHERE device_id = :device_id AND path = :path AND app_id = :app_id",
-        device_id=device_id,
-        path=path,
-        app_id=app_id,
-    )
-
-
-def delete_of_device(session: Session, app_id: str, device_id: str) -> None:
-    """End all subscriptions of an application to a device."""
-    session.run(
-        "DELETE FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id",
+        "DELETE FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id"
+        + ("" if path is None else " AND path = :path"),
         device_id=device_id,
         app_id=app_id,
+        **({} if path is None else {"path": path}),
     )
 
 
@@ -247,7 +234,7 @@ def refused(session: Session, device_id: str, path: str) -> None:
 
 
 def forgotten(session: Session, device_id: str, path: str) -> None:
-    """The device may not observe the resource any more, and is to be asked again where it should."""
+    """Note that a device does not observe a resource, or may not; it is asked again where it should."""
     session.run(
         "UPDATE resources SET observing = 0 WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -261,35 +248,30 @@ def observation_ended(session: Session, device_id: str, path: str) -> None:
     refused(session, device_id, path)
 
 
-def cancelled(session: Session, device_id: str, path: str) -> None:
-    """The device was told to observe the resource no longer."""
-    forgotten(session, device_id, path)
+def subscribers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Subscribers]:
+    """Return the subscribers of resources, by device id and path; nothing for a device that is not known.
 
-
-def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Hearing]:
-    """Who gets an observation event of these resources, each given as device id and path; of devices that are known.
-
-    Others may be in it as well, which were asked for before.
+    The result may have further resources, which were looked up before.
     """
-    found = session.hearings.as_of(session.version_of_hearings())
+    found = session.subscribers.as_of(session.subscribers_version())
     unknown = [resource for resource in dict.fromkeys(resources) if resource not in found]
-    for rows in rows_of_hearers(session, unknown):
+    for rows in subscriber_rows(session, unknown):
         for device_id, path, endpoint_name, auto_observed, changed_at, app_id in rows:
-            new = Hearing(endpoint_name, [], bool(auto_observed), changed_at)
-            hearing = found.setdefault((device_id, path), new)
+            new = Subscribers(endpoint_name, [], bool(auto_observed), changed_at)
+            of_resource = found.setdefault((device_id, path), new)
             if app_id is not None:
-                hearing.app_ids.append(app_id)
+                of_resource.app_ids.append(app_id)
     return found
 
 
 @singledispatch
-def rows_of_hearers(session: Session, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
-    """The rows of :data:`HEARERS` for these resources, each given as device id and path."""
+def subscriber_rows(session: Session, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+    """The rows of :data:`SUBSCRIBERS` for these resources, each given as device id and path."""
     for some in parts(wanted):
         # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
         size = 1 << (len(some) - 1).bit_length()
         values = [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))]
-        yield session.rows_of(HEARERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
+        yield session.rows_of(SUBSCRIBERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
 
 
 def holders(session: Session, device_id: str, path: str) -> list[str]:

@@ -197,9 +197,35 @@ def make_conditional(answer: Response) -> None:
 
 
 def when_page_read(
-    paging: Paging, conditions: Sequence[Condition], rows: int, read: Callable[[], Response]
+    paging: Paging,
+    conditions: Sequence[Condition],
+    rows: int,
+    select: Callable[..., tuple[Sequence[T], int | None]],
+    show: Callable[[T], Any],
+    *,
+    after: int | None = None,
 ) -> Response:
-    """The page that ``read`` makes of a list of so many rows, made on another thread where that takes long."""
+    """A page of a list of so many rows, made on another thread where that takes long.
+
+    Args:
+        paging: Which page.
+        conditions: On the entries.
+        rows: How many rows there are to select from.
+        select: Reads up to ``limit + 1`` entries, and how many there are in all.
+        show: Makes the JSON of an entry.
+        after: The id that the page begins behind, where it is a number.
+    """
+
+    def read() -> Response:
+        found, total = select(
+            conditions,
+            after=paging.after if after is None else after,
+            descending=paging.descending,
+            limit=paging.limit,
+            count=paging.count,
+        )
+        return page_answer(paging, [show(entry) for entry in found], total)
+
     is_long = takes_long(conditions, rows=rows, returned=paging.limit, counts=paging.count)
     return when_read(read, lambda page: page, is_long=is_long)
 

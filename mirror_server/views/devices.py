@@ -19,7 +19,6 @@ from mirror_server.views.answers import (
     EncodedAnswer,
     empty_answer,
     json_answer,
-    page_answer,
     when_page_read,
     when_read,
     when_stored,
@@ -92,16 +91,8 @@ def list_devices() -> Response:
     """The devices, page by page."""
     paging = query_paging()
     conditions = query_conditions(PAGING)
-    parts = services()
-
-    def read() -> Response:
-        rows, total = parts.devices.page(
-            conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
-        )
-        return page_answer(paging, [_device(row) for row in rows], total)
-
-    rows = parts.devices.recent_count()
-    return when_page_read(paging, conditions, rows, read)
+    devices = services().devices
+    return when_page_read(paging, conditions, devices.recent_count(), devices.page, _device)
 
 
 @routes.get("/v3/devices/<device_id>")

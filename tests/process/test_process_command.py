@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
 import subprocess
 
@@ -174,23 +173,6 @@ def test_folder_that_cannot_be_written_is_a_one_line_error(tmp_path):
     finished = run_command("run", "--port", "0", "--database", f"sqlite:///{folder / 'mirror.db'}")
 
     assert_one_line_error(finished, str(folder))
-
-
-def test_demo_prints_two_lines_that_work_and_removes_its_folder(tmp_path):
-    child = Child("demo", "--port", "0", "--devices", "3", stderr_path=tmp_path / "stderr.txt", TMPDIR=str(tmp_path))
-    try:
-        exports = dict(child.read_line().removeprefix("export ").split("=", 1) for _ in range(2))
-        assert list(exports) == ["API_HOST", "API_KEY"]
-        assert list(tmp_path.glob("mirror-demo-*"))
-        assert status(exports["API_HOST"], exports["API_KEY"]) == 200
-
-        child.send(signal.SIGINT)
-
-        assert child.wait() == 0
-        assert not list(tmp_path.glob("mirror-demo-*"))
-        assert "Traceback" not in child.stderr
-    finally:
-        child.kill()
 
 
 @pytest.mark.sqlite

@@ -4,9 +4,6 @@ import doctest
 import logging
 import os
 import pickle
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -18,7 +15,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
-from process_server import ServerProcess, child_environment, run_command
+from process_server import ServerProcess, run_command
 
 import mirror_sdk.dask
 from mirror_sdk import Bench, MirrorClient
@@ -31,7 +28,6 @@ from mirror_sdk.errors import (
     UnexpectedAnswer,
     ValueRefused,
 )
-from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_server.service.keys import Scope
 
 pytestmark = pytest.mark.process
@@ -194,43 +190,6 @@ def test_errors_come_back_from_the_workers(server, cluster):
     with pytest.raises(AccessDenied) as denied:
         read_mirror(server.url, server.key(Scope.ADMIN))
     assert str(pickle.loads(pickle.dumps(denied.value))) == str(denied.value)
-
-
-WRITER = """
-import signal, sys
-from mirror_sdk import MirrorClient
-from mirror_sdk.snapshot.dataset import DatasetWriter
-
-close = DatasetWriter._close_file
-
-def close_and_wait(writer):
-    close(writer)
-    print(len(writer._files), flush=True)
-    if len(writer._files) == 2:
-        signal.pause()
-
-DatasetWriter._close_file = close_and_wait
-with MirrorClient.from_env() as client:
-    client.snapshot_dataset(sys.argv[1], devices_per_file=3, overwrite=True)
-"""
-
-
-def test_a_killed_writer_leaves_what_was_there(server, key, tmp_path):
-    folder = tmp_path / "fleet"
-    with MirrorClient(server.url, key) as client:
-        client.snapshot_dataset(folder, paths=[TEMPERATURE])
-        environment = child_environment(API_HOST=server.url, API_KEY=key)
-        command = [sys.executable, "-c", WRITER, str(folder)]
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            assert [child.stdout.readline() for _ in range(2)] == ["1\n", "2\n"]
-            child.send_signal(signal.SIGKILL)
-        (partial,) = [path for path in tmp_path.iterdir() if path != folder]
-        assert partial.name.endswith(".partial")
-        assert len(list(partial.iterdir())) >= 2
-        assert SnapshotDataset(folder).about["selection"]["paths"] == [TEMPERATURE]
-        written = client.snapshot_dataset(folder, overwrite=True)
-        pd.testing.assert_frame_equal(written.to_frame(), client.snapshot())
 
 
 def test_the_examples_give_what_they_show(demo_environment, tmp_path, monkeypatch):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import selectors
 import socket
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 
-import httpx
 import pytest
 from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_until, wait_until_quick
 from resource_paths import SWITCH
@@ -185,39 +182,3 @@ def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(sh
     application.response("after-gone")
     message = application.poll(hold=5).json()
     assert [entry["id"] for entry in message["async-responses"]] == ["after-gone"]
-
-
-def test_stopping_under_load_tells_nobody_that_an_accepted_write_failed(start_server):
-    server: ServerProcess = start_server("--simulate", "0")
-    application = server.application()
-    device_ids = [
-        application.add_device(f"load-{number}", {"path": SWITCH, "value": "0", "writable": True})
-        for number in range(6)
-    ]
-    answers: Counter[int] = Counter()
-    enough = threading.Event()
-
-    def write_until_the_server_is_gone(device_id: str) -> None:
-        client = server.client(application.key)
-        number = 0
-        while True:
-            number += 1
-            try:
-                answers[client.write(device_id, SWITCH, str(number), f"{device_id}-{number}").status_code] += 1
-            except httpx.TransportError:
-                return
-            if answers[202] > 300:
-                enough.set()
-
-    threads = [
-        threading.Thread(target=write_until_the_server_is_gone, args=(device_id,), daemon=True)
-        for device_id in device_ids
-    ]
-    for thread in threads:
-        thread.start()
-    assert enough.wait(PATIENCE_SECONDS)
-
-    assert server.stop() == 0
-    for thread in threads:
-        thread.join(PATIENCE_SECONDS)
-    assert set(answers) <= {202, 429}

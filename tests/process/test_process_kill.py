@@ -94,27 +94,6 @@ def test_what_waits_when_the_server_is_killed_goes_on_when_it_is_back(start_serv
     wait_until(lambda: application.resource(later_id, TEMPERATURE)["subscribed"], "the presubscription")
 
 
-def test_plain_poll_gives_again_what_it_gave_shortly_before_the_kill_and_numbers_go_on(start_server) -> None:
-    server: ServerProcess = start_server("--simulate", "0")
-    application = server.application()
-    device_id = application.add_device("plain", {"path": SWITCH, "value": "0", "writable": True})
-    while application.poll(hold=0).status_code == 200:
-        pass
-    application.write(device_id, SWITCH, "1", "before-kill")
-    application.response("before-kill")
-    before = application.poll(hold=5).json()
-    last_seq = len(list(application.entries()))
-
-    server.kill()
-    server.start()
-
-    assert application.poll(hold=5).json() == before
-    assert application.poll(hold=0).status_code == 204
-    application.read(device_id, SWITCH, "after-kill")
-    assert application.response("after-kill")["status"] == 200
-    assert application.poll(after=last_seq, hold=0).headers["Mirror-Cursor"] == str(last_seq + 1)
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     made = Receiver(3)
@@ -229,22 +208,3 @@ def check_history(application: Application, loads: list[Load], dead: list[tuple[
     for gap, (killed_at, back_at) in zip(gaps, dead, strict=True):
         begin, until = (datetime.fromisoformat(gap[name]).timestamp() for name in ("changed_at", "until"))
         assert begin <= killed_at <= until <= back_at
-
-
-def test_second_kill_during_the_start_does_no_harm(start_server) -> None:
-    server: ServerProcess = start_server("--simulate", "3")
-    application = server.application()
-    device_id = application.add_device("restless", {"path": SWITCH, "value": "0", "writable": True})
-    application.patch_device(device_id, online=False)
-    application.write(device_id, SWITCH, "1", "restless-write")
-    entries = list(application.entries())
-    application.patch_device(device_id, online=True, latency_seconds=0.2)
-
-    server.kill()
-    server.begin()
-    server.kill()
-    server.start()
-
-    assert application.response("restless-write")["status"] == 200
-    assert list(application.entries())[: len(entries)] == entries
-    assert application.resource(device_id, SWITCH)["desired"]["status"] == 1

@@ -1,4 +1,4 @@
-"""Recordings over kills: of the server, and of the recorder; and a cassette whose recording is killed."""
+"""Recordings over kills: of the server, and of the recorder."""
 
 import signal
 import subprocess
@@ -148,34 +148,3 @@ def test_the_command_records_for_a_while_and_audits(server, key, change, folder)
     assert observed(folder) == [1.0]
     assert run("--audit").stdout == again.stdout
     assert "give another folder" in run("--seconds", "0", status=1).stderr
-
-
-CASSETTE = """
-import sys
-from mirror_sdk import MirrorClient
-
-client = MirrorClient.from_env()
-with client.cassette("run.zip", mode="record"):
-    client.snapshot()
-    print("recorded", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_cassette_whose_recording_is_killed_stays_as_it_was(server, key, client, tmp_path):
-    file = tmp_path / "run.zip"
-    with client.cassette(file):
-        client.list_devices()
-    before = file.read_bytes()
-    with subprocess.Popen(
-        [sys.executable, "-c", CASSETTE],
-        env=child_environment(API_HOST=server.url, API_KEY=key, TMPDIR=str(tmp_path)),
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as child:
-        assert child.stdout.readline() == b"recorded\n"
-        child.kill()
-        child.wait(PATIENCE_SECONDS)
-    assert file.read_bytes() == before
-    assert [one.name for one in tmp_path.iterdir()] == ["run.zip"]

@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pandas as pd
 import pytest
@@ -11,7 +11,6 @@ from process_server import ServerProcess
 from resource_paths import TEMPERATURE
 
 from mirror_sdk import Bench, MirrorClient
-from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.wire.snapshot import ARROW
 
 pytestmark = pytest.mark.process
@@ -42,27 +41,6 @@ def add_large_device(client: MirrorClient, bench: Bench, name: str) -> None:
         request.result(60)
 
 
-@contextmanager
-def proxy(port: int, most_bytes: int | None) -> Iterator[int]:
-    """Passes one connection on, and cuts it after so many bytes of the answer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            near, _ = listener.accept()
-            with near, socket.create_connection(("127.0.0.1", port)) as far:
-                far.sendall(near.recv(65536))
-                left = most_bytes
-                while left is None or left > 0:
-                    chunk = far.recv(65536)
-                    if not chunk:
-                        return
-                    near.sendall(chunk[:left])
-                    left = None if left is None else left - len(chunk)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield listener.getsockname()[1]
-
-
 def begin(server: ServerProcess) -> socket.socket:
     """Ask for a snapshot and read nothing of it."""
     connection = socket.create_connection(("127.0.0.1", server.port))
@@ -77,19 +55,6 @@ def read_some(connection: socket.socket, count: int) -> bytes:
     while len(found) < count and (chunk := connection.recv(count - len(found))):
         found += chunk
     return found
-
-
-def test_a_connection_that_is_cut_is_an_error_and_never_a_short_table(server: ServerProcess) -> None:
-    key = server.key()
-    with (
-        proxy(server.port, 10_000_000) as port,
-        MirrorClient(f"http://127.0.0.1:{port}", key) as client,
-        pytest.raises(ConnectionFailed),
-    ):
-        client.snapshot()
-    with proxy(server.port, None) as port, MirrorClient(f"http://127.0.0.1:{port}", key) as client:
-        whole = client.snapshot()
-    assert (len(whole), whole.attrs["mirror"]["devices"]) == (11 * DEVICES, DEVICES)
 
 
 def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess) -> None:

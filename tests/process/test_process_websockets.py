@@ -37,7 +37,6 @@ from mirror_server.service.keys import Scope
 pytestmark = pytest.mark.process
 
 OpenSilent = Callable[..., Silent]
-SOCKETS = 100
 BEFORE_THE_END_SECONDS = 30
 """Less than the default limits on silence: what happens in this time is not their doing."""
 
@@ -416,18 +415,6 @@ def test_gap_is_told_to_a_reader(start_server, sockets):
 
     found = message(sockets.open(server, application.key, path=f"{CONNECT}?after=0"))
     assert found["mirror-gap"].split("-")[0] == answer.headers["Mirror-Gap"].split("-")[0] == "1"
-
-
-def test_100_websockets_of_one_key_get_one_event_together(shared_server, application, sockets):
-    device_id = device(application, "many")
-    path = f"{CONNECT}?after=latest"
-    opened = [sockets.open(shared_server, application.key, path=path, ping_interval=None) for _ in range(SOCKETS)]
-    for socket in opened:
-        message(socket)
-    wait_until_quick(lambda: application.json("GET", f"/v3/devices/{device_id}/echo"), 1)
-
-    application.write(device_id, SWITCH, "1", "to-all")
-    assert {tuple(responses(socket, "to-all")) for socket in opened} == {("to-all",)}
 
 
 def test_nothing_of_this_made_the_server_fail(shared_server, application):

@@ -3,12 +3,13 @@
 import base64
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -22,13 +23,14 @@ from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import hooks
 from mirror_server.core.instants import Instant
-from mirror_server.hooks import of_all, open_database, read_settings
+from mirror_server.hooks import extends, of_all, open_database, read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
 from mirror_server.store.backend import StorageFailed
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 from mirror_server.views.deferred import Deferred
@@ -39,8 +41,20 @@ HoldPoll = Callable[..., Future[Any]]
 USUAL_RESOURCE = {"path": "/3303/0/5700", "value": "21.5", "observable": True}
 
 
+class Selection:
+    """Selects devices in a query as an extension does: by name, and by another column that is looked up for each."""
+
+    COLUMNS = MappingProxyType({"named": "endpoint_name", "looked_up": "(SELECT endpoint_type)"})
+
+    @extends
+    def device_conditions(self, given: Sequence[tuple[str, str]]) -> list[Condition] | None:
+        if any(name not in self.COLUMNS for name, _ in given):
+            return None
+        return [Condition(self.COLUMNS[name], "IN", tuple(value.split(","))) for name, value in given]
+
+
 class Server:
-    """A server on a file, which may be opened again, with devices in memory."""
+    """A server on a file, which may be opened again, with devices in memory, and :class:`Selection`."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         usual = {"manual_clock": True, "callback_networks": LOOPBACK}
@@ -52,6 +66,7 @@ class Server:
     def open(self) -> None:
         self.services = Services(self.settings)
         self.devices.join(self.services)
+        self.services.extensions.add(Selection())
         self.services.start()
         self.app = create_app(self.services)
         self._client: FlaskClient = self.app.test_client()

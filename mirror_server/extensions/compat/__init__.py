@@ -45,7 +45,7 @@ _UNVERSIONED = "mirror.unversioned"
 @extends
 def help_topics() -> dict[str, str]:
     """What those programs are told."""
-    return {"older-calls": __name__}
+    return {"older-calls": __name__, "programs": f"{__name__}.programs"}
 
 
 @extends

@@ -25,7 +25,7 @@ from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_answer, json_answer, page_answer, when_page_read, when_stored
+from mirror_server.views.answers import empty_answer, json_answer, when_page_read, when_stored
 from mirror_server.views.description import TEXT, Answer, described, json_of, list_parameters
 from mirror_server.views.requests import PAGING, query_paging, read_body, requires, services
 from mirror_server.views.serialize import timestamp
@@ -110,15 +110,7 @@ def list_device_queries() -> Response:
     """
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_QUERIES, own=PAGING)
-    directory = services().part(DirectoryService)
-
-    def read() -> Response:
-        rows, total = directory.queries(
-            conditions, after=paging.after, descending=paging.descending, limit=paging.limit, count=paging.count
-        )
-        return page_answer(paging, [_query(row) for row in rows], total)
-
-    return when_page_read(paging, conditions, MAX_QUERIES, read)
+    return when_page_read(paging, conditions, MAX_QUERIES, services().part(DirectoryService).queries, _query)
 
 
 @routes.post("/v3/device-queries")
@@ -216,15 +208,9 @@ def _events() -> Response:
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_EVENTS, own=PAGING)
     after = None if paging.after is None else _event_number("after", paging.after)
-    directory = services().part(DirectoryService)
-
-    def read() -> Response:
-        rows, total = directory.events(
-            conditions, after=after, descending=paging.descending, limit=paging.limit, count=paging.count
-        )
-        return page_answer(paging, [_event_content(row) for row in rows], total)
-
-    return when_page_read(paging, conditions, services().settings.of(DirectorySettings).max_device_events, read)
+    parts = services()
+    rows, events = parts.settings.of(DirectorySettings).max_device_events, parts.part(DirectoryService).events
+    return when_page_read(paging, conditions, rows, events, _event_content, after=after)
 
 
 def _event(event_id: str) -> Response:

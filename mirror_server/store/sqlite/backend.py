@@ -69,7 +69,7 @@ _DECIDING_WRITES = (
     "UPDATE OF endpoint_name ON main.devices",
     "DELETE ON main.devices",
 )
-"""What decides who hears of a resource, and by what name of its device; see the store's ``subscriptions.hearers``."""
+"""Changes of these decide the subscribers of a resource; see the store's ``subscriptions.subscribers``."""
 
 
 class _Reader(Session):
@@ -90,7 +90,7 @@ class _Writer(Session):
         for number, what in enumerate(_DECIDING_WRITES):
             connection.execute(f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END")
 
-    def version_of_hearings(self) -> Hashable:
+    def subscribers_version(self) -> Hashable:
         """See :class:`Session`; what this connection undid counts as written."""
         # The number is that of what other connections committed, such as the commands of an operator.
         return self.scalar("PRAGMA data_version"), self._writes

@@ -4,8 +4,7 @@ from devices_in_memory import DevicesInMemory
 
 from mirror_sdk.wire.directory import DeviceConnection
 from mirror_server.devices.link import Connection
-from mirror_server.extensions.directory.device_views import connection_content
-from mirror_server.extensions.directory.service import DeviceConnection as Found
+from mirror_server.service.keys import Scope
 
 ADDRESS = "[2001:db8::1]:40000"
 BEGIN = "2026-01-05T08:00:00.000Z"
@@ -57,9 +56,16 @@ def test_device_without_a_connection_has_what_the_directory_knows(server, key):
     assert (found["reachable"], found["lifetime_seconds"]) == (False, 86400)
 
 
-def test_address_of_a_real_device_is_shown_to_operators_alone(server, key):
-    device = server.services.devices.device(server.add_device(key, "lamp"))
-    found = Found(device, Connection("coaps", "1.1", "UQ", ADDRESS), is_reachable=False)
-    told = connection_content(found, with_address=False)
+def test_address_of_a_real_device_is_shown_to_operators_alone(server, key, monkeypatch):
+    device = server.add_device(key, "lamp")
+    monkeypatch.setattr(server.devices, "describe", lambda _: Connection("coaps", "1.1", "UQ", ADDRESS))
+    told = connection(server, server.key(Scope.READ), device)
     assert (told["protocol"], told["lwm2m_version"], told["binding"]) == ("coaps", "1.1", "UQ")
-    assert connection_content(found, with_address=True) == told | {"address": ADDRESS}
+    assert connection(server, key, device) == told | {"address": ADDRESS}
+
+
+def test_registration_that_expires_after_the_year_9999_is_shown_as_its_end(server, key):
+    device = server.add_device(key, "lamp")
+    statement = "UPDATE devices SET registration_expires_at = :at"
+    server.services.database.write(lambda session: session.run(statement, at=10**15))
+    assert connection(server, key, device)["registration_expires_at"] == "9999-12-31T23:59:59.999Z"

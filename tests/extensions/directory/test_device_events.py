@@ -150,6 +150,7 @@ def test_newest_events_stay_when_there_are_too_many(server, device):
     assert [row.revision for row in server.services.database.write(fill)] == [*range(begin + 6, begin + 10)]
 
 
+@pytest.mark.with_extension("history")
 def test_event_and_history_row_have_the_same_number(new_server):
     server = new_server(keep_history_seconds=86400)
     key = server.key()

@@ -3,8 +3,10 @@
 from urllib.parse import quote
 
 import pytest
+from bridge_requests import check_beside_the_loop
 
 from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage
+from mirror_server.web.asgi_bridge import Bridge
 
 DEVICES = "/v3/devices"
 FIRST, SECOND, THIRD = "2026-01-05T08:00:00Z", "2026-01-05T08:01:00Z", "2026-01-05T08:02:00Z"
@@ -170,3 +172,20 @@ def test_device_is_what_the_list_shows_of_it(server, key, ids):
     # An update of the registration keeps the time of the first one.
     updated = server.call(key, "GET", f"{DEVICES}/{ids['a']}").json
     assert (updated["created_at"], updated["updated_at"]) == ("2026-01-05T08:00:00.000Z", "2026-01-05T08:02:00.000Z")
+
+
+def test_unknown_device_is_404_with_its_name(server, key, refused):
+    name = {"name": "lamp"}
+    requests = [("PUT", "", name), ("PATCH", "", name), ("GET", "/connection", None), ("GET", "/contacts", None)]
+    for method, path, body in requests:
+        error = refused(server.call(key, method, f"{DEVICES}/nobody{path}", json=body), 404)
+        assert error.reason == "DEVICE_NOT_FOUND"
+        assert "nobody" in error.message
+
+
+@pytest.mark.anyio
+async def test_the_loop_answers_others_while_something_is_looked_for(server, key):
+    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
+    paths = [f"{DEVICES}?{query}" for query in ("name__neq=x", "description=by the door", f"etag__gte={quote(FIRST)}")]
+    for path in [*paths, "/v3/device-events?event_type=expired"]:
+        await check_beside_the_loop(server, bridge, key, path)

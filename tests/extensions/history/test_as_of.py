@@ -123,8 +123,8 @@ def test_reported_at_is_the_devices_time_and_never_after_the_instant(server, key
 
 def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
     *_, at = past_of_a_fleet
-    assert [one["endpoint_name"] for one in as_of(server, key, at, "endpoint_name=b")] == ["b"]
-    assert as_of(server, key, at, "id=nobody") == []
+    assert [one["endpoint_name"] for one in as_of(server, key, at, "named=b")] == ["b"]
+    assert as_of(server, key, at, "named=nobody") == []
     some = as_of(server, key, at, f"path={TEMPERATURE}&path=/9*")
     assert {each["resource_path"] for one in some for each in one["resources"]} == {TEMPERATURE}
 

@@ -18,12 +18,13 @@ from mirror_server.service import slots
 from mirror_server.service.keys import Scope
 
 RANGES = f"{SNAPSHOT}/ranges"
+KEPT = {"keep_history_seconds": 7 * 86_400}
 THEN = "2026-01-05T08:00:00Z"
 
 
 @pytest.fixture
 def server(new_server):
-    return new_server(keep_history_seconds=7 * 86_400)
+    return new_server(**KEPT)
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_invalid_parameter_is_400_with_its_name(server, key, refused):
         (SNAPSHOT, f"as_of={THEN}&path=/3*/0", "path", "'*'"),
         (SNAPSHOT, f"as_of={THEN}&from={THEN}", "from", "path, as_of, changed_after, compression"),
         (SNAPSHOT, f"as_of={THEN}&compression=gzip", "compression", "zstd"),
-        (HISTORY, "nonsense=1", "nonsense", "is no filter is from, to, path, device_id, order, limit, after, compress"),
+        (HISTORY, "nonsense=1", "nonsense", "from, to, path, device_id, order, limit, after, compress"),
         (HISTORY, "path=/3*/0", "path", "'*'"),
         (HISTORY, too_many_paths, "path", "256"),
         (HISTORY, "&".join(f"device_id={each}" for each in range(MAX_DEVICES + 1)), "device_id", str(MAX_DEVICES)),
@@ -96,6 +97,8 @@ def test_server_without_history_is_404_that_says_how_to_keep_one(new_server, ref
         body = refused(server.call(key, "GET", url), 404)
         assert body.reason == "NO_HISTORY"
         assert "--keep-history" in body.message
+    announced = [made.services.announcements("http://127.0.0.1", "ak_1") for made in (server, new_server(**KEPT))]
+    assert ["No history is kept" in "".join(lines) for lines in announced] == [True, False]
 
 
 def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devices):

@@ -102,9 +102,9 @@ def test_devices_resources_and_times_are_selected(server, key, device):
         f"device_id={device}": {("a", None), *values},
         f"device_id={device}&device_id={other}": {*registrations, *values},
         "device_id=nobody": set(),
-        "endpoint_name__in=a,b": {*registrations, *values},
-        "filter=endpoint_type%3DB": {("b", None)},
-        f"device_id={device}&endpoint_type=B": set(),
+        "named=a,b": {*registrations, *values},
+        "named=b": {("b", None)},
+        f"device_id={device}&named=b": set(),
         "path=/3303/0/5700": {*registrations, ("a", TEMPERATURE)},
         "path=/3303/*&path=/3311/0/5851": {*registrations, *values},
         "path=/9/*": registrations,
@@ -173,7 +173,7 @@ def test_forged_cursor_is_400(server, key, device, refused):
 def test_cursor_of_another_request_is_400(server, key, device, refused):
     after = lines_of(server, key, "limit=2")[1].after
     now = instant(server.now)
-    others = ["order=DESC", "path=/3303/*", "device_id=x", "state=registered", f"from={now}", f"to={now}"]
+    others = ["order=DESC", "path=/3303/*", "device_id=x", "named=a", f"from={now}", f"to={now}"]
     for query in others:
         assert "other parameters" in refused(ask(server, key, f"{HISTORY}?{query}&after={after}"), 400, "after").message
     # How many rows a page has, and how it is sent, are no other request.

@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
-from mirror_server.extensions.metrics.metrics import Metrics
 from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
@@ -178,6 +178,13 @@ def heard(database: Database) -> int:
     return database.look(history.heard_until) or 0
 
 
+def measured(services: Services, name: str) -> Mapping[Any, float]:
+    """The values of a measurement, by those of its labels."""
+    (value,) = (each.value for each in chain(*services.measurements()) if each.name == name)
+    assert isinstance(value, Mapping)
+    return value
+
+
 def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, str]:
     """A server with two devices, what they told yesterday being in segments or an archive, and the ids of these."""
     services = life.start(archive=archive)
@@ -186,8 +193,8 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
     tell(services, second, "21")
     advance(services, 2 * DAY_SECONDS)
     place = "segments" if archive is None else "archive"
-    wait_until(lambda: f'mirror_history_rows{{place="{place}"}} 5.0' in services.part(Metrics).exposition().decode())
-    assert f'mirror_history_bytes{{place="{place}"}} ' in services.part(Metrics).exposition().decode()
+    wait_until(lambda: measured(services, "mirror_history_rows").get((place,)) == 5)
+    assert measured(services, "mirror_history_bytes")[(place,)]
     tell(services, first, "13")
     return services, first, second
 

@@ -7,9 +7,12 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from bare_coap import BareDevice, send_until
+
+from mirror_server.views.serialize import timestamp
 
 T = TypeVar("T")
 
@@ -32,10 +35,16 @@ def listed(server: Any, key: str, name: str = "sensor-1") -> Any:
 
 
 def connection(server: Any, key: str, name: str = "sensor-1") -> Any:
-    """How a device is connected."""
-    answer = server.call(key, "GET", f"/v3/devices/{listed(server, key, name)['id']}/connection")
-    assert answer.status_code == 200
-    return answer.json
+    """How a device is connected, and how long its registration lasts."""
+    backends, device_id = server.services.backends, listed(server, key, name)["id"]
+    device, found = server.services.devices.device(device_id), backends.describe(device_id)
+    return {
+        **({} if found is None else asdict(found)),
+        "reachable": bool(device.registered) and backends.is_reachable(device_id),
+        "lifetime_seconds": device.lifetime_seconds,
+        "registration_expires_at": timestamp(device.registration_expires_at),
+        "last_contact_at": timestamp(device.last_contact_at),
+    }
 
 
 def reported(server: Any, key: str, device_id: str, path: str = "/3303/0/5700") -> str | None:

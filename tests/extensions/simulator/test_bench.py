@@ -13,7 +13,7 @@ from resource_paths import SWITCH, TEMPERATURE
 from wrong_bodies import UNREADABLE, WRONG_TYPES
 
 from mirror_sdk.wire.bench import BenchClock, BenchDeviceList
-from mirror_server.devices.link import Registration
+from mirror_server.devices.link import Connection, Registration
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.service.keys import Scope
 from mirror_server.store import maintenance
@@ -286,13 +286,13 @@ async def test_the_loop_answers_others_while_the_devices_are_listed(server, brid
 
 def test_a_device_has_a_connection_while_the_server_simulates(server, key, device):
     def connection():
-        found = server.call(key, "GET", f"/v3/devices/{device}/connection").json
-        return found.get("protocol"), found["reachable"], found["lifetime_seconds"]
+        backends = server.services.backends
+        return backends.describe(device), backends.is_reachable(device)
 
-    assert connection() == ("simulated", True, 86400)
+    assert connection() == (Connection("simulated"), True)
     server.settings = replace(server.settings, extensions=())
     server.restart()
-    assert connection() == (None, False, 86400)
+    assert connection() == (None, False)
 
 
 def test_a_change_of_a_device_is_503_while_nothing_can_be_stored(server, key, device, disk, states):

@@ -25,7 +25,7 @@ def ids(server, key):
     """Three devices; the second has a value, the third nothing to show."""
     found = [
         server.add_device(key, "a", sensor(TEMPERATURE), LIGHT),
-        server.add_device(key, "b", sensor(TEMPERATURE, "-3"), LIGHT, endpoint_type="B"),
+        server.add_device(key, "b", sensor(TEMPERATURE, "-3"), LIGHT),
         server.add_device(key, "c", action("/3/0/4")),
     ]
     server.place(key, found[1], "first", "GET", TEMPERATURE)
@@ -62,8 +62,8 @@ def test_an_empty_mirror_is_a_snapshot_too(server, key):
 
 
 def test_devices_and_resources_are_selected(server, key, ids):
-    assert [line["endpoint_name"] for line in lines_of(server, key, "endpoint_type=B")[0]] == ["b"]
-    assert {row["endpoint_name"] for row in arrow_of(server, key, f"id__in={ids[0]},{ids[2]}")[0]} == {"a", "c"}
+    assert [line["endpoint_name"] for line in lines_of(server, key, "named=b")[0]] == ["b"]
+    assert {row["endpoint_name"] for row in arrow_of(server, key, "named=a,c")[0]} == {"a", "c"}
     for query, paths in {
         "path=/33*": {TEMPERATURE, LIGHT["path"]},
         "path=/3303/*&path=/3/0/4": {TEMPERATURE, "/3/0/4"},
@@ -191,6 +191,7 @@ def conditions_of(one):
     return "&".join(f"{name}={device_id}" for name, device_id in bounds.items() if device_id is not None)
 
 
+@pytest.mark.with_extension("directory")
 @pytest.mark.parametrize(("size", "counts"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])
 def test_every_device_is_in_one_of_the_ranges(server, key, ids, size, counts):
     found = ranges_of(server, key, f"devices_per_range={size}")
@@ -201,8 +202,9 @@ def test_every_device_is_in_one_of_the_ranges(server, key, ids, size, counts):
     assert [device_id for part in taken for device_id in part] == sorted(ids)
 
 
+@pytest.mark.with_extension("directory")
 def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids):
-    found = ranges_of(server, key, "endpoint_type=B&devices_per_range=1")
+    found = ranges_of(server, key, "named=b&devices_per_range=1")
     assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 1)]
     found = ranges_of(server, key, "devices_per_range=1")
     later = [server.add_device(key, f"later-{number}") for number in range(20)]
@@ -233,6 +235,7 @@ def test_it_has_who_acknowledged_a_failed_write(server, key):
         assert told == [{"by": "night shift", "at": desired["acknowledged_at"]}] * 2
 
 
+@pytest.mark.with_extension("directory")
 def test_it_is_selected_by_what_people_say_of_devices_and_sees_that_change(server, key, ids):
     for room, count in (("B13", 0), ("B12", 1), ("B13", 0)):
         said = {"custom_attributes": {"room": room}}
@@ -244,8 +247,8 @@ def test_times_close_to_the_end_of_what_can_be_told_are_told(server, key, ids):
     at = from_datetime(datetime(9998, 12, 31, tzinfo=UTC))
     statement = "UPDATE resources SET reported_at = :at, reported_expires_at = :at WHERE reported_value IS NOT NULL"
     server.services.database.write(lambda session: session.run(statement, at=at))
-    (line,), _ = lines_of(server, key, "endpoint_type=B")
-    (row,), _ = arrow_of(server, key, "endpoint_type=B")
+    (line,), _ = lines_of(server, key, "named=b")
+    (row,), _ = arrow_of(server, key, "named=b")
     assert row == in_columns(line)
     assert "9998-12-31T00:00:00.000Z" in str(row)
 

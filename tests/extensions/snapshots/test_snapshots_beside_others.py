@@ -15,7 +15,7 @@ from mirror_server.web.wsgi_call import Unfinished
 pytestmark = pytest.mark.anyio
 
 LIST = "/v3/devices"
-LOOKED_UP = b"name__neq=x"
+LOOKED_UP = b"looked_up=default"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def bridge(server, bridge):
 async def test_the_loop_answers_others_while_devices_are_looked_for(server, bridge, key, device, path):
     with busy(server):
         asked = await Request(bridge, key, path, LOOKED_UP).begin()
-        quick = await Request(bridge, key, LIST, b"endpoint_name=lamp").begin()
+        quick = await Request(bridge, key, LIST, b"named=lamp").begin()
         assert (asked.status, quick.status) == (None, 200)
     await asked.end()
     # Without a loop it is answered the same.
@@ -58,9 +58,9 @@ async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_l
     _, key = small_room(server)
     bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
 
-    deaf = Reader(bridge, key, "/v3/device-echo", b"name__neq=x")
+    deaf = Reader(bridge, key, SNAPSHOT, LOOKED_UP)
     await until(lambda: bool(deaf.sent))
-    assert (await Request(bridge, key, "/v3/devices", b"name__neq=x").end()).status == 200
+    assert (await Request(bridge, key, LIST, LOOKED_UP).end()).status == 200
     assert not deaf.task.done()
     deaf.takes.set()
     await deaf.end()

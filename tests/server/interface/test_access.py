@@ -8,7 +8,6 @@ from device_resources import setting
 from routes_there import is_there
 
 from mirror_server.cli.key_commands import create_key
-from mirror_server.hooks import installed
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
@@ -38,20 +37,10 @@ TABLE = [
     (ANY_USE, "GET DELETE", "/v2/notification/pull"),
     (ANY_USE, "PUT GET DELETE", "/v2/notification/callback /v2/notification/websocket"),
 ]
-OF_EXTENSIONS = {
-    "compat": "/rest-versions /v2/limits /v2/endpoints /v2/endpoints/{}/{}",
-    "history": "/v3/device-echo/history",
-    "metrics": "/metrics",
-    "openapi": "/openapi.json",
-    "page": "/ /page/{} /reference /reference/{}",
-    "snapshots": "/v3/device-echo /v3/device-echo/ranges",
-}
-ABSENT = {path for name, paths in OF_EXTENSIONS.items() if name not in installed() for path in paths.split()}
 ROUTES = {
     f"{method} {path}": scopes
     for scopes, methods, paths in TABLE
     for method, path in itertools.product(methods.split(), paths.split())
-    if path not in ABSENT
 }
 GUARDED = {route: scopes for route, scopes in ROUTES.items() if scopes}
 UNKNOWN = "Bearer ak_0123456789abcdef_" + "x" * 43

@@ -186,10 +186,10 @@ def test_response_to_very_many_or_very_long_mistakes_is_short(server, key, refus
 
 
 def test_body_of_too_many_parts_is_400_before_it_is_validated(server, key, refused, unchanged, monkeypatch):
-    monkeypatch.setattr("mirror_sdk.wire.device_queries.DeviceQueryBody.model_validate", None)
+    monkeypatch.setattr("mirror_sdk.wire.device_requests.DeviceRequestBody.model_validate", None)
     cases = {
         b"[" + b"[]," * 20_000 + b"[]]": "more than 20000 objects and lists",
         json.dumps(dict.fromkeys(map(str, range(1001)))).encode(): "1001 members; 1000 is the limit",
     }
     for body, message in cases.items():
-        assert message in refused(send(server, key, "POST /v3/device-queries", **as_json(body)), 400).message
+        assert message in refused(send(server, key, REQUEST, **as_json(body)), 400).message

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 
 MOST = 2
 POLL = ("/v2/notification/pull", b"after=latest&hold=55")
+WRITING = ("/v2/subscriptions", b"", "PUT")
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for number, (name, by) in enumerate(sent.items()):
         # One key is one application, with as many blanks before it as may be.
-        request = Request(bridge, f"{' ' * number}{by}", "/v3/device-queries", method="POST", body=body)
+        request = Request(bridge, f"{' ' * number}{by}", *WRITING, body=body)
         request.task.add_done_callback(lambda _, name=name: answered.append(name))
     await until(lambda: len(answered) == len(sent))
     assert [name for name in answered if name != "other"] == ["first", "second", "third"]
@@ -210,8 +211,8 @@ async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(ser
     requests_take(itertools.repeat(1000))
     bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
 
-    large = [Request(bridge, key, "/v3/device-queries", method="POST", body=body) for _ in range(2)]
-    other = await Request(bridge, server.key(), "/v3/devices", b"name__neq=x").end()
+    large = [Request(bridge, key, *WRITING, body=body) for _ in range(2)]
+    other = await Request(bridge, server.key(), "/v3/devices", b"looked_up=x").end()
     assert (large[0].status, large[1].status, other.status) == (400, None, 200)
     bridge.stop_waiting()
     assert (await large[1].end()).status == 400
@@ -224,5 +225,5 @@ async def test_key_that_rests_on_one_loop_is_served_on_another(server, key, requ
     async def ask():
         return (await Request(bridge, key, "/v3/devices").end()).status
 
-    await Request(bridge, key, "/v3/device-queries", method="POST", body=b" " * 100_000).end()
+    await Request(bridge, key, *WRITING, body=b" " * 100_000).end()
     assert await asyncio.to_thread(asyncio.run, ask()) == 200

@@ -1,17 +1,14 @@
 """The error body of every error of every route, request ids, and how paths are read. Source: wire.md 0."""
 
 import itertools
-import logging
 import re
 
 import pytest
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
-READ, NAME, PLACE = {"method": "GET", "uri": "/3303/0/5700"}, {"name": "lamp"}, {"resource_path": "/3303/0/5700"}
+READ, PLACE = {"method": "GET", "uri": "/3303/0/5700"}, {"resource_path": "/3303/0/5700"}
 UNKNOWN_DEVICE = {
-    "/v3/devices/nobody": {"GET": None, "PUT": NAME, "PATCH": NAME},
-    "/v3/devices/nobody/connection": {"GET": None},
-    "/v3/devices/nobody/contacts": {"GET": None},
+    "/v3/devices/nobody": {"GET": None},
     "/v3/devices/nobody/echo": {"GET": None},
     "/v3/devices/nobody/echo/acknowledgements": {"POST": PLACE},
     "/v2/endpoints/nobody": {"GET": None},
@@ -91,15 +88,6 @@ def test_request_id_of_another_form_is_replaced(server, key):
         assert identity not in given or not given
 
 
-def test_the_request_id_stands_in_the_log_and_the_key_does_not(server, key, caplog):
-    caplog.set_level(logging.DEBUG)
-    server.call(key, "GET", "/v3/devices/nobody?after=secret", headers={"X-Request-ID": GIVEN_ID})
-    (record,) = caplog.records
-    assert record.request_id == GIVEN_ID
-    assert key.split("_", 2)[2] not in str(vars(record))
-    assert "secret" not in str(vars(record))
-
-
 def test_internal_error_is_500_without_its_text(server, key, refused, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("what is inside")
@@ -121,7 +109,7 @@ def test_every_operation_with_a_key_refuses_an_unknown_parameter(server, key, re
                 body = {} if method != "GET" else None
                 refused(server.call(key, method, f"{path}?misspelt=1", json=body), 400, "misspelt")
                 tried += 1
-    assert tried > 30
+    assert tried > 20
     assert server.call(key, "DELETE", f"{PULL}?misspelt=1").status_code == 204
 
 

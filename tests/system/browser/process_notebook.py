@@ -16,15 +16,6 @@ from process_server import PATIENCE_SECONDS, wait_until
 RAN = re.compile(r"\[\d+\]:")
 
 OPEN = "async (path) => { await jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' }); }"
-COUNT_WATCHES = """
-import threading, time
-for _ in range(600):
-    watches = [thread.name for thread in threading.enumerate()].count("mirror-watch")
-    if watches == 1:
-        break
-    time.sleep(0.1)  # The watch of an earlier run is about to end.
-"""
-"""What a cell does before it prints how many watches run."""
 
 
 class Notebook:

@@ -1,4 +1,4 @@
-"""A session of Binder in the image that repo2docker would build, shown in a real browser.
+"""A session of Binder in the image that repo2docker would build.
 
 There is no Docker here: repo2docker itself writes its Dockerfile, whose steps from the copy of the repository on are
 done in a folder, in their order, with its variables. What the files of ``binder`` do by themselves stands in
@@ -19,15 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
-from process_lab import JupyterProcess
 from process_server import ROOT
 
 pytestmark = [pytest.mark.process, pytest.mark.image]
 
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 PYTHON = (ROOT / "binder" / "runtime.txt").read_text().strip().removeprefix("python-")
-LAB = re.compile(r"(http://127\.0\.0\.1:\d+/user/me/)lab\?token=(\w+)")
 KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 
 
@@ -164,29 +161,3 @@ def test_a_session_runs_the_first_notebook_on_the_mirror_of_start(image: Image) 
     assert "METHOD_NOT_ALLOWED (400)" in executed
     assert "No mirror is running" not in executed
     assert not KEY.search(executed)
-
-
-@pytest.mark.browser
-def test_a_session_has_the_tile_that_opens_the_page(image: Image, browser: Browser, tmp_path: Path) -> None:
-    options = ["--no-browser", "--allow-root", "--ServerApp.base_url=/user/me/", "--ServerApp.port=0"]
-    jupyter = JupyterProcess(tmp_path, image.session("jupyter", "lab", *options), image.environment)
-    context = browser.new_context(viewport={"width": 1360, "height": 900})
-    context.set_default_timeout(60_000)
-    try:
-        address, token = jupyter.find(LAB).groups()
-        page = context.new_page()
-        page.goto(f"{address}lab?reset&token={token}")
-        tile = page.locator(".jp-LauncherCard", has_text="Device state mirror")
-        expect(tile.locator("img")).to_be_visible(timeout=60_000)
-        page.screenshot(path=tmp_path / "launcher.png")
-        with page.expect_popup() as opened:
-            tile.click()
-        shown = opened.value
-        expect(shown.get_by_text("1 to 12 of 12")).to_be_visible(timeout=20_000)
-        expect(shown.get_by_text("Live:")).to_be_visible(timeout=20_000)
-        assert shown.url == f"{address}mirror/"
-        shown.screenshot(path=tmp_path / "page.png")
-    finally:
-        context.close()
-        jupyter.close()
-    assert not KEY.search(jupyter.output)

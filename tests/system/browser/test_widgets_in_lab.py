@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
-from process_notebook import COUNT_WATCHES, Notebook
+from process_notebook import Notebook
 from process_server import wait_until
 from resource_paths import LEVEL, TEMPERATURE
 
@@ -207,36 +207,6 @@ threading.Thread(target=flood, daemon=True).start()
     is_told.touch()
 
 
-def test_the_map_leads_to_the_explorer_of_the_device_that_is_clicked(open_notebook: Any) -> None:
-    notebook = open_notebook(
-        f"device = add('drifting'); client.write_value(device, '{LEVEL}', 50)\n"
-        f"bench.set_value(device, '{LEVEL}', 20); client.read_value(device, '{LEVEL}'); add({NASTY!r})\n"
-        "fleet = FleetMap(client); fleet",
-        "print(sorted(fleet.selected['endpoint_name']))",
-    )
-    notebook.wait_for_the_cells()
-    widget = notebook.widget()
-    fleet, search = grid(widget, "Fleet"), widget.get_by_label("Search in Fleet")
-    drifting = fleet.get_by_role("row").filter(has_text="drifting")
-    expect(drifting.locator('[col-id="condition"]')).to_have_text("≠ differs")
-    search.fill("drifting")
-    named(fleet, "drifting").click()
-    widget.get_by_role("button", name="Open").click()
-    explorer = widget.locator(".mirror-widget")
-    expect(cell(grid(explorer, "Resources"), LEVEL, "drift")).to_have_text("≠ differs")
-    expect(grid(explorer, "Devices")).to_be_hidden()
-    search.fill("onerror")
-    named(fleet, NASTY).click()
-    # A cell may run before a choice that is still on its way.
-    expect(widget).to_contain_text("2 devices selected")
-    notebook.run(2)
-    expect(notebook.cell(2)).to_contain_text(f"['{NASTY}', 'drifting']")
-    search.fill("drifting")
-    named(fleet, "drifting").click()
-    expect(explorer.get_by_role("heading")).to_have_text(NASTY)
-    assert notebook.wrong == []
-
-
 def test_kernel_and_page_answer_while_a_fleet_of_five_thousand_is_read_again(open_notebook: Any) -> None:
     notebook = open_notebook(
         """
@@ -288,16 +258,3 @@ def test_widgets_of_a_page_leave_no_module_in_the_state_that_a_notebook_stores(o
     )
     expect(notebook.widget().get_by_role("grid").last).to_be_visible()
     expect(notebook.cell(2)).to_contain_text("small")
-
-
-def test_a_cell_that_runs_again_leaves_one_widget_and_one_poller(open_notebook: Any) -> None:
-    notebook = open_notebook(
-        "client = MirrorClient.from_env(); made = [*globals().get('made', []), Explorer(client)]\nmade[-1]",
-        f"{COUNT_WATCHES}print([one.is_running for one in made], watches)",
-    )
-    expect(notebook.cell(2)).to_contain_text("[True]")
-    notebook.run(1)
-    expect(notebook.widget().get_by_label("Search in Devices")).to_be_visible()
-    notebook.run(2)
-    expect(notebook.cell(2)).to_contain_text("[False, True] 1")
-    expect(notebook.cell(1).locator(".mirror-widget")).to_have_count(1)

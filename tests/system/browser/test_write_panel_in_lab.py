@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from contrast import expect_enough_contrast
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
 from process_notebook import Notebook
@@ -48,50 +46,6 @@ def open_panel(lab: Lab, browser: Browser) -> Iterator[Any]:
 def line(panel: Locator, device: str) -> Locator:
     """The write to a device."""
     return panel.get_by_role("grid", name="Writes of the plan").get_by_role("row").filter(has_text=device)
-
-
-def test_a_value_is_written_and_another_rejected_with_the_mouse_and_can_be_read(open_panel: Any) -> None:
-    notebook, panel = open_panel(
-        "add('mouse-a'); bench.set_answer(add('mouse-b'), 'reject')\nWritePanel(client, canary=0)"
-    )
-    apply = panel.get_by_role("button", name=re.compile("^Apply"))
-    preview, value = panel.get_by_role("button", name="Preview"), panel.get_by_label("Value")
-    devices = panel.get_by_role("grid", name="Devices to write to")
-    panel.get_by_label("State").select_option("registered")
-    panel.get_by_label("Search in Devices to write to").fill("mouse")
-    expect(devices.get_by_role("row").filter(has_text="mouse")).to_have_count(2)
-    devices.get_by_role("columnheader").get_by_role("checkbox").first.click()
-    expect(panel).to_contain_text(re.compile(r"2 of \d+ devices picked"))
-    panel.get_by_label("Resource").fill(LEVEL)
-    panel.get_by_label("Resource").press("Enter")
-    expect(value).to_have_value("10")
-    value.fill("40")
-    preview.click()
-    expect(panel).to_contain_text("Preview: 2 to write. Nothing was sent yet.")
-    expect(line(panel, "mouse-a")).to_contain_text("10 %")
-
-    value.fill("60")
-    expect(panel).to_contain_text("The input changed since this preview")
-    expect(apply).to_be_disabled()
-    preview.click()
-    expect(line(panel, "mouse-a")).to_contain_text("60 %")
-    apply.click()
-    expect(line(panel, "mouse-a")).to_contain_text("✓ success")
-    expect(panel).to_contain_text("Done: 2 of 2 writes ended, 1 with success, 1 with failure.")
-    panel.get_by_role("button", name="✗ 1 failed").click()
-    expect(line(panel, "mouse-a")).to_have_count(0)
-    line(panel, "mouse-b").get_by_role("gridcell").last.click()
-    expect(panel).to_contain_text("mouse-b: ✗ failed. REJECTED: the device refused")
-
-    value.fill("140")
-    preview.click()
-    expect(panel.get_by_role("alert")).to_contain_text("No preview yet")
-    panel.get_by_text("What the signs mean").click()
-    for theme, is_light in [("JupyterLab Dark", "false"), ("JupyterLab Light", "true")]:
-        notebook.choose("Settings", "Theme", theme)
-        expect(notebook.page.locator("body")).to_have_attribute("data-jp-theme-light", is_light)
-        expect_enough_contrast(panel)
-    assert notebook.wrong == []
 
 
 def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_panel: Any, lab: Lab) -> None:
