@@ -30,7 +30,6 @@ class Database(Writer):
         as_it_is: Whether the schema of an older version stays, so that the database is copied as it is.
 
     Attributes:
-        backend: What its kind of database does.
         storages: What extensions store in it.
 
     Raises:
@@ -48,8 +47,7 @@ class Database(Writer):
     ) -> None:
         self.storages = storages
         branches = [core or schema.CORE, *(storage.branch for storage in storages)]
-        self.backend = location_of(url).open(branches, must_exist=must_exist, as_it_is=as_it_is)
-        super().__init__(self.backend)
+        super().__init__(location_of(url).open(branches, must_exist=must_exist, as_it_is=as_it_is))
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
         """A session that sees one state of the database for as long as it is open.

@@ -183,15 +183,6 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
     session.note_change([device_id])
 
 
-def knows_path(session: Session, device_id: str, path: str) -> bool:
-    """Whether the device has ever introduced the resource."""
-    return bool(
-        session.scalar(
-            "SELECT 1 FROM resources WHERE device_id = :device_id AND path = :path", device_id=device_id, path=path
-        )
-    )
-
-
 def has_instance(session: Session, device_id: str, path: str) -> bool:
     """Whether the device has ever introduced a resource of this object instance."""
     return bool(

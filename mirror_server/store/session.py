@@ -150,19 +150,15 @@ class Cursor(Protocol):
     @property
     def rowcount(self) -> int:
         """How many rows it changed."""
-        ...
 
     def fetchone(self) -> Any:
         """The next row, or ``None``."""
-        ...
 
     def fetchmany(self, size: int, /) -> list[Any]:
         """So many of the next rows, or fewer at the end."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """All rows that are left."""
-        ...
 
 
 class Connection(Protocol):
@@ -170,11 +166,9 @@ class Connection(Protocol):
 
     def execute(self, statement: str, parameters: Parameters = ..., /) -> Cursor:
         """Execute a statement."""
-        ...
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
         """Execute a statement once for each set of parameters."""
-        ...
 
 
 class Session:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, TypeVar
 
 from mirror_server.store.backend import Backend, NotLeader, StorageFailed, TooMuchWaiting
@@ -24,7 +25,7 @@ _RETRY_SECONDS = 1.0
 _TOLD_SECONDS = 0.001
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Work:
     run: Callable[..., Any]
     future: Future[Any]
@@ -33,9 +34,17 @@ class _Work:
     items: Sequence[Any] | None
     """What it is run with, together with those of other work of the same kind; ``None`` where it is run alone."""
     touched: Collection[str] | None
+    result: Any = None
+    error: BaseException | None = None
 
-
-_Outcome = tuple[_Work, Any, BaseException | None]
+    def resolve(self) -> None:
+        """Tell who waits what came of it."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
 
 
 class Writer:
@@ -45,6 +54,7 @@ class Writer:
         backend: Where it is written.
 
     Attributes:
+        backend: Where it is written.
         wait_for_told: Waits, for so many seconds at most, until those who were told of a transaction have had their
             turn; called before what :meth:`after_group` was given.
         interrupted: Called when storing begins to fail.
@@ -56,7 +66,7 @@ class Writer:
     resumed: Callable[[], None]
 
     def __init__(self, backend: Backend) -> None:
-        self._kind = backend
+        self.backend = backend
         self._session = backend.writing
         self.wait_for_told = lambda _: None
         self.interrupted = self.resumed = lambda: None
@@ -142,7 +152,7 @@ class Writer:
             with self._changed:
                 self._unfinished -= len(group) - len(self._postponed)
                 self._changed.notify_all()
-            self._kind.rest()
+            self.backend.rest()
 
     def _next_group(self) -> list[_Work]:
         """What waits, or nothing when postponed work is due again; notes the end."""
@@ -161,19 +171,20 @@ class Writer:
 
     def _process(self, group: list[_Work]) -> None:
         try:
-            self._kind.begin(_touched_by(group))
-            outcomes = self._perform_all(group)
+            self.backend.begin(_touched_by(group))
+            self._perform_all(group)
             for preparation in self._session.take_preparations():
                 _perform_effect(preparation)
-            self._kind.commit()
+            self.backend.commit()
         except Exception as error:
             self._undo()
-            outcomes = self._outcomes_of_failure(group, error)
+            self._fail(group, error)
         else:
             self._note_success()
         effects = self._session.take_effects()
-        for outcome in outcomes:
-            _resolve(*outcome)
+        for work in group:
+            if work not in self._postponed:
+                work.resolve()
         # Nobody is told of anything before it is on disk: a crash could take it back.
         for effect in effects:
             _perform_effect(effect)
@@ -183,63 +194,71 @@ class Writer:
         while self._last_effects:
             _perform_effect(self._last_effects.popleft())
 
-    def _perform_all(self, group: list[_Work]) -> list[_Outcome]:
+    def _perform_all(self, group: list[_Work]) -> None:
         """Run the work; if some of it fails, all of it once more, each apart, which costs more."""
         try:
-            return [outcome for works in _together(group) for outcome in self._perform(works)]
+            for works in _together(group):
+                self._perform(works)
         except Exception as error:
-            if self._kind.is_of_storage(error):
+            if self.backend.is_of_storage(error):
                 raise
             self._undo()
-            self._kind.begin(_touched_by(group))
-            return [self._perform_apart(work) for work in group]
+            self.backend.begin(_touched_by(group))
+            for work in group:
+                self._perform_apart(work)
 
-    def _perform(self, works: Sequence[_Work]) -> list[_Outcome]:
+    def _perform(self, works: Sequence[_Work]) -> None:
         """Run work of one kind once."""
         first = works[0]
-        if first.by_leader and not self._kind.is_leader:
-            return [(work, None, NotLeader("another process leads")) for work in works]
+        results: Sequence[Any] | None
+        if first.by_leader and not self.backend.is_leader:
+            for work in works:
+                work.error = NotLeader("another process leads")
+            return
         if first.items is None:
-            return [(first, first.run(self._session), None)]
-        results = first.run(self._session, [item for work in works for item in work.items or ()])
-        if results is None:
-            return [(work, None, None) for work in works]
-        return [(work, result, None) for work, result in zip(works, results, strict=True)]
+            results = [first.run(self._session)]
+        else:
+            results = first.run(self._session, [item for work in works for item in work.items or ()])
+        for work, result in zip(works, repeat(None) if results is None else results, strict=results is not None):
+            work.result, work.error = result, None
 
-    def _perform_apart(self, work: _Work) -> _Outcome:
+    def _perform_apart(self, work: _Work) -> None:
         mark = self._session.mark()
-        self._kind.begin_work()
+        self.backend.begin_work()
         try:
-            (outcome,) = self._perform([work])
+            self._perform([work])
         except Exception as error:
-            if self._kind.is_of_storage(error):
+            if self.backend.is_of_storage(error):
                 # The transaction may be gone already, and with it all others of the group.
                 raise
-            self._kind.undo_work()
+            self.backend.undo_work()
             self._session.forget_effects(mark)
-            return work, None, error
-        self._kind.end_work()
-        return outcome
+            work.error = error
+        else:
+            self.backend.end_work()
 
     def _undo(self) -> None:
         self._session.forget_effects(0)
         try:
-            self._kind.undo()
+            self.backend.undo()
         except Exception:
             _log.debug("no transaction to roll back", exc_info=True)
 
-    def _outcomes_of_failure(self, group: list[_Work], error: Exception) -> list[_Outcome]:
-        if not self._kind.is_of_storage(error):
+    def _fail(self, group: list[_Work], error: Exception) -> None:
+        """Note of all work that it could not be stored, but of what insists, which is done again."""
+        failure = error
+        if not self.backend.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
-            return [(work, None, error) for work in group]
-        reason = str(error).partition("\n")[0]
-        if not self._is_failing:
-            _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
-            _perform_effect(self.interrupted)
-        self._is_failing = True
-        failure = StorageFailed(f"cannot store: {reason}")
-        self._postponed = [work for work in group if work.insists and not self._is_closing]
-        return [(work, None, failure) for work in group if not work.insists or self._is_closing]
+        else:
+            reason = str(error).partition("\n")[0]
+            failure = StorageFailed(f"cannot store: {reason}")
+            if not self._is_failing:
+                _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
+                _perform_effect(self.interrupted)
+            self._is_failing = True
+            self._postponed = [work for work in group if work.insists and not self._is_closing]
+        for work in group:
+            work.error = failure
 
     def _note_success(self) -> None:
         if self._is_failing:
@@ -297,15 +316,6 @@ def _touched_by(group: Sequence[_Work]) -> set[str] | None:
     for work in group:
         whole.add(work)
     return whole.touched
-
-
-def _resolve(work: _Work, result: Any, error: BaseException | None) -> None:
-    if not work.future.set_running_or_notify_cancel():
-        return
-    if error is None:
-        work.future.set_result(result)
-    else:
-        work.future.set_exception(error)
 
 
 def _perform_effect(effect: Callable[[], None]) -> None:
