@@ -82,12 +82,6 @@ class TooMuchWaiting(DatabaseError):
     """A change was not taken, because too many wait for the disk already; nothing of it was done."""
 
 
-def reason_of(error: BaseException) -> str:
-    """Why the connection failed, in a line for the operator."""
-    cause = error.__cause__ if isinstance(error, StorageFailed) else error
-    return next(iter(str(cause).splitlines()), "no answer")
-
-
 MOST_EXAMPLES = 20
 """How many of a kind of violation are shown."""
 
@@ -159,10 +153,10 @@ class Backend(Protocol):
         """
 
     def version(self) -> Hashable:
-        """Another one as soon as anything was committed by anybody."""
+        """Return a token that changes with every commit of any process."""
 
     def look(self, statement: Callable[[Session], T]) -> T:
-        """What a single statement gives, without a transaction around it."""
+        """Run one statement that only reads, without a transaction around it."""
 
     def purge(self) -> bool:
         """Bring what was deleted out of the files, as far as that can be done while others use the database.
@@ -172,7 +166,7 @@ class Backend(Protocol):
         """
 
     def damage(self, session: Session) -> list[Violation]:
-        """What this kind of database itself finds wrong with what it holds."""
+        """Find what this kind of database itself calls wrong with what it holds."""
 
     def backup(self, path: Path) -> None:
         """Copy the database, as of one instant, into a new file.
@@ -236,7 +230,7 @@ class Location(ABC):
         return nullcontext(enter_result=False)
 
     def damage(self) -> list[Violation]:
-        """What is wrong with its files, so that it cannot be opened.
+        """Find what is wrong with its files, so that it cannot be opened.
 
         Raises:
             DatabaseError: They cannot be read for another reason.
@@ -244,7 +238,7 @@ class Location(ABC):
         return []
 
     def exposed_files(self) -> list[Path]:
-        """Which of its files others than their owner may read or change."""
+        """Find the files of it that others than their owner may read or change."""
         return []
 
 

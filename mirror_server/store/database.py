@@ -61,7 +61,7 @@ class Database(Writer):
         return self.backend.read(with_revision=with_revision)
 
     def version(self) -> Hashable:
-        """Another one as soon as anything was committed by anybody, perhaps in another database of the same server.
+        """Return a token that changes with every commit, perhaps also one in another database of the same server.
 
         What was read after it was asked for need not be read again for as long as it stays the same.
 
@@ -71,7 +71,7 @@ class Database(Writer):
         return self.backend.version()
 
     def look(self, statement: Callable[[Session], T]) -> T:
-        """What a single statement gives, which sees one state of the database without a transaction around it.
+        """Run one statement that only reads; it sees one state of the database without a transaction around it.
 
         Raises:
             StorageFailed: The database cannot be reached.
@@ -85,7 +85,7 @@ class Database(Writer):
 
     @property
     def changes(self) -> RecentChanges:
-        """Which devices this process changed lately."""
+        """The devices that this process changed lately."""
         return self.backend.writing.changes
 
     def submit(self, work: Callable[[Session], T], *, touched: Collection[str] | None = None) -> Future[T]:
@@ -145,7 +145,7 @@ class Database(Writer):
         return self.backend.process_id
 
     def violations(self) -> list[Violation]:
-        """What is wrong with what is stored."""
+        """Find what is wrong with what is stored."""
         with self.read() as session:
             return [*maintenance.violations(session, self.storages), *self.backend.damage(session)]
 

@@ -32,13 +32,13 @@ class _Work:
     insists: bool
     by_leader: bool
     items: Sequence[Any] | None
-    """What it is run with, together with those of other work of the same kind; ``None`` where it is run alone."""
+    """The arguments of one run, with those of other work of the same kind; ``None`` where it is run alone."""
     touched: Collection[str] | None
     result: Any = None
     error: BaseException | None = None
 
     def resolve(self) -> None:
-        """Tell who waits what came of it."""
+        """Give the result to whoever waits for it."""
         if not self.future.set_running_or_notify_cancel():
             return
         if self.error is None:
@@ -155,7 +155,7 @@ class Writer:
             self.backend.rest()
 
     def _next_group(self) -> list[_Work]:
-        """What waits, or nothing when postponed work is due again; notes the end."""
+        """Return the work that waits, or nothing when postponed work is due again; note the end."""
         group: list[_Work] = []
         try:
             item = self._queue.get(timeout=_RETRY_SECONDS if self._postponed else None)
@@ -311,7 +311,7 @@ def _part_for(work: _Work, parts: Sequence[_Part]) -> _Part | None:
 
 
 def _touched_by(group: Sequence[_Work]) -> set[str] | None:
-    """What the work of a group touches together; ``None`` where some of it has to be alone."""
+    """Return what the work of a group touches together; ``None`` where some of it has to be alone."""
     whole = _Part([], set())
     for work in group:
         whole.add(work)

@@ -197,7 +197,7 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def damaged_tables(path: Path) -> list[Violation]:
-    """Which tables of a file SQLite calls damaged; the file is only read.
+    """Find the tables that SQLite calls damaged; the file is only read.
 
     Raises:
         DatabaseError: It cannot be read at all, or is served under another name.
@@ -220,7 +220,7 @@ def _complaints_by_table(connection: sqlite3.Connection) -> Iterator[Violation]:
 
 
 def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
-    """What SQLite says is wrong, a line for each; it stops at a hundred."""
+    """Return what a check of SQLite finds wrong, one per line; it stops at a hundred."""
     try:
         said = connection.execute(f"PRAGMA {check}").fetchall()
     except sqlite3.DatabaseError as error:
@@ -247,7 +247,7 @@ def unopened(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
 
 
 def _cure(error: sqlite3.Error | OSError) -> str:
-    """What to do about a file that cannot be opened; nothing was changed."""
+    """Say what to do about a file that cannot be opened; nothing was changed."""
     if code_of(error) in _DAMAGED:
         return DAMAGED_CURE
     if code_of(error) in IN_USE:

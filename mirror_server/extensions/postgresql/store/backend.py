@@ -33,13 +33,14 @@ from mirror_server.extensions.postgresql.store.connection import (
     Connection,
     is_of_storage,
     opened,
+    reason_of,
     told,
     unreachable,
 )
 from mirror_server.extensions.postgresql.store.election import PostgresElection
 from mirror_server.extensions.postgresql.store.statements import PostgresSession
 from mirror_server.store import schema
-from mirror_server.store.backend import DatabaseError, StorageFailed, Violation, reason_of, shown
+from mirror_server.store.backend import DatabaseError, StorageFailed, Violation, shown
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 
