@@ -1,5 +1,6 @@
-"""Pure decisions: the desired status, the life of a command, messages, rules, refusals.
+"""Pure decisions: no clock, no I/O, no threads.
 
-Nothing here knows a clock, a thread, a file or the database: each is a function of what it is given. It imports nothing
-else of the server, and of the SDK the wire models. Begin with ``desired``: what becomes of a desired value.
+It imports nothing else of the server. Begin with ``desired``, the status of a desired value, and ``commands``, how long
+a command waits and how it ends. ``messages`` has the JSON of notifications, ``rules`` an index of presubscription
+rules, ``errors`` the errors of requests, and ``instants`` the type of times.
 """
