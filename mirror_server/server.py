@@ -21,7 +21,7 @@ from mirror_server.devices.link import Answer
 from mirror_server.hooks import Extensions, Measurement
 from mirror_server.notifications.channels import Channels, PlainPolls
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.notifications.webhooks import AddressPolicy, Webhooks
+from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
@@ -140,8 +140,7 @@ class Services:
         )
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
-        policy = AddressPolicy(settings.callback_networks)
-        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
+        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, settings.callback_networks)
         self.dispatcher = Dispatcher(
             database=self.database,
             clock=self.clock,
@@ -159,9 +158,7 @@ class Services:
             under_way=self.dispatcher.under_way,
             parts_of=self.backends.parts_of,
         )
-        self.subscriptions = SubscriptionService(
-            database=self.database, clock=self.clock, log=self.log, listeners=self._listeners
-        )
+        self.subscriptions = SubscriptionService(self.database, self.clock, self.log, self._listeners)
         self.devices = DeviceService(
             database=self.database,
             clock=self.clock,
