@@ -75,8 +75,10 @@ class Dispatcher:
         backends: The ways to the devices.
         begin_attempt: Stores that a command is about to be sent; the future gives whether it still may be.
         finish: Stores how a job ended.
-        is_held: Whether the command with an async-id is not to be sent yet; the device is woken when it is.
         answer_timeout_seconds: How long a device may take to answer.
+
+    Attributes:
+        held: The async-ids of commands that are not to be sent yet. Who takes one out wakes its device.
     """
 
     def __init__(
@@ -87,7 +89,6 @@ class Dispatcher:
         backends: DeviceBackends,
         begin_attempt: Callable[[Command], Future[bool]],
         finish: Finish,
-        is_held: Callable[[str], bool],
         answer_timeout_seconds: float,
     ) -> None:
         self._database = database
@@ -95,7 +96,7 @@ class Dispatcher:
         self._backends = backends
         self._begin_attempt = begin_attempt
         self._finish = finish
-        self._is_held = is_held
+        self.held: set[str] = set()
         self._answer_timeout_seconds = answer_timeout_seconds
         self._lanes: dict[str, _Lane] = {}
         self._new_lanes: list[tuple[str, _Lane]] = []
@@ -247,7 +248,7 @@ class Dispatcher:
             for ask in asks:
                 if ask not in unanswered:
                     return Job(device_id, ask)
-        if command is None or self._is_held(command.async_id):
+        if command is None or command.async_id in self.held:
             # What stands behind one that is held waits with it: the device gets all in their order.
             return None
         return Job(device_id, _ask_of(command), command)

@@ -301,22 +301,6 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
     return session.note_change_with(device_ids, DESIRE, rows, contact_at=contact_at)[0]
 
 
-def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Instant) -> None:
-    """Note that someone acknowledged the failed write of a resource; the next write clears it.
-
-    The revision of the desired value stays: it is the same for all who saw it before.
-    """
-    session.run(
-        "UPDATE resources SET acknowledged_at = :at, acknowledged_by = :by"
-        " WHERE device_id = :device_id AND path = :path",
-        at=at,
-        by=by,
-        device_id=device_id,
-        path=path,
-    )
-    session.note_change([device_id])
-
-
 def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:
     """A value as :data:`DESIRE` takes it."""
     device_id, path, of = value

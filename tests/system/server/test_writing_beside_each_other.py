@@ -26,6 +26,8 @@ from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.postgresql.store import backend
 from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
+from mirror_server.extensions.requests.conditional import check_revision
+from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
@@ -417,6 +419,11 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
             assert (row.desired_value, row.desired_status) == (value, 1)
 
 
+def waiting_requests(process, app_id):
+    with process.database.read() as session:
+        return waiting(session, app_id, device_id=None, after=0, limit=1)
+
+
 def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services, app_id):
     """A request's id, a write of what both saw, a name of a query, rules that both saw."""
     first, second = services
@@ -430,8 +437,9 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
             first.commands.place(Placement(app_id, lamp, CommandRequest("GET", PATH), f"{turn}")),
             second.commands.place(Placement(app_id, other, CommandRequest("GET", PATH), f"{turn}")),
         ]
+        is_as_seen = partial(check_revision, app_id=app_id, seen=row.desired_revision or 0)
         writes = [
-            each.commands.place(Placement(app_id, lamp, write, f"{turn}-{at}", if_match=row.desired_revision or 0))
+            each.commands.place(Placement(app_id, lamp, write, f"{turn}-{at}", checks=(is_as_seen,)))
             for at, each in enumerate(services)
         ]
         queries = [each.part(DirectoryService).save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
@@ -442,4 +450,4 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
         for code, futures in ((409, conflicts), (412, writes), (400, queries), (412, rules)):
             refused = [getattr(future.exception(60), "code", None) for future in futures]
             assert sorted(refused, key=str) == [code, None], (code, refused)
-        wait_for(lambda: not first.commands.waiting(app_id, device_id=None, after=None, limit=1))
+        wait_for(lambda: not waiting_requests(first, app_id))
