@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views.deferred import PARK, Deferred, until_done
 from mirror_server.views.requests import noted
 from mirror_server.views.streamed import Streamed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import CALLER, noted, request_id
