@@ -116,7 +116,7 @@ if TYPE_CHECKING:
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
     from mirror_server.views.description import Answer, Parameter
-    from mirror_server.web.asgi_bridge import Bridge
+    from mirror_server.web.bridge import Bridge
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"

@@ -21,7 +21,7 @@ from mirror_server.devices.link import Answer
 from mirror_server.hooks import Extensions, Measurement
 from mirror_server.notifications.channels import Channels, PlainPolls
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.notifications.webhooks import AddressPolicy, Webhooks
+from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
@@ -138,8 +138,7 @@ class Services:
         )
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
-        policy = AddressPolicy(settings.callback_networks)
-        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
+        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, settings.callback_networks)
         self.dispatcher = Dispatcher(
             database=self.database,
             clock=self.clock,

@@ -17,7 +17,6 @@ import mirror_sdk.cli
 import mirror_sdk.cli.help_command
 import mirror_server
 import mirror_server.cli
-import mirror_server.cli.help_command
 import mirror_server.wsgi
 from mirror_server.config import Settings, option_name
 from mirror_server.hooks import of_all
@@ -25,7 +24,7 @@ from mirror_server.service.keys import Scope
 
 GROUPS: dict[str, tuple[click.Group, dict[str, str]]] = {
     "mirror_sdk": (mirror_sdk.cli.main, mirror_sdk.cli.help_command.TOPICS),
-    "mirror_server": (mirror_server.cli.main, mirror_server.cli.help_command.TOPICS),
+    "mirror_server": (mirror_server.cli.main, mirror_server.cli.TOPICS),
 }
 TOPICS = [(package, topic, module) for package, (_, topics) in GROUPS.items() for topic, module in topics.items()]
 
@@ -117,7 +116,7 @@ def _parameters(group: click.Group) -> list[click.Parameter]:
     return found
 
 
-SERVER_TOPICS = mirror_server.cli.help_command.TOPICS
+SERVER_TOPICS = mirror_server.cli.TOPICS
 MANUAL = {topic: importlib.import_module(module).__doc__ or "" for topic, module in SERVER_TOPICS.items()}
 # Of mirror-device, mirror and an example.
 OTHERS = {"--server", "--name", "--connections", "--greeting", "MIRROR_DEVICE_PSK", "MIRROR_GREETING"}

@@ -38,12 +38,12 @@ _STATES = {
 
 
 class SubscriptionService:
-    """Keeps who is subscribed to what, and stores what devices say to it.
+    """Changes rules and subscriptions, and stores the responses of devices to subscribe commands.
 
     Args:
-        database: Where subscriptions and the log are.
+        database: The database that has the subscriptions.
         clock: Domain time.
-        log: Where observation events go.
+        log: Gets the observation events.
         listeners: Called with initial values.
     """
 
@@ -62,7 +62,7 @@ class SubscriptionService:
         self._indexes: dict[str, tuple[str, RuleIndex]] = {}
 
     def rules(self, app_id: str) -> tuple[str, str]:
-        """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
+        """Return the application's presubscription rules as JSON, as they were put, and their tag for ``ETag``."""
         return _tagged(self._database.look(lambda session: subscriptions.rules(session, app_id)))
 
     def put_rules(
@@ -76,9 +76,9 @@ class SubscriptionService:
         """Replace the application's rules; the future is done when they are on disk.
 
         Subscriptions that the former ones made go on until the device registers again.
-        With ``was_seen``, which tells of a tag whether the writer saw the rules it stands for, the future raises a
-        Refusal where the present ones are others (412). ``also`` is called with the application in the transaction, and
-        the future has its result.
+        ``was_seen`` tells whether the client has seen the rules with a tag; the future raises a Refusal (412) if it
+        has not seen the present ones. ``also`` is called with the application in the transaction, and the future has
+        its result.
         """
 
         def work(session: Session) -> T | None:
@@ -89,7 +89,7 @@ class SubscriptionService:
         return self._database.submit(work)
 
     def presubscribe(self, session: Session, device_id: str) -> None:
-        """Want what the rules of all applications say of this device, and again what it refused.
+        """Subscribe applications to the resources of a device that their rules match, and retry refused subscriptions.
 
         Source: specification 3.3; wire.md 3.
         """
@@ -104,16 +104,16 @@ class SubscriptionService:
             subscriptions.add_presubscribed(session, app_id, device_id, positions)
 
     def matching(self, app_id: str, text: str, device: DeviceRow, paths: Iterable[str]) -> dict[str, int]:
-        """Return the resources of a device that a rule of the application matches, by an index that is kept.
+        """Return the resources of a device that a rule of the application matches. The index of the rules is cached.
 
         Args:
             app_id: The application.
             text: Its rules, as they are stored.
             device: The device.
-            paths: Its resources that can be observed.
+            paths: Its observable resources.
 
         Returns:
-            The paths, each with the position of the first rule that matches it.
+            The position of the first rule that matches, by path.
         """
         known_text, index = self._indexes.get(app_id, ("", None))
         if index is None or known_text != text:
@@ -141,7 +141,7 @@ class SubscriptionService:
         return self._database.submit(work)
 
     def unsubscribe(self, app_id: str, device_id: str, path: str | None = None) -> Future[None]:
-        """End the application's subscription of one resource, or all of a device; harmless where there is none."""
+        """End the application's subscription of one resource, or without a path all of a device, if there are any."""
 
         def work(session: Session) -> None:
             subscriptions.delete(session, app_id, device_id, path)
@@ -151,17 +151,17 @@ class SubscriptionService:
         return self._database.submit(work)
 
     def paths(self, app_id: str, device_id: str) -> list[str]:
-        """The resources of a device the application is subscribed to."""
+        """Return the resources of a device that the application is subscribed to."""
         return self._database.look(lambda session: subscriptions.paths(session, app_id, device_id))
 
     def state(self, app_id: str, device_id: str, path: str) -> SubscriptionState:
-        """What became of the application's subscription of a resource."""
+        """Return the state of the application's subscription of a resource."""
         return _STATES[self._database.look(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
     def finish(self, session: Session, job: Job, answer: Answer | None) -> None:
-        """Store what a device said to a subscribe command or to its end; without an answer it is asked again.
+        """Store the response of a device to a subscribe command or its end; without a response it is sent again.
 
-        An answer may come late, after a second command or the end of the subscription.
+        A response may come late, after a second command or the end of the subscription.
         """
         if answer is None or not answer.outcome.is_of_device:
             return
@@ -177,8 +177,8 @@ class SubscriptionService:
     def _store_accepted(self, session: Session, device_id: str, path: str, answer: Answer) -> None:
         """Send the initial value to the applications that waited for it.
 
-        A change in it goes also to those that were subscribed before. Where the device was not asked for its value, or
-        did not give it, the value that the mirror has is the initial one.
+        If it is a change, the applications that were subscribed before get it too. Without a value in the response,
+        the reported value of the mirror is the initial one.
         """
         device = devices.find(session, device_id)
         if device is None:
@@ -205,9 +205,9 @@ class SubscriptionService:
         subscribers = Subscribers(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
         self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, subscribers)])
 
-    def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Subscribers]]) -> None:
-        """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
-        self._log.append(session, NOTIFICATIONS, _entries(told))
+    def notify(self, session: Session, observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> None:
+        """Append observation events to the logs of the subscribers; each has its observation and its time."""
+        self._log.append(session, NOTIFICATIONS, _entries(observed))
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:
@@ -218,15 +218,15 @@ def _tagged(rules: str | None) -> tuple[str, str]:
 def _require_seen(session: Session, app_id: str, was_seen: Callable[[str], bool] | None) -> None:
     if was_seen is None or was_seen(_tagged(subscriptions.rules(session, app_id))[1]):
         return
-    told = (
+    message = (
         "the rules of this key are not those of this ETag any more; GET /v2/subscriptions for the present ones and"
         " their ETag, change those, and send them with it"
     )
-    raise Refusal(412, f"If-Match: {told}", reason=RULES_CHANGED, fields=[("If-Match", told)])
+    raise Refusal(412, f"If-Match: {message}", reason=RULES_CHANGED, fields=[("If-Match", message)])
 
 
-def _entries(told: Iterable[tuple[Observation, Instant, Subscribers]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for observation, changed_at, subscribers in told:
+def _entries(observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for observation, changed_at, subscribers in observed:
         if not subscribers.app_ids:
             continue
         content = observation.content
@@ -244,18 +244,18 @@ def _entries(told: Iterable[tuple[Observation, Instant, Subscribers]]) -> Iterat
 
 
 def _stored_value(device_id: str, path: str, known: resources.Known) -> Observation | None:
-    """The value that the mirror has, with its own time and freshness; ``None`` where it has none."""
+    """Return the reported value of the mirror, with its own time and freshness; ``None`` if there is none."""
     value, content_type, origin, reported_at, expires_at, changed_at = known
     if value is None or content_type is None or reported_at is None:
         return None
     max_age_seconds = None if expires_at is None else (expires_at - reported_at) // 1000
-    # No observation event told the time of a value that was read.
+    # A value that was read had no observation event.
     at = max(reported_at, changed_at or 0) if origin == "read" or changed_at is None else changed_at
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
 def _is_news(known: resources.Known, answer: Answer) -> bool:
-    """Whether an initial value is a change that no observation event told: a read may have brought it first."""
+    """Whether an initial value is a change without an observation event yet; a read may have brought it before."""
     if answer.content is None or answer.content.payload != known.value:
         return True
     if known.origin != "read" or known.changed_at is None or answer.answered_at is None:

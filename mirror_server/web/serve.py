@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from mirror_server.hooks import Measurement
 from mirror_server.server import Services
 from mirror_server.web.app import create_app
-from mirror_server.web.asgi_bridge import QUEUED, Bridge
+from mirror_server.web.bridge import QUEUED, Bridge
 
 _STOP_SECONDS = 3
 _BACKLOG = 2048
@@ -155,7 +155,7 @@ def _collect_rarely() -> None:
 def _server_of(services: Services) -> _Server:
     app = create_app(services)
     services.coordinator.answer_with(app)
-    bridge = Bridge.of(app, services.settings)
+    bridge = Bridge(app, services.settings)
     services.database.tell_first(bridge.wait_for_told)
     config = uvicorn.Config(
         bridge,

@@ -20,8 +20,8 @@ from uvicorn.server import ServerState
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.connections.settings import ConnectionSettings
+from mirror_server.web.asgi import Answer
 from mirror_server.web.serve import Upgrade
-from mirror_server.web.wsgi_call import Answer
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16

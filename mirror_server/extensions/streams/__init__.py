@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from mirror_server.server import Services
     from mirror_server.store.backend import Storage
-    from mirror_server.web.asgi_bridge import Bridge
+    from mirror_server.web.bridge import Bridge
 
 
 @extends

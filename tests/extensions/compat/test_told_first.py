@@ -9,9 +9,10 @@ from bridge_requests import Request
 from device_resources import action, setting
 from resource_paths import REBOOT, SWITCH, TEMPERATURE
 
+from mirror_server.config import Settings
 from mirror_server.store import commands
 from mirror_server.views.deferred import PARK
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 from mirror_server.web.serve import _server_of
 
 READ = b'{"method":"GET","uri":"/3303/0/5700"}'
@@ -29,7 +30,7 @@ def light(server, key):
 
 @pytest.fixture
 def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=0)
+    return Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=0)
 
 
 def waits(server, key):
@@ -106,7 +107,7 @@ def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monke
 
 
 def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no_sooner(server, key, light):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=600)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=600)
     ask = partial(place, server, bridge, key, light)
     ask()
     assert (waits(server, key), server.responses(key)) == (1, {})

@@ -17,7 +17,7 @@ from mirror_server.extensions.connections.open_files import allow_connections
 from mirror_server.extensions.connections.settings import ConnectionSettings
 from mirror_server.hooks import installed, read_settings
 from mirror_server.service.keys import Scope
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ class Listening:
         settings = read_settings(**limits)
         self.state = ServerState()
         self.made = []
-        bridge = Bridge.of(server.app, settings)
+        bridge = Bridge(server.app, settings)
         config = uvicorn.Config(bridge, lifespan="off", ws="none", log_config=None, access_log=False)
         config.load()
 

@@ -13,10 +13,12 @@ from resource_paths import LEVEL, REBOOT, TEMPERATURE
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
 from mirror_server.clock import wall_time
+from mirror_server.config import Settings
 from mirror_server.extensions.requests.waits import PendingResponses
 from mirror_server.service import keys
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.asgi import Reader
+from mirror_server.web.bridge import Bridge
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +47,7 @@ def without_end(future, timeout_seconds, **options):
 @pytest.fixture(autouse=True)
 def no_wait_ends_by_itself(monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", without_end)
-    monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 600)
+    monkeypatch.setattr("mirror_server.web.bridge._LAST_SECONDS", 600)
 
 
 class Held(Request):
@@ -186,7 +188,7 @@ async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_dis
     await asyncio.to_thread(server.services.database.settle, 60)
     bridge.stop_waiting()
     assert accepted(await asked.end()) is None
-    again = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+    again = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
     with writer_held(server) as is_let_on:
         asked = await Held(again, key, silent, READ, async_id="slow").parked()
         again.stop_waiting()
@@ -283,7 +285,7 @@ async def test_client_with_much_unread_gets_a_202_without_the_response(server, b
     asked = await Held(bridge, key, silent, READ).parked()
     # The device has it, so that its time to answer is over behind the advance.
     await asyncio.to_thread(server.services.database.settle, 60)
-    with bridge._unread.waiting(application, 1 << 40):
+    with Reader(bridge._unread, application, None).waiting(1 << 40):
         await asyncio.to_thread(server.advance, key, 120)
         await asked.parked()
         assert not server.services.part(PendingResponses)._waiting

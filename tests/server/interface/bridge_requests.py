@@ -10,9 +10,10 @@ from typing import Any, Self
 
 import pytest
 
+from mirror_server.config import Settings
 from mirror_server.service import long_reads
 from mirror_server.service.long_reads import LongReads
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 
 def scope_of(key: str, path: str, query: bytes = b"", method: str = "GET", **headers: str) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> 
 
 def small_room(server: Any) -> tuple[Bridge, str]:
     """A bridge with room for little that is unread, and a key whose log is larger."""
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000))
     key = server.key()
     server.add_device(key, "d")
     append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))

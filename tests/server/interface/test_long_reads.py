@@ -14,7 +14,7 @@ from mirror_server.service import long_reads
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.views.deferred import Deferred
-from mirror_server.web.wsgi_call import Unfinished
+from mirror_server.web.asgi import Unfinished
 
 pytestmark = pytest.mark.anyio
 
