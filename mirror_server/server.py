@@ -156,9 +156,7 @@ class Services:
             under_way=self.dispatcher.under_way,
             parts_of=self.backends.parts_of,
         )
-        self.subscriptions = SubscriptionService(
-            database=self.database, clock=self.clock, log=self.log, listeners=self._listeners
-        )
+        self.subscriptions = SubscriptionService(self.database, self.clock, self.log, self._listeners)
         self.devices = DeviceService(
             database=self.database,
             clock=self.clock,

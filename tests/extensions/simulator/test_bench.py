@@ -83,6 +83,7 @@ def test_invalid_device_is_400_and_not_added(server, key, device, states, refuse
         ({"endpoint_name": "x", "resources": [{}]}, "resources.0.path"),
         ({"endpoint_name": "x", "resources": [{"path": "/1", "value": 1}]}, "resources.0.value"),
         ({"endpoint_name": "x", "resources": [{"path": "/1"}, {"path": "/1"}]}, "resources"),
+        ({"endpoint_name": "x", "resources": [{"path": "3303"}]}, "resources.0.path"),
     ]
     for body, field in cases:
         refused(server.call(key, "POST", BENCH, json=body), 400, field)
