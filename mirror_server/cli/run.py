@@ -68,19 +68,15 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
     """
     # Flask and uvicorn, which no other command needs.
     from mirror_server.server import Services  # noqa: PLC0415
-    from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
+    from mirror_server.web.serve import listen, serve  # noqa: PLC0415
 
     try:
         # An extension sets up the log; where none does, it is plain.
         Extensions(settings.without).hook.configure_logging(settings=settings)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        listener = listen(host, port)
-    except (CannotServe, ListenError) as error:
-        raise click.ClickException(visible(str(error))) from error
-    address = ListenAddress(host, listener.getsockname()[1])
-    with listener:
-        try:
+        with listen(host, port) as listener:
+            address = ListenAddress(host, listener.getsockname()[1])
             services = Services(settings)
             serve(services, listener, lambda scheme: announce(f"{scheme}://{address}", services))
-        except CannotServe as error:
-            raise click.ClickException(visible(str(error))) from error
+    except CannotServe as error:
+        raise click.ClickException(visible(str(error))) from error

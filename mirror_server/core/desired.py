@@ -94,12 +94,3 @@ def write_finished(current: Desired | None, *, command_id: int, category: str | 
     event = DesiredEvent.WRITE_SUCCEEDED if category is None else DesiredEvent.WRITE_FAILED
     status = next_status(current.status, event)
     return replace(current, status=status, desired_at=at, status_updated_at=at, category=category)
-
-
-def diagram() -> str:
-    """Return the table as a Mermaid state diagram, as the README shows it."""
-    lines = [
-        f"    {'[*]' if status is None else status.name.lower()} --> {target.name.lower()}: {event.value}"
-        for (status, event), target in TRANSITIONS.items()
-    ]
-    return "\n".join(["stateDiagram-v2", *lines])

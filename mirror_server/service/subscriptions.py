@@ -47,14 +47,7 @@ class SubscriptionService:
         listeners: Called with initial values.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        clock: Clock,
-        log: NotificationLog,
-        listeners: Listeners,
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, log: NotificationLog, listeners: Listeners) -> None:
         self._database = database
         self._clock = clock
         self._log = log

@@ -20,7 +20,7 @@ from flask import Response
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred, until_done
 from mirror_server.views.requests import noted
@@ -57,6 +57,7 @@ class Bridge:
 
     Attributes:
         stopping: Set when the server stops.
+        unread: Counts what waits for clients to take it.
     """
 
     def __init__(self, app: MirrorApp, settings: Settings, *, reading_seconds: float = _READING_SECONDS) -> None:
@@ -65,18 +66,13 @@ class Bridge:
         self._body_timeout_seconds = settings.request_timeout_seconds
         self._reading_seconds = reading_seconds
         self._slots = Slots.of_polls(settings.max_parked_polls, settings.poll_share)
-        self._unread = Unread(settings.max_unread_bytes)
+        self.unread = Unread(settings.max_unread_bytes)
         self._turn = _Turn()
         # By loop: clients in the process of the server may have loops of their own, and an event of one wakes no other.
         self._shares: WeakKeyDictionary[asyncio.AbstractEventLoop, Shares] = WeakKeyDictionary()
         self.stopping = asyncio.Event()
         self._parked: set[_Parked] = set()
         self._calls: Calls | None = None
-
-    @property
-    def unread_bytes(self) -> int:
-        """How much of all answers waits for clients to take it."""
-        return self._unread.total_bytes
 
     def answer_refusal(self, refusal: Refusal, scope: Mapping[str, Any]) -> Answer:
         """The answer to a request that did not arrive whole; its scope may lack parts."""
@@ -133,7 +129,7 @@ class Bridge:
     def begin(self, environ: WSGIEnvironment) -> Unfinished:
         """What the app will leave of a request that it is asked; whoever asks it finishes that, and releases this."""
         unfinished = Unfinished(environ, self._slots)
-        environ |= {PARK: unfinished.take, IS_FULL: self._unread.is_full}
+        environ |= {PARK: unfinished.take, IS_FULL: self.unread.is_full}
         return unfinished
 
     def ask(self, environ: WSGIEnvironment, *, is_large: bool = False) -> Answer:
@@ -147,7 +143,7 @@ class Bridge:
 
     def reader(self, environ: WSGIEnvironment, send: Send) -> Reader:
         """The client of a request that the app was asked."""
-        return Reader(self._unread, noted(environ).get("application", ""), send)
+        return Reader(self.unread, noted(environ).get("application", ""), send)
 
     def _shares_here(self) -> Shares:
         loop = asyncio.get_running_loop()

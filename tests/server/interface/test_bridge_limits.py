@@ -67,7 +67,7 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
     bridge, key = small_room(server)
 
     deaf = Reader(bridge, key, "/v2/notification/pull", query)
-    await until(lambda: bridge.unread_bytes > 100_000)
+    await until(lambda: bridge.unread.total_bytes > 100_000)
     for path in (("/v2/notification/pull", b"after=0&hold=0"), POLL):
         refused = await Request(bridge, key, *path).begin()
         assert_refused(refused, "TOO_MUCH_UNREAD")
@@ -77,7 +77,7 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
     await deaf.end()
     assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
     assert len(deaf.json["registrations"]) >= 30
-    assert bridge.unread_bytes == 0
+    assert bridge.unread.total_bytes == 0
     assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
 
 
@@ -102,7 +102,7 @@ async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and
 
     held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
     append(server, key, body)
-    await until(lambda: bridge.unread_bytes > 100_000)
+    await until(lambda: bridge.unread.total_bytes > 100_000)
     for _ in range(20):
         await asyncio.sleep(0)
     assert sum(each.status == 200 for each in held) == 2
@@ -125,7 +125,7 @@ async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch)
     monkeypatch.setattr(server.services.log, "read", note)
 
     deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
-    await until(lambda: bridge.unread_bytes > 100_000)
+    await until(lambda: bridge.unread.total_bytes > 100_000)
     await until(lambda: not server.services.long_reads._running)
     # One that waits to be taken, and one for when there is room.
     assert sum(len(page.entries) >= 30 for page in pages) <= 2
