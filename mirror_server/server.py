@@ -25,9 +25,7 @@ from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
-from mirror_server.service.long_reads import LongReads
-from mirror_server.service.readiness import Readiness
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import LongReads, Slots
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import logs, maintenance
 from mirror_server.store.changes import Listeners
@@ -169,7 +167,7 @@ class Services:
             contact=self.dispatcher.contact,
             expiry_due=lambda at: self._housekeeping.registrations.at_latest(at),  # noqa: PLW0108 - made below
         )
-        self.readiness = Readiness(self.database)
+        self._probe: Future[None] | None = None
         self.download_slots = Slots.of_downloads(settings.poll_share)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = Housekeeping(
@@ -182,7 +180,7 @@ class Services:
             every_hour=lambda now: self.extensions.hook.every_hour(now=now),
         )
         self.coordinator.join()
-        self.database.on_interruption(self._interrupted, self._resumed)
+        self.database.interrupted, self.database.resumed = self._interrupted, self._resumed
         self.gauges: list[Measure] = []
         try:
             self._build_extensions()
@@ -308,6 +306,12 @@ class Services:
             session.after_commit(self._housekeeping.look_at_registrations)
 
         self.database.insist(work)
+
+    def probe(self) -> Future[None]:
+        """Write something; the future raises what a write raises. One write at a time serves all, who need no key."""
+        if self._probe is None or self._probe.done():
+            self._probe = self.database.submit(Session.probe)
+        return self._probe
 
     def is_leader(self) -> bool:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""

@@ -1,4 +1,8 @@
-"""The ``mirror-server`` command: the group, which is all that its help loads, and the manual."""
+"""The ``mirror-server`` command: the group, which is all that its help loads, and the manual.
+
+The commands are in the modules beside it, and in those of extensions; each loads what it needs when it is called. It
+imports all of the core. Begin with ``run``.
+"""
 
 from __future__ import annotations
 

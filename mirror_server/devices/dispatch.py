@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -123,7 +123,7 @@ class Dispatcher:
             for device_id in device_ids:
                 lane = self._lanes.get(device_id)
                 if lane is not None:
-                    # The lane looks at this under the same lock before it is given up: no wake falls in between.
+                    # The lane is removed under the same lock, and this read behind that: no wake falls in between.
                     lane.look_again = True
                     continue
                 lane = _Lane()
@@ -167,34 +167,29 @@ class Dispatcher:
         self.wake(*sorted(device_ids))
 
     def _begin_lanes(self) -> None:
-        """See what waits for the devices that were woken since this was done last."""
+        """Send what waits for the devices that were woken since the last call."""
         with self._lock:
             lanes, self._new_lanes = self._new_lanes, []
         for some in parts(lanes):
             self._begin_some(some)
 
     def _begin_some(self, lanes: Sequence[tuple[str, _Lane]]) -> None:
+        now, device_ids = self._clock.now(), [device_id for device_id, _ in lanes]
         try:
-            found = self._look([device_id for device_id, _ in lanes])
+            found = self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
         except Exception as error:
-            if len(lanes) == 1:
-                self._fails(*lanes[0], error)
-                return
-            if not isinstance(error, StorageFailed):
-                _log.exception("what waits for %d devices could not be looked at; each is tried again", len(lanes))
-            # Each by itself, so that one whose rows cannot be read keeps nobody else from theirs.
-            for device_id, lane in lanes:
-                self._release_later(device_id, lane)
+            for each in lanes:
+                if len(lanes) == 1 or isinstance(error, StorageFailed):
+                    self._fails(*each, error)
+                else:
+                    # By itself, so that a device whose rows cannot be read holds up no other.
+                    self._begin_some([each])
             return
         for device_id, lane in lanes:
-            self._attend(device_id, lane, found)
-
-    def _attend(self, device_id: str, lane: _Lane, found: Mapping[str, Waiting]) -> None:
-        """Send what waits for a device; where that fails it is tried again, and those behind it have their turn."""
-        try:
-            self._next(device_id, lane, found[device_id])
-        except Exception as error:
-            self._give_up(device_id, lane, error)
+            try:
+                self._begin(device_id, lane, found[device_id])
+            except Exception as error:
+                self._give_up(device_id, lane, error)
 
     def _give_up(self, device_id: str, lane: _Lane, error: Exception) -> None:
         """End what could not be sent, and try the device again later."""
@@ -218,27 +213,17 @@ class Dispatcher:
                 _log.error(message, device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
         self._release_later(device_id, lane)
 
-    def _next(self, device_id: str, lane: _Lane, found: Waiting) -> None:
-        while True:
-            job = self._next_job(device_id, found)
-            if job is not None:
-                self._send(job, lane)
-                return
-            with self._lock:
-                if not lane.look_again:
-                    self._failing.pop(device_id, None)
-                    self._remove(device_id, lane)
-                    return
-                lane.look_again = False
-            try:
-                found = self._look([device_id])[device_id]
-            except StorageFailed:
-                self._release_later(device_id, lane)
-                return
-
-    def _look(self, device_ids: Sequence[str]) -> dict[str, Waiting]:
-        now = self._clock.now()
-        return self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
+    def _begin(self, device_id: str, lane: _Lane, found: Waiting) -> None:
+        """Send what waits for a device; with nothing to send its lane ends."""
+        job = self._next_job(device_id, found)
+        if job is not None:
+            self._send(job, lane)
+            return
+        with self._lock:
+            self._failing.pop(device_id, None)
+            self._remove(device_id, lane)
+        if lane.look_again:
+            self.wake(device_id)
 
     def _next_job(self, device_id: str, found: Waiting) -> Job | None:
         asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -69,7 +69,7 @@ class Placement:
 
     @property
     def touched(self) -> tuple[str, str]:
-        """The device and the id: see :meth:`mirror_server.store.writer.Writer.submit`.
+        """The device and the id: see :meth:`mirror_server.store.writer.Writer.enqueue`.
 
         Another request with the id may be for another device.
         """
@@ -82,17 +82,22 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
-    """How a command ends: with status and error category, and what the device said, if it did."""
+class _Completion:
+    """The end of a command.
+
+    Attributes:
+        command: The command.
+        target: Its device and resource.
+        outcome: Status and error category.
+        at: When it ended.
+        answer: The device's response; ``None`` where the command failed without one.
+    """
 
     command: Command
     target: Target
     outcome: tuple[int, str | None]
+    at: Instant
     answer: Answer | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.answer is not None and self.outcome[1] is None
 
 
 class CommandService:
@@ -132,33 +137,34 @@ class CommandService:
         """
         return self._database.submit_together(self._place, placement, touched=placement.touched)
 
-    def finish(self, session: Session, ended: Sequence[tuple[Command, Answer | None]]) -> None:
-        """Store how attempts to deliver commands ended; ``None`` when a device did not answer in time.
+    def finish(self, session: Session, attempts: Sequence[tuple[Command, Answer | None]]) -> None:
+        """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
 
-        The answer to a command that is over has still brought what it tells. Source: specification 2.2.
+        What a device reports in response to a command that has ended before is stored too. Source: specification 2.2.
         """
-        for some in _apart(ended, lambda each: (each[0].device_id,)):
-            found = commands.targets_of_ending(session, [command for command, _ in some])
-            endings = [
-                ending
-                for (command, answer), target in zip(some, found, strict=True)
-                if (ending := self._ending(session, command, answer, target)) is not None
+        for group in _disjoint(attempts, lambda attempt: (attempt[0].device_id,)):
+            found = commands.targets_of_ending(session, [command for command, _ in group])
+            completed = [
+                completion
+                for (command, answer), target in zip(group, found, strict=True)
+                if (completion := self._attempted(session, command, answer, target)) is not None
             ]
-            self._end(session, endings)
+            if completed:
+                self._complete(session, completed)
 
-    def _ending(
+    def _attempted(
         self, session: Session, command: Command, answer: Answer | None, target: Target | None
-    ) -> _Ending | None:
-        """How a command ends with an attempt; ``None`` where it does not, or has before, which is then stored."""
+    ) -> _Completion | None:
+        """The end of a command that an attempt brings; ``None`` where it goes on waiting, or had ended before."""
         if target is None or not target.unfinished:
-            self._take_late(session, command, answer)
+            self._store_late(session, command, answer)
             return None
         if answer is not None and answer.outcome.is_of_device:
-            return _Ending(command, target, answer.outcome.value, answer)
+            return self._completion(command, target, answer.outcome.value, answer)
         now = self._clock.now()
         if answer is not None and answer.outcome is Outcome.NOT_SENT:
             if now >= command.expires_at:
-                return _Ending(command, target, _failure_at_expiry(command).value)
+                return self._completion(command, target, _failure_at_expiry(command).value)
             # An attempt that was counted when it began was none.
             commands.set_attempts(session, command.command_id, command.attempts)
             return None
@@ -168,7 +174,7 @@ class CommandService:
         is_lost = answer is not None and answer.outcome is Outcome.UNAVAILABLE
         # Of an execute the outcome is unknown, and that is what TIMEOUT says.
         failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
-        return _Ending(command, target, failure.value)
+        return self._completion(command, target, failure.value)
 
     def begin_attempt(self, session: Session, command: Command) -> bool:
         """Store that a command is about to be sent; return false if it has ended or expired meanwhile.
@@ -199,12 +205,12 @@ class CommandService:
         """Queue commands, each as if those before it were queued already; gives them in their order."""
         return [
             command
-            for some in _apart(placements, lambda each: each.touched)
-            for command in self._place_apart(session, some)
+            for group in _disjoint(placements, lambda placement: placement.touched)
+            for command in self._place_group(session, group)
         ]
 
-    def _place_apart(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
-        """Queue commands of which none touches what another does."""
+    def _place_group(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
+        """Queue commands, each for another device and under another id."""
         free_since = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
         placed = {
             each.name: found for each in placements if (found := _find_placed(session, each, free_since)) is not None
@@ -238,7 +244,11 @@ class CommandService:
         return [command for _, command in accepted]
 
     def _accepted(self, session: Session, placement: Placement, target: Target | None) -> tuple[Target, Command]:
-        """What a command is about, and as what it is queued, where it may be."""
+        """The device and resource of a command, and the command to queue.
+
+        Raises:
+            Refusal: It cannot be queued.
+        """
         device_id, request = placement.device_id, placement.request
         if target is None:
             raise unknown_device(device_id)
@@ -246,7 +256,13 @@ class CommandService:
             self.check_instance(session, device_id, request.path)
         for check in placement.checks:
             check(session, target)
-        _check_queue(target.unfinished)
+        if target.unfinished >= QUEUE_LIMIT:
+            raise Refusal(
+                429,
+                f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired."
+                " Those that nobody waits for so long may expire sooner: place them with expiry_seconds",
+                reason="QUEUE_IS_FULL",
+            )
         now = self._clock.now()
         return target, Command(
             command_id=0,
@@ -262,32 +278,36 @@ class CommandService:
         )
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
-        """End a command that no device has answered."""
+        """End a command without a response of the device."""
         (target,) = commands.targets_of_ending(session, [command])
         if target is not None:
-            self._end(session, [_Ending(command, target, failure.value)])
+            self._complete(session, [self._completion(command, target, failure.value)])
 
-    def _end(self, session: Session, endings: Sequence[_Ending]) -> None:
-        """Store the ends of commands, each of another device."""
-        if not endings:
-            return
-        now = self._clock.now()
-        commands.finish(session, [ending.command.command_id for ending in endings], now)
+    def _completion(
+        self, command: Command, target: Target, outcome: tuple[int, str | None], answer: Answer | None = None
+    ) -> _Completion:
         # The clock may have been set back meanwhile, or be that of another server.
-        ended_at = {ending.command.command_id: max(now, ending.command.requested_at) for ending in endings}
-        noted = self._finish_writes(session, [each for each in endings if each.command.request.is_write], ended_at, now)
-        noted |= self._report(session, [(each.command, each.answer) for each in endings if each.is_done], now)
-        heard_of = [each.command.device_id for each in endings if each.answer is not None]
-        if not noted.issuperset(heard_of):
-            devices.touch(session, [device_id for device_id in heard_of if device_id not in noted], now)
-        told = [ending for ending in endings if not ending.command.is_silent]
+        return _Completion(command, target, outcome, max(self._clock.now(), command.requested_at), answer)
+
+    def _complete(self, session: Session, completed: Sequence[_Completion]) -> None:
+        """Store the ends of commands, each of another device."""
+        now = self._clock.now()
+        commands.finish(session, [each.command.command_id for each in completed], now)
+        noted = self._finish_writes(session, [each for each in completed if each.command.request.is_write], now)
+        done = [(each.command, each.answer) for each in completed if each.outcome[1] is None]
+        noted |= self._report(session, done, now)
+        responded = {each.target.device_id for each in completed if each.answer is not None}
+        if responded - noted:
+            devices.touch(session, sorted(responded - noted), now)
         responses = [
-            (each.command.app_id, each.command.device_id, _response(each, ended_at[each.command.command_id]))
-            for each in told
+            (each.command.app_id, each.command.device_id, _response(each))
+            for each in completed
+            if not each.command.is_silent
         ]
         self._log.append(session, ASYNC_RESPONSES, responses)
 
-    def _take_late(self, session: Session, command: Command, answer: Answer | None) -> None:
+    def _store_late(self, session: Session, command: Command, answer: Answer | None) -> None:
+        """Store the response to a command that has ended before."""
         if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
@@ -295,10 +315,7 @@ class CommandService:
             devices.touch(session, [command.device_id], now)
 
     def _report(self, session: Session, done: Iterable[tuple[Command, Answer | None]], now: Instant) -> set[str]:
-        """Store what reads brought: one value each, or those of an object instance; gives the devices that sent any.
-
-        That these were heard of is noted with it.
-        """
+        """Store the values that reads brought, and the contact of their devices, whose ids are returned."""
         brought = [
             (answer, _read_values(command, answer, answer.content, now))
             for command, answer in done
@@ -318,23 +335,21 @@ class CommandService:
                 listener(session, batch)
         return {value.device_id for value in values}
 
-    def _finish_writes(
-        self, session: Session, endings: Sequence[_Ending], ended_at: Mapping[int, Instant], now: Instant
-    ) -> set[str]:
-        """Store how writes ended; gives the devices of which it was noted with it that they were heard of."""
+    def _finish_writes(self, session: Session, completed: Sequence[_Completion], now: Instant) -> set[str]:
+        """Store how writes ended, and the contact of devices that responded; returns the ids of all these devices."""
         written = [
-            (ending, path, content, self._desired_at_end(ending, current, ended_at))
-            for ending in endings
+            (each, path, content, _desired_after(each, current))
+            for each in completed
             for path, content, current in self._written(
-                session, ending.target, ending.command.command_id, ending.command.request
+                session, each.target, each.command.command_id, each.command.request
             )
         ]
         revisions: dict[tuple[str, str], int] = {}
         for contact_at in (now, None):
             values = [
-                DesiredValue(ending.command.device_id, path, value)
-                for ending, path, _, value in written
-                if value is not None and (ending.answer is not None) == (contact_at is not None)
+                DesiredValue(each.command.device_id, path, value)
+                for each, path, _, value in written
+                if value is not None and (each.answer is not None) == (contact_at is not None)
             ]
             if values:
                 first = resources.put_desired(session, values, contact_at=contact_at)
@@ -342,30 +357,24 @@ class CommandService:
         if written and self._listeners.write_finished:
             batch = [
                 FinishedWrite(
-                    ending.command,
+                    each.command,
                     path,
                     content.payload,
                     content.content_type,
-                    ending.outcome[1],
-                    ended_at[ending.command.command_id],
-                    revisions.get((ending.command.device_id, path)),
+                    each.outcome[1],
+                    each.at,
+                    revisions.get((each.command.device_id, path)),
                 )
-                for ending, path, content, _ in written
+                for each, path, content, _ in written
             ]
             for listener in self._listeners.write_finished:
                 listener(session, batch)
         return {device_id for device_id, _ in revisions}
 
-    def _desired_at_end(
-        self, ending: _Ending, current: Desired | None, ended_at: Mapping[int, Instant]
-    ) -> Desired | None:
-        command_id, category = ending.command.command_id, ending.outcome[1]
-        return write_finished(current, command_id=command_id, category=category, at=ended_at[command_id])
-
     def _written(
         self, session: Session, target: Target, command_id: int, request: CommandRequest
     ) -> Iterator[tuple[str, Content, Desired | None]]:
-        """What a write sets, by paths, and what was desired before: of one resource, or those of an object instance."""
+        """The values that a write sets, by path, and the desired ones before; several for an object instance."""
         if not request.is_write:
             return
         content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
@@ -387,7 +396,9 @@ class CommandService:
 
     def check_instance(self, session: Session, device_id: str, path: str) -> None:
         """Refuse a path that is no resource of the device, nor an object instance that it reads and writes."""
-        if not _is_instance(session, device_id, path):
+        parts = parse_path(path)
+        is_instance = parts.instance_id is not None and parts.resource_id is None
+        if not (is_instance and resources.has_instance(session, device_id, path)):
             message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         elif self._parts_of_device(session, device_id) is None:
             message = (
@@ -399,50 +410,55 @@ class CommandService:
         raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
     def _parts_of_device(self, session: Session, device_id: str) -> PartsOf | None:
-        """What takes apart the object instances of a device; ``None`` where it has single resources only."""
+        """The function that splits an object instance of a device; ``None`` where it has single resources only."""
         device = devices.find(session, device_id)
         return None if device is None else self._parts_of(device.backend)
 
 
-def _apart(items: Sequence[T], touched_by: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
-    """The items in their order, in parts in which none touches what another does."""
-    some: list[T] = []
-    touched: set[str] = set()
+def _disjoint(items: Sequence[T], keys_of: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
+    """Split items, in their order, into groups in which no two have a key in common."""
+    group: list[T] = []
+    keys: set[str] = set()
     for item in items:
-        if not touched.isdisjoint(touched_by(item)):
-            yield some
-            some, touched = [], set()
-        some.append(item)
-        touched.update(touched_by(item))
-    if some:
-        yield some
+        if not keys.isdisjoint(keys_of(item)):
+            yield group
+            group, keys = [], set()
+        group.append(item)
+        keys.update(keys_of(item))
+    if group:
+        yield group
 
 
-def _response(ending: _Ending, at: Instant) -> dict[str, Any]:
-    """What the application is told of the end of its command."""
-    command, content = ending.command, ending.answer.content if ending.answer else None
-    status, category = ending.outcome
+def _desired_after(completion: _Completion, current: Desired | None) -> Desired | None:
+    command_id, category = completion.command.command_id, completion.outcome[1]
+    return write_finished(current, command_id=command_id, category=category, at=completion.at)
+
+
+def _response(completion: _Completion) -> dict[str, Any]:
+    """The async response that the application gets."""
+    command, content = completion.command, completion.answer.content if completion.answer else None
+    status, category = completion.outcome
     return messages.async_response(
         async_id=command.async_id,
         device_id=command.device_id,
-        endpoint_name=ending.target.endpoint_name,
+        endpoint_name=completion.target.endpoint_name,
         path=command.request.path,
         status=status,
         category=category,
         payload=content.payload if content else b"",
         content_type=content.content_type if content else None,
         max_age_seconds=content.max_age_seconds if content else None,
-        at=at,
+        at=completion.at,
     )
 
 
 def _failure_at_expiry(command: Command) -> Failure:
-    """How a command ends that expires. A device that got it before, and did not respond, may have acted."""
+    """The failure of a command that expires. A device that got it before, and did not respond, may have acted."""
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
 def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReportedValue]:
-    """What a read brought: one value, or those of an object instance."""
+    """The value that a read brought, or those of an object instance."""
     parts = ((command.request.path, content),) if answer.parts is None else answer.parts
     return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]
 
@@ -450,7 +466,7 @@ def _read_values(command: Command, answer: Answer, content: Content, now: Instan
 def reported_value(
     device_id: str, path: str, content: Content, now: Instant, origin: Origin, changed_at: Instant | None = None
 ) -> ReportedValue:
-    """A value from a device, and by what it came, as the mirror takes it; ``changed_at`` where an event tells it."""
+    """A value as the mirror stores it; ``changed_at`` is the time in the device's notification, if it has one."""
     max_age = content.max_age_seconds
     expires_at = after_seconds(now, max_age) if max_age is not None else None
     return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
@@ -468,22 +484,3 @@ def _find_placed(session: Session, placement: Placement, free_since: Instant) ->
             fields=[("async-id", "already used for another request")],
         )
     return placed
-
-
-def _is_instance(session: Session, device_id: str, path: str) -> bool:
-    """Whether it is an object instance that the device has."""
-    parts = parse_path(path)
-    if parts.instance_id is None or parts.resource_id is not None:
-        return False
-    return resources.has_instance(session, device_id, path)
-
-
-def _check_queue(waiting: int) -> None:
-    """Refuse a command where as many wait for its device as may."""
-    if waiting >= QUEUE_LIMIT:
-        raise Refusal(
-            429,
-            f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired."
-            " Those that nobody waits for so long may expire sooner: place them with expiry_seconds",
-            reason="QUEUE_IS_FULL",
-        )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
@@ -20,7 +22,6 @@ from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRAT
 from mirror_server.devices.link import IntroducedResource, NameTaken, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
-from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, logs, maintenance, subscriptions
 from mirror_server.store import resources as stored_resources
@@ -36,6 +37,10 @@ _CONTACTS_AT_ONCE = 1000
 
 _COUNT_SECONDS = 5
 
+_MOST_BYTES = 64 * 1024 * 1024
+
+Cached = TypeVar("Cached", bound=Sized)
+
 _KINDS: Mapping[str, RegistrationKind] = {
     REGISTRATIONS: "registration",
     REG_UPDATES: "reg_update",
@@ -43,6 +48,37 @@ _KINDS: Mapping[str, RegistrationKind] = {
     REGISTRATIONS_EXPIRED: "expired",
 }
 """What the listeners call it."""
+
+
+class LruCache(Generic[Cached]):
+    """A cache with a bound in bytes; what was not used for the longest time goes first.
+
+    Args:
+        most_bytes: How much is held.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held: OrderedDict[Hashable, Cached] = OrderedDict()
+        self._held_bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Cached | None:
+        """What is held under the key."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, encoded: Cached) -> None:
+        """Hold it."""
+        with self._lock:
+            replaced = self._held.pop(key, None)
+            self._held_bytes += len(encoded) - (0 if replaced is None else len(replaced))
+            self._held[key] = encoded
+            while self._held_bytes > self._most_bytes:
+                self._held_bytes -= len(self._held.popitem(last=False)[1])
 
 
 class EncodedObject(NamedTuple):

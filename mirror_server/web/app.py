@@ -22,7 +22,7 @@ from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
 from mirror_server.views.deferred import PARK, Deferred

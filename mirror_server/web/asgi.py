@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import CALLER, noted, request_id

@@ -20,7 +20,7 @@ from flask import Response
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred, until_done
 from mirror_server.views.requests import noted

@@ -28,6 +28,8 @@ better ones: those calls do not page, filter, tell when a request expires, or sa
 Source: wire.md 9.
 """
 
+# To read it begin with ``device_calls``.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

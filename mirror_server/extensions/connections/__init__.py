@@ -13,6 +13,8 @@ Without this extension connections are those of uvicorn: a head may have any num
 nothing keeps its connection, and the address of a client is that of its connection.
 """
 
+# To read it begin with ``limits``, then ``connection``.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -6,6 +6,8 @@ that are saved. Fixed are: 100 filters in a request (10 of them by name, descrip
 values, 1000 saved filters, five custom attributes a device.
 """
 
+# To read it begin with ``service``, then ``filters``.
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -81,6 +81,8 @@ processes on PostgreSQL (``mirror-server help processes``) keep one history, and
 ``--keep-history``, and the same archive, at a place that all reach.
 """
 
+# To read it begin with ``recorder``, how it is written, then ``service`` and ``keeper``.
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -7,6 +7,8 @@ what clients leave unread, size of the notification logs and of the history (``m
 ``mirror_coap_...``) registrations, messages by kind, retransmissions, handshakes that failed, sessions.
 """
 
+# To read it begin with ``metrics``.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -10,6 +10,8 @@ access key in ``FILE.key`` for you alone, so that programs and recordings go on 
 may use, a link or anything else there is refused; remove it for another key.
 """
 
+# To read it begin with ``simulated_devices``, then ``simulator`` and ``device``.
+
 from __future__ import annotations
 
 from pathlib import Path

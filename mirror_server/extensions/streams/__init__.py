@@ -28,6 +28,8 @@ holds its own position, and any number of them read with one key. ``client.use_w
 reads so.
 """
 
+# To read it begin with ``event_stream``, then ``websockets``.
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -7,6 +7,8 @@ ended, or ends within 14 days, is told in the log when it is loaded; ``mirror_tl
 reverse proxy is better where it renews certificates, has them for more than one service, or is to limit requests.
 """
 
+# To read it begin with ``certificate``.
+
 from __future__ import annotations
 
 import signal

@@ -37,7 +37,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.store import devices, logs
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
@@ -87,7 +87,7 @@ def held(database: Database, device_id: str = "d0", *, value: bytes = b"1", alon
         number.set_result(report(session, device_id, value))
         assert go_on.wait(60)
 
-    database._backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
+    database.backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
     open_one = database.submit(hold, touched=None if alone else (device_id,))
     try:
         yield number.result(60)
@@ -408,7 +408,7 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
             [future.result(60) for future in placed.values()]
             entries += other.log.read(app_id, len(entries)).entries
     assert [future.result(60).async_id for future in placed.values()] == list(placed)
-    wait_for(lambda: not leader.commands.waiting(app_id, device_id=None, after=None, limit=1))
+    wait_for(lambda: not waiting_requests(leader, app_id))
     entries += leader.log.read(app_id, len(entries)).entries
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
     assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(placed)
