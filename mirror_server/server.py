@@ -179,7 +179,7 @@ class Services:
             every_hour=lambda now: self.extensions.hook.every_hour(now=now),
         )
         self.coordinator.join()
-        self.database.on_interruption(self._interrupted, self._resumed)
+        self.database.interrupted, self.database.resumed = self._interrupted, self._resumed
         self.gauges: list[Measure] = []
         try:
             self._build_extensions()

@@ -69,7 +69,7 @@ class Placement:
 
     @property
     def touched(self) -> tuple[str, str]:
-        """The device and the id: see :meth:`mirror_server.store.writer.Writer.submit`.
+        """The device and the id: see :meth:`mirror_server.store.writer.Writer.enqueue`.
 
         Another request with the id may be for another device.
         """

@@ -1,4 +1,4 @@
-"""What concerns the whole database: erase a device, end an application, check the invariants."""
+"""Maintenance of a whole database: erase a device, end an application, check the invariants."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ _VIOLATIONS = {
 
 
 def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violation]:
-    """What is wrong with the database, with the rows concerned."""
+    """Find what is wrong with the database, with the rows concerned."""
     for statements in (_VIOLATIONS, *(storage.violations for storage in storages)):
         yield from found_in(session, statements)
 

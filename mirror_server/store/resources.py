@@ -15,7 +15,7 @@ DESIRED_COLUMNS = (
     "desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
     " requested_at, desired_updated_at, desired_category"
 )
-"""What :func:`desired_of` makes a desired value of."""
+"""The columns from which :func:`desired_of` makes a desired value."""
 
 
 Part: TypeAlias = Literal["resource", "reported", "desired"]
@@ -110,7 +110,7 @@ REPORT = (
 
 
 class Known(NamedTuple):
-    """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
+    """The last value of a resource, and the device's time in its last observation event."""
 
     value: bytes | None = None
     content_type: str | None = None
@@ -183,15 +183,6 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
     session.note_change([device_id])
 
 
-def knows_path(session: Session, device_id: str, path: str) -> bool:
-    """Whether the device has ever introduced the resource."""
-    return bool(
-        session.scalar(
-            "SELECT 1 FROM resources WHERE device_id = :device_id AND path = :path", device_id=device_id, path=path
-        )
-    )
-
-
 def has_instance(session: Session, device_id: str, path: str) -> bool:
     """Whether the device has ever introduced a resource of this object instance."""
     return bool(
@@ -205,7 +196,7 @@ def has_instance(session: Session, device_id: str, path: str) -> bool:
 
 
 def known(session: Session, device_id: str, path: str) -> Known:
-    """What the mirror knows of a resource."""
+    """Return the last value of a resource; an empty one where there is none."""
     row = session.row(
         "SELECT reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at, changed_at"
         " FROM resources WHERE device_id = :device_id AND path = :path",

@@ -69,7 +69,7 @@ _MOST_DEVICES = 100_000
 
 
 class RecentChanges:
-    """Which devices this process changed lately, so that whoever holds what was made of one need not ask the database.
+    """The devices that this process changed lately, so that a copy of one can be used without asking the database.
 
     It has the last changes without a gap, and of each device the last of them. A change that another process made is a
     number that is missing here; from the next one on it is counted anew. Used by any thread.
@@ -139,24 +139,20 @@ class SubscriberCache:
 
 
 class Cursor(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
         """How many rows it changed."""
-        ...
 
     def fetchone(self) -> Any:
         """The next row, or ``None``."""
-        ...
 
     def fetchmany(self, size: int, /) -> list[Any]:
         """So many of the next rows, or fewer at the end."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """All rows that are left."""
-        ...
 
 
 class Connection(Protocol):
@@ -164,11 +160,9 @@ class Connection(Protocol):
 
     def execute(self, statement: str, parameters: Parameters = ..., /) -> Cursor:
         """Execute a statement."""
-        ...
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
         """Execute a statement once for each set of parameters."""
-        ...
 
 
 class Session:
@@ -192,7 +186,7 @@ class Session:
         self.handlers: dict[str, Callable[..., None]] = {}
 
     def subscribers_version(self) -> Hashable | None:
-        """Another one as soon as who hears of a resource may have changed, by whomever, in this transaction or before.
+        """Return a token that changes when the subscribers of a resource may have, in this transaction or before.
 
         ``None`` where that is not to be had cheaply.
         """
@@ -358,7 +352,7 @@ class Session:
         self.subscribers.forget()
 
     def take_preparations(self) -> list[Callable[[], None]]:
-        """What is to be called before the commit, which then is forgotten."""
+        """Return what is to be called before the commit, and forget it."""
         preparations, self._preparations = self._preparations, []
         return preparations
 

@@ -342,7 +342,7 @@ class Disk:
 
     def set_read_only(self, *, read_only: bool) -> None:
         assert not read_only or self._server.services.database.settle(60)
-        backend: Any = self._server.services.database._backend
+        backend: Any = self._server.services.database.backend
         if ON_POSTGRESQL:
             # Not inside a transaction of the writer, which would undo it, or has failed already.
             while not self._is(read_only=read_only):

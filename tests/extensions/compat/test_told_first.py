@@ -87,7 +87,7 @@ def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
         with server.services.database.read() as session:
             found.append([command.async_id for command in commands.waiting(session, light)])
 
-    server.services.database.tell_first(wait)
+    server.services.database.wait_for_told = wait
     for name in ("first", "second"):
         server.place(key, light, name, "GET", TEMPERATURE)
         assert waits(server, key) == 0

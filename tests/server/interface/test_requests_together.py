@@ -153,7 +153,7 @@ def place_elsewhere(server: Any, key: str, ids: list[str]) -> list[str]:
     request = CommandRequest("GET", "/3303/0/5700")
     placed = [Placement(key.split("_")[1], one, request, one) for one in ids]
     # Its own signals are those of another process.
-    handler = server.services.database._backend.writing.handlers.pop(WAITING)
+    handler = server.services.database.backend.writing.handlers.pop(WAITING)
     server.services.database.write(lambda session: server.services.commands._place(session, placed))
     server.services.database.on(WAITING, handler)
     return [f"{WAITING} {device_id}" for device_id in ids]

@@ -259,7 +259,7 @@ def test_a_shown_url_has_no_password():
 
 
 def test_what_is_read_still_is_not_purged_and_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
-    monkeypatch.setattr(sys.modules[type(services.database.backend).__module__], "_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(sys.modules[type(services.database.backend).__module__], "BUSY_SECONDS", 0.1)
     erase = (url, "erase", device_ids[0], "--yes")
     with services.database.read() as session:
         session.scalar("SELECT count(*) FROM devices")
@@ -373,7 +373,7 @@ import os, signal, sqlite3, sys
 from pathlib import Path
 from uuid import uuid4
 from mirror_server.store import schema, logs
-from mirror_server.store.sqlite import backend
+from mirror_server.store.sqlite import files
 
 class Dying(sqlite3.Connection):
     def backup(self, target):
@@ -381,7 +381,7 @@ class Dying(sqlite3.Connection):
 
 connect = sqlite3.connect
 sqlite3.connect = lambda *arguments, **options: connect(*arguments, factory=Dying, **options)
-backend.copy(Path(sys.argv[1]), Path(sys.argv[2]), [schema.CORE])
+files.copy(Path(sys.argv[1]), Path(sys.argv[2]), [schema.CORE])
 """
     killed = subprocess.run([sys.executable, "-c", program, backup, target], timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -58,7 +58,7 @@ def counted(database: Database) -> int:
 
 def cut_once(database: Database, when: str) -> None:
     """Lose the connection at the next COMMIT, before or after PostgreSQL did it."""
-    connection = database._backend._connection
+    connection = database.backend._connection
     run = connection.run
 
     def cut(command: str) -> None:
@@ -306,7 +306,7 @@ def test_while_the_database_takes_nobody_the_version_is_refused_in_words_and_tol
     with pytest.raises(StorageFailed):
         database.version()
     databases.cluster().execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    database._backend._connect_again_at = 0
+    database.backend._connect_again_at = 0
     assert database.version() != before
 
 

@@ -87,7 +87,7 @@ def held(database: Database, device_id: str = "d0", *, value: bytes = b"1", alon
         number.set_result(report(session, device_id, value))
         assert go_on.wait(60)
 
-    database._backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
+    database.backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
     open_one = database.submit(hold, touched=None if alone else (device_id,))
     try:
         yield number.result(60)
