@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from device_resources import sensor
+from waits import wait_until
 
 from mirror_server.extensions.apply import applier as rule_applier
 from mirror_server.extensions.apply import store
@@ -68,6 +69,8 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 0)
     applier = server.services.part(RuleApplier)
     apply_part, is_answered = applier._apply_part, threading.Event()
+    # The thread of the start has ended: it would be in a part when the rules come.
+    wait_until(lambda: applier._thread is None)
 
     def apply_slowly(after: str) -> str | None:
         assert is_answered.wait(60)
