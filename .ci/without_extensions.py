@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -103,14 +104,19 @@ def problem_of(tree: Path, tests: Sequence[str], output: Path) -> str:
     return f"the tests end with status {status}" if status else ""
 
 
-def check(deletion: Deletion) -> bool:
-    """Check a tree after a deletion, and print the result."""
+def copy(source: Path, target: Path) -> None:
+    """Copy files and folders with their times, which tell that what was compiled of them is up to date."""
+    target.mkdir()
+    for name in COPIED:
+        (shutil.copytree if (source / name).is_dir() else shutil.copy2)(source / name, target / name)
+
+
+def check(deletion: Deletion, whole: Path) -> bool:
+    """Check a copy of the whole tree after a deletion, and print the result."""
     began_at = time.monotonic()
     with TemporaryDirectory(prefix="without-") as folder:
         tree, output = Path(folder, "tree"), Path(folder, "output")
-        for name in COPIED:
-            # With what was compiled before, which has the times of the files.
-            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy2)(ROOT / name, tree / name)
+        copy(whole, tree)
         for name in deletion.deleted:
             shutil.rmtree(tree / EXTENSIONS / name)
             shutil.rmtree(tree / TESTS / name, ignore_errors=True)
@@ -136,5 +142,8 @@ if __name__ == "__main__":
     if unknown := set(chosen.names) - set(known):
         parser.error(f"there is no extension {', '.join(sorted(unknown))}")
     asked = [Deletion(f"without {name}", [name], [TESTS_OF_CORE, str(TESTS)]) for name in chosen.names]
-    with ThreadPoolExecutor(chosen.jobs) as pool:
-        sys.exit(not all(list(pool.map(check, asked or few_runs(known)))))
+    with TemporaryDirectory(prefix="without-") as folder, ThreadPoolExecutor(chosen.jobs) as pool:
+        # Whatever changes in the tree meanwhile.
+        copy(ROOT, whole := Path(folder, "tree"))
+        are_well = list(pool.map(partial(check, whole=whole), asked or few_runs(known)))
+    sys.exit(not all(are_well))

@@ -408,7 +408,7 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
             [future.result(60) for future in placed.values()]
             entries += other.log.read(app_id, len(entries)).entries
     assert [future.result(60).async_id for future in placed.values()] == list(placed)
-    wait_for(lambda: not leader.commands.waiting(app_id, device_id=None, after=None, limit=1))
+    wait_for(lambda: not waiting_requests(leader, app_id))
     entries += leader.log.read(app_id, len(entries)).entries
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
     assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(placed)
