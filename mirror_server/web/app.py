@@ -86,7 +86,7 @@ class MirrorApp(Flask):
         self.register_error_handler(Exception, lambda error: self._answer_to(error, request.environ))
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """What finds the route of a request: by its path alone, whatever host it names."""
+        """Find the route of a request by its path alone, whatever host it names."""
         # Of an upgrade that was not made Flask knows which routes are meant.
         if request is None or "HTTP_UPGRADE" in request.environ:
             return super().create_url_adapter(request)

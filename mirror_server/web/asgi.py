@@ -34,7 +34,7 @@ _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
 
 class Unfinished:
-    """What the app leaves of a request for its server to finish, if anything.
+    """Takes what the app leaves of a request for its server to finish, if anything.
 
     Args:
         environ: The request.
@@ -90,7 +90,7 @@ class Answer:
 
     @classmethod
     def of(cls, app: WSGIApplication, environ: WSGIEnvironment) -> Self:
-        """What a WSGI app answers; whatever gave the body is closed. What many get is encoded once for all of them."""
+        """Call a WSGI app, and close what gave the body. An answer that many get is encoded once for all of them."""
         if isinstance(app, SharedAnswer):
             lines = b"%b%b: %b\r\n" % (app.lines, _REQUEST_ID, request_id(environ).encode())
             return cls(app.status_code, lines, app.content)

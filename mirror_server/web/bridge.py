@@ -127,13 +127,13 @@ class Bridge:
                 asyncio.get_running_loop().call_later(self._reading_seconds, left.sent)
 
     def begin(self, environ: WSGIEnvironment) -> Unfinished:
-        """What the app will leave of a request that it is asked; whoever asks it finishes that, and releases this."""
+        """Prepare to call the app: the caller finishes what it leaves of the request, and releases this."""
         unfinished = Unfinished(environ, self._slots)
         environ |= {PARK: unfinished.take, IS_FULL: self.unread.is_full}
         return unfinished
 
     def ask(self, environ: WSGIEnvironment, *, is_large: bool = False) -> Answer:
-        """What the app answers; the time that it takes counts as its key's."""
+        """Call the app; the time that it takes counts as its key's."""
         began_at, worked_before = time.perf_counter(), time.thread_time()
         answer = Answer.of(self._app, environ)
         seconds, worked = time.perf_counter() - began_at, time.thread_time() - worked_before
@@ -227,7 +227,7 @@ class Bridge:
 
     @property
     def calls(self) -> Calls:
-        """What brings calls to the loop that runs here."""
+        """Brings calls of other threads to the loop that runs here."""
         loop = asyncio.get_running_loop()
         if self._calls is None or self._calls.loop is not loop:
             self._calls = Calls(loop)
@@ -295,7 +295,7 @@ class _Parked:
             self._task.cancel()
 
     def arrived(self) -> None:
-        """What it waits for is there. Raises nothing."""
+        """Answer, as its future is done. Raises nothing."""
         if self._reader.is_gone:
             # The task is about to hear of it. An answer would count as read, and nobody could read it.
             return
@@ -393,13 +393,13 @@ class Calls:
 
 
 class _Turn:
-    """What the requests whose turn has come in the loop have in common."""
+    """Looks up once what all requests need that the loop handles in one turn."""
 
     def __init__(self) -> None:
         self._given: Any = None
 
     def once(self, ask: Callable[[], Any]) -> Any:
-        """What ``ask`` gives, which is never ``None``, asked once for all requests that had arrived before.
+        """Call ``ask``, which never gives ``None``, once for all requests that had arrived before.
 
         They stand in the loop's queue, one behind the other, and behind them the end of this turn. What arrives later
         stands behind that. So whatever was done before a request arrived was done before it was asked.

@@ -36,7 +36,7 @@ def settings() -> type:
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What a connection may, and who is believed."""
+    """The limits, and who is believed."""
     return {"connections": __name__}
 
 

@@ -1,4 +1,4 @@
-"""What a connection may send and how long it may take, before any key is asked for.
+"""Bounds what a connection may send and how long it may take, before any key is asked for.
 
 uvicorn keeps the headers of a request however many come, begins as many requests of one connection as arrive, and
 waits for ever for a client that says nothing or takes nothing. What comes behind a request with ``Upgrade`` it reads as

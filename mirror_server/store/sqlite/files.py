@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from io import FileIO
 from pathlib import Path
@@ -203,20 +203,23 @@ def damaged_tables(path: Path) -> list[Violation]:
         DatabaseError: It cannot be read at all, or is served under another name.
     """
     refuse_other_name(path)
+    kind = "the file is damaged"
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA query_only = ON")
-            whole = complaints_of(connection, "integrity_check")
-            return list(_complaints_by_table(connection)) or _told_of("the file is damaged", whole)
+            found = {kind: complaints_of(connection, "integrity_check")}
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            of_tables = {
+                f"the table {table} is damaged": complaints_of(connection, f"integrity_check({table!r})")
+                for (table,) in tables
+            }
+            if any(of_tables.values()):
+                found = of_tables
     except sqlite3.Error as error:
         if code_of(error) not in _DAMAGED:
             raise unopened(path, error) from error
-        return _told_of("the file is damaged", [str(error)])
-
-
-def _complaints_by_table(connection: sqlite3.Connection) -> Iterator[Violation]:
-    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        yield from _told_of(f"the table {table} is damaged", complaints_of(connection, f"integrity_check({table!r})"))
+        found = {kind: [str(error)]}
+    return [Violation(each, len(told), told[:MOST_EXAMPLES]) for each, told in found.items() if told]
 
 
 def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
@@ -229,10 +232,6 @@ def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
         return [str(error)]
     lines = [line for (text,) in said for line in text.splitlines()]
     return [line for line in lines if line != "ok" and not line.startswith("***")]
-
-
-def _told_of(kind: str, complaints: list[str]) -> list[Violation]:
-    return [Violation(kind, len(complaints), complaints[:MOST_EXAMPLES])] if complaints else []
 
 
 def code_of(error: BaseException) -> int:
