@@ -173,9 +173,8 @@ class Services:
         self._housekeeping = Housekeeping(
             database=self.database,
             clock=self.clock,
-            expire_commands=self.commands.expire,
-            expire_registrations=self.devices.expire_registrations,
-            delete_devices=self.devices.delete_silent_since,
+            command_service=self.commands,
+            device_service=self.devices,
             keep_log_seconds=settings.keep_log_seconds,
             every_hour=lambda now: self.extensions.hook.every_hour(now=now),
         )

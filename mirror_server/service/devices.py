@@ -133,7 +133,6 @@ class DeviceService:
         subscriptions: Applies presubscription rules.
         contact: Called with the id of a device that can be reached.
         expiry_due: Called with the instant at which a registration ends unless it is updated.
-        new_device_id: Makes an id for a device that is not known yet.
 
     Attributes:
         on_resumed: Called in a transaction when devices can again, at each start too, with the instant since when they
@@ -152,8 +151,6 @@ class DeviceService:
         subscriptions: SubscriptionService,
         contact: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
-        new_device_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -166,10 +163,8 @@ class DeviceService:
         self.on_described: list[Callable[[Session, Sequence[DeviceRow]], Mapping[str, Mapping[str, Any]]]] = []
         self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
-        self._new_device_id = new_device_id
         self._cache: LruCache[_CachedObject] = LruCache()
         self._last_change: tuple[Hashable, int] | None = None
-        self._monotonic = monotonic
         self._recent_count = 0
         self._count_again_at = 0.0
 
@@ -296,9 +291,9 @@ class DeviceService:
 
     def recent_count(self) -> int:
         """How many devices the directory had some seconds ago."""
-        if self._monotonic() >= self._count_again_at:
+        if time.monotonic() >= self._count_again_at:
             self._recent_count = self.count(())
-            self._count_again_at = self._monotonic() + _COUNT_SECONDS
+            self._count_again_at = time.monotonic() + _COUNT_SECONDS
         return self._recent_count
 
     def count(self, conditions: Sequence[Condition]) -> int:
@@ -454,7 +449,7 @@ class DeviceService:
             raise NameTaken(registration.endpoint_name)
         now = self._clock.now()
         row = DeviceRow(
-            device_id=known.device_id if known else registration.device_id or self._new_device_id(),
+            device_id=known.device_id if known else registration.device_id or uuid.uuid4().hex,
             endpoint_name=registration.endpoint_name,
             endpoint_type=registration.endpoint_type,
             registered=1,

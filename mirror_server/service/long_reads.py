@@ -15,9 +15,8 @@ from mirror_server.store.conditions import Condition
 
 T = TypeVar("T")
 
+# An application has one read at a time, so that one thread is left for the others however long that takes.
 _THREADS = 2
-# One is left for the others, however long a read of this application takes.
-_THREADS_OF_ONE = _THREADS - 1
 _MOST_WAITING = 256
 _MOST_DOWNLOADS = 8
 _AGAIN_SECONDS = 1
@@ -143,7 +142,8 @@ class LongReads:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="long-reads")
         # The application whose turn is next comes first.
         self._waiting: dict[str, deque[LongRead[Any]]] = {}
-        self._begun: Counter[str] = Counter()
+        # The applications with a read that has begun and was not released.
+        self._begun: set[str] = set()
         self._running = 0
         self._lock = threading.Lock()
 
@@ -190,7 +190,7 @@ class LongReads:
     def _start_next(self) -> None:
         """Begin what may begin; under the lock."""
         while self._running < _THREADS:
-            app_id = next((each for each in self._waiting if self._begun[each] < _THREADS_OF_ONE), None)
+            app_id = next((each for each in self._waiting if each not in self._begun), None)
             if app_id is None:
                 return
             reads = self._waiting.pop(app_id)
@@ -198,7 +198,7 @@ class LongReads:
             if reads:
                 # Behind the others.
                 self._waiting[app_id] = reads
-            self._begun[app_id] += 1
+            self._begun.add(app_id)
             self._running += 1
             self._threads.submit(self._run, read)
 
@@ -218,7 +218,5 @@ class LongReads:
 
     def _end(self, app_id: str) -> None:
         """It is the turn of the next; under the lock."""
-        self._begun[app_id] -= 1
-        if not self._begun[app_id]:
-            del self._begun[app_id]
+        self._begun.discard(app_id)
         self._start_next()

@@ -15,7 +15,6 @@ from mirror_server.extensions.apply import applier as rule_applier
 from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.applier import RuleApplier
 from mirror_server.extensions.apply.store import Matched
-from mirror_server.hooks import installed
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import subscriptions
 from mirror_server.store.devices import DeviceRow
@@ -193,7 +192,7 @@ def test_apply_is_now_or_absent_and_alone(server: Any, key: str, refused: Any) -
     assert server.call(key, "GET", RULES).json == []
 
 
-@pytest.mark.skipif("openapi" not in installed(), reason="nothing describes it")
+@pytest.mark.with_extension("openapi")
 def test_description_names_the_parameter(server: Any) -> None:
     described = server.app.test_client().get("/openapi.json").json["paths"][RULES]["put"]
     assert [each["name"] for each in described["parameters"]] == ["apply", "If-Match"]

@@ -12,7 +12,6 @@ from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
 from mirror_server.core.instants import from_datetime
 from mirror_server.extensions.snapshots import arrow as stream
 from mirror_server.extensions.snapshots.service import SnapshotService
-from mirror_server.hooks import installed
 from mirror_server.service import long_reads
 from mirror_server.service.devices import LruCache
 from mirror_server.store import devices
@@ -222,7 +221,7 @@ def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkey
     assert len(ranges_of(server, key, "devices_per_range=2").data) == 2
 
 
-@pytest.mark.skipif("requests" not in installed(), reason="nobody acknowledges")
+@pytest.mark.with_extension("requests")
 def test_it_has_who_acknowledged_a_failed_write(server, key):
     device_id = server.add_device(key, "a", sensor(TEMPERATURE))
     server.place(key, device_id, "failed", "PUT", TEMPERATURE, value="30")

@@ -31,22 +31,6 @@ async def test_streams_and_polls_share_the_places_there_are(server, kind, status
         await each.leave()
 
 
-@pytest.mark.anyio
-async def test_they_share_the_places_of_an_application(server):
-    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=4, poll_share=0.5))
-    greedy, other = server.key(), server.key()
-
-    held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
-    for kind in (POLL, STREAM):
-        assert_refused(await Request(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
-    held.append(await Request(bridge, other, *STREAM).begin())
-    await held.pop(0).leave()
-    held.append(await Request(bridge, greedy, *STREAM).begin())
-    assert [each.status for each in held] == [200] * 3
-    for each in held:
-        await each.leave()
-
-
 @pytest.mark.parametrize(
     ("share", "told"), [(1.0, ""), (0.5, "2 polls, streams and websockets are open with this key")]
 )
