@@ -5,10 +5,7 @@ An access key first, then the server::
     mirror-server keys create my-app --scope read --scope write
     mirror-server run --database sqlite:///mirror.db
 
-``mirror-server help`` lists what is told apart: ``devices`` (real ones, their keys and their network),
-``notifications`` (polls, webhooks, websockets, streams), ``older-calls`` (of the public API, for programs that use
-them), ``programs`` (of others that run, and which of their calls are out), ``history`` (what is kept of what happened),
-``processes`` (several of them on PostgreSQL, and what they bear), ``wsgi`` (gunicorn, waitress).
+What extensions add is told in topics of their own: ``mirror-server help`` lists them all. This one is about the core.
 
 Settings
 --------
@@ -17,50 +14,27 @@ Each is an option of ``mirror-server run``, whose ``--help`` says what it does a
 of the environment, ``MIRROR_`` with the option's name: ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Where several
 values may be given, a variable has them separated by spaces.
 
-- Where it listens: ``--host``, ``--port``. It speaks plain HTTP on loopback; with ``--tls-cert`` and ``--tls-key`` it
-  speaks TLS, and loads another certificate at ``SIGHUP``, without an interruption (of systemd:
-  ``ExecReload=/bin/kill -HUP $MAINPID``; without TLS the signal ends the server). One that has ended, or ends within 14
-  days, is told in the log when it is loaded; ``mirror_tls_certificate_ends_at_seconds`` of ``/metrics`` has its end.
-  The Python client trusts an authority of your own by ``SSL_CERT_FILE=authority.pem``. A reverse proxy is better where
-  it renews certificates, has them for more than one service, or is to limit requests.
+- Where it listens: ``--host``, ``--port``. It speaks plain HTTP on loopback; TLS is an extension's (``help tls``), or a
+  proxy's.
 - Where the state is: ``--database``, ``sqlite:///FILE`` or ``postgresql://USER@HOST/NAME`` (extra ``postgresql``,
   PostgreSQL 14 or newer). Begin with SQLite, which needs nothing.
 - What is kept of notifications, for how long and how much for one application: ``--keep-log-seconds``,
   ``--keep-log-bytes``.
-- How long the list of what became of registrations is kept (``/v3/device-events``), and how many entries at most:
-  ``--keep-device-events``, ``--max-device-events``.
-- What is kept of what happened, and for how long: ``--keep-history`` (``30d``; nothing without it). Where days of it
-  that are over go: ``--history-archive``. More in ``mirror-server help history``.
-- What a connection may before a key is asked for: ``--max-connections`` (each is an open file: the server raises the
-  limit of ``ulimit -n`` as far as it may, and does not start where that leaves too few), ``--max-head-bytes``,
-  ``--max-headers``, ``--max-body-bytes``, ``--idle-timeout-seconds``,
-  ``--request-timeout-seconds`` (the head and then the body), ``--write-timeout-seconds`` (each 64 KiB of an answer),
-  ``--websocket-ping-seconds``, ``--websocket-pong-seconds`` (an open websocket whose client is silent),
-  ``--failed-keys-per-minute`` (of IPv6, one ``/64`` is an address).
+- What a request may: ``--max-body-bytes``, ``--request-timeout-seconds`` (the head and then the body),
+  ``--write-timeout-seconds`` (each 64 KiB of an answer), ``--failed-keys-per-minute`` (of IPv6, one ``/64`` is an
+  address).
 - What one application may: ``--max-parked-polls`` for all, and of these, and of the eight snapshots and histories that
   are sent at once, ``--poll-share``; ``--max-unread-bytes``. Under another WSGI server ``--max-blocking-polls``,
   which is the variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
-- Who is believed, and who is called: ``--trust-proxy``, ``--allow-callbacks-to``.
-- What stands in the log: ``--log-format`` (``json`` for programs), ``--access-log`` or ``--no-access-log``.
-- Where real devices come: ``--coap`` (plain text; beyond this machine with ``--coap-insecure`` alone), ``--coaps``
-  (DTLS); how long after its last message a device in queue mode can be reached, ``--coap-awake-seconds``; and what they
-  may: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, ``--coap-registrations-per-minute``.
-- Simulated devices: ``--simulate`` has them, and the bench (``/sim/v1``; in Python ``Bench(client)``, and
-  ``AsyncBench(client)`` with an ``AsyncMirrorClient``) to play them with; ``--seed``, ``--clock``,
-  ``--answer-timeout-seconds``. With a manual clock times, expiry and the devices' rhythms stand still until the bench
-  advances them, before the year 9999.
-
+- Who is called: ``--allow-callbacks-to``.
+- How long a device may take to answer: ``--answer-timeout-seconds``.
+- What time it is: ``--clock``. With a manual one times, expiry and the devices' rhythms stand still until the bench of
+  simulated devices advances them, before the year 9999.
 - What it consists of: ``--without`` leaves an extension out, and so does a missing package. The log at the
   start and ``/healthz`` tell which there are. More in ``mirror-server help extensions``.
 
-``mirror-server demo`` has ``--devices``, ``--pace``, ``--stop-with-stdin`` and ``--key`` (``MIRROR_DEMO_KEY``) besides.
-``demo --database`` keeps a demo's state, and its access key in ``FILE.key`` for you alone, so that programs and
-recordings go on after the next start. A file that others may use, a link or anything else there is refused; remove it
-for another key.
-
-Limits of the interface itself are fixed: 20 waiting requests a device, 1024 presubscription rules of 256 paths, 100
-filters (10 of them by name, description, etag or attributes) with 1000 values, 1000 saved filters, five custom
-attributes a device, 10,000 notifications or 4 MiB a message.
+Limits of the interface itself are fixed: 20 waiting requests a device, 1024 presubscription rules of 256 paths,
+10,000 notifications or 4 MiB a message.
 
 Keys
 ----
@@ -128,27 +102,14 @@ goes on by a clock that is not set, and so do time-outs of devices and pauses of
   not at once, so that a clock that was set wrong can be set right before; so it is too after a start that is much later
   than the last end. A clock that is wrong for longer deletes what is old by it.
 - Back: requests, registrations and what is kept end at the instants that were told, so that much later. What came later
-  has the larger ``seq`` and ``revision`` all the same; a time alone does not tell. A stretch in which no server ran is
-  no gap in the history if the clock says that it did not last.
-- The history has what happened while the clock was ahead at those times: it is in no answer of the present, and in
-  those of that time when it comes. If all of it was begun or trimmed by then, questions about the present are refused
-  for an hour, and it begins anew with what the mirror has: until then the clock may be behind, and the history right.
+  has the larger ``seq`` and ``revision`` all the same; a time alone does not tell.
 - ``--clock manual`` begins behind all that is stored; the clock of the system behind a manual one goes back.
 
 Watching it
 -----------
 
 - ``GET /healthz`` says that the process answers, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
-- ``GET /metrics`` is for Prometheus and needs a key with the scope ``admin``: requests and their times by route (with
-  the wait for a device where ``Prefer: wait`` asked for it), waiting device requests, open polls (streams and
-  websockets with them), connections, what clients leave unread, size of the notification logs and of the history
-  (``mirror_history_rows``, ``mirror_history_bytes``), webhooks and their failures, devices by state; of real devices
-  (``mirror_lwm2m_...``, ``mirror_coap_...``) registrations, messages by kind, retransmissions, handshakes that failed,
-  sessions.
-- The log goes to stderr, one line a request: method, path, status, duration, request id (``X-Request-ID``),
-  application, async-id; of real devices one line a registration and one a request that failed. It holds no keys, no
-  queries and no values. A pipe that is not read stops nothing: 10,000 lines are queued, further ones are dropped and
-  counted (``mirror_lost_log_lines``).
+- ``GET /metrics`` is for Prometheus (``help metrics``). The log goes to stderr (``help logs``).
 - A disk that is full or cannot be written makes requests that change something answer ``503``, while all else is read
   on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
   ``429``.
@@ -202,13 +163,10 @@ The proxy has to let an answer take a minute and pass server-sent events on at o
         }
     }
 
-Websockets take two lines more, as ``mirror-server help notifications`` has them.
+Websockets take two lines more, as ``mirror-server help streams`` has them.
 
-Wrong keys count by the address that the proxy names, and without ``--trust-proxy`` by that of the proxy itself, where
-all clients are one. ``unix`` is a proxy that comes by a socket file. Where several proxies stand in a row, name them
-all; each then adds to the header (``$proxy_add_x_forwarded_for``), which is believed from its end back to the first
-address that is no proxy of yours. What a client writes into it itself is never believed. A server for everybody should
-also limit requests in the proxy (``limit_req_zone $binary_remote_addr ...``).
+A server for everybody should also limit requests in the proxy (``limit_req_zone $binary_remote_addr ...``). Which word
+of a proxy is believed for who sends a request tells ``mirror-server help connections``.
 
 What it serves
 --------------

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Protocol
 
 from mirror_server.core.instants import Instant
 
@@ -47,35 +46,6 @@ class Timer:
             _log.exception("a timer's action failed")
 
 
-class Clock(Protocol):
-    """Tells the instant and makes calls at later ones."""
-
-    @property
-    def is_manual(self) -> bool:
-        """Whether it stands still until it is advanced."""
-        ...
-
-    def now(self) -> Instant:
-        """The present instant."""
-        ...
-
-    def sure_now(self) -> Instant:
-        """The present without what the clock jumped ahead within the last hour.
-
-        What is deleted for its age, and cannot be had back, is deleted by this: a clock that was set wrong may be set
-        right until then, and who comes back after a long sleep of the machine has the time to.
-        """
-        ...
-
-    def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        """Call ``action`` once when ``due_at`` is reached, on a thread of the clock; it must not block."""
-        ...
-
-    def close(self) -> None:
-        """Make no more calls."""
-        ...
-
-
 class _Agenda:
     """Timers in the order of their instants, those of one instant in the order they were made."""
 
@@ -98,7 +68,6 @@ class _Agenda:
 
 _LOOK_SECONDS = 1
 """How long it may go unnoticed that the clock of the system was set."""
-
 
 _JUMP_MILLISECONDS = 60_000
 """What is less is no jump: clocks are kept right in small steps."""
@@ -146,14 +115,18 @@ class SystemClock:
         return self._clocks()[0]
 
     def sure_now(self) -> Instant:
-        """See :class:`Clock`."""
+        """The present without what the clock jumped ahead within the last hour.
+
+        What is deleted for its age, and cannot be had back, is deleted by this: a clock that was set wrong may be set
+        right until then, and who comes back after a long sleep of the machine has the time to.
+        """
         with self._changed:
             wall, steady = self._clocks()
             self._look(wall, steady)
             return wall - sum(jump for jump, _ in self._doubts)
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        """See :class:`Clock`."""
+        """Call ``action`` once when ``due_at`` is reached, on a thread of the clock; it must not block."""
         timer = Timer(due_at, action)
         with self._changed:
             wall, steady = self._clocks()
@@ -235,7 +208,7 @@ class ManualClock:
         return self._now
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        """See :class:`Clock`; a call that is due already is made at the next ``advance``."""
+        """See :class:`SystemClock`; a call that is due already is made at the next ``advance``."""
         timer = Timer(due_at, action)
         with self._lock:
             self._agenda.add(timer, due_at)
@@ -271,3 +244,7 @@ class ManualClock:
                 return None
             self._now = max(self._now, next_due_at)
             return self._agenda.pop_due(self._now)
+
+
+Clock = SystemClock | ManualClock
+"""Tells the instant and makes calls at later ones."""

@@ -91,11 +91,6 @@ def options_of(command: str, *kinds: type) -> Callable[[F], F]:
     return give
 
 
-def option_of(kind: type, name: str) -> Callable[[F], F]:
-    """Give a command the option of the setting of this name."""
-    return _option(next(each for each in fields(kind) if each.name == name))
-
-
 def option_name(declared: Field[Any]) -> str:
     """The name of the option for a setting, ``--keep-log-seconds``."""
     return _names(declared).partition("/")[0]
@@ -269,4 +264,4 @@ class Settings:
         return next((one for one in self.extensions if isinstance(one, kind)), None) or kind()
 
 
-database_option = option_of(Settings, "database_url")
+database_option = _option(next(each for each in fields(Settings) if each.name == "database_url"))

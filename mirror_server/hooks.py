@@ -64,11 +64,13 @@ The hooks, in the order in which a server calls them
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
 - In the transaction of a change, on the thread of the writer: ``values_reported``, ``write_finished``,
-  ``registration_changed``, ``devices_deleted``. Batches have what one group of changes stores, up to some thousand
-  values; an exception undoes the group. Send things out behind the transaction, with ``session.after_commit``.
-- For each request: ``rewrite_path``, ``request_answered``; for one with a wrong key ``client_of``.
+  ``registration_changed``, ``devices_deleted``, ``responses_added``. Batches have what one group of changes
+  stores, up to some thousand values; an exception undoes the group. Send things out behind the transaction, with
+  ``session.after_commit``.
+- For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``; for one with a
+  wrong key ``client_of``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
+  ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -102,16 +104,19 @@ if TYPE_CHECKING:
     from flask import Blueprint, Response
 
     from mirror_sdk.wire.snapshot import Compression
+    from mirror_server.core.commands import Command
     from mirror_server.core.instants import Instant
     from mirror_server.server import Services
+    from mirror_server.service.commands import Placement
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
+    from mirror_server.store.commands import Target
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
-    from mirror_server.views.description import Parameter
-    from mirror_server.web.asgi_bridge import Bridge
+    from mirror_server.views.description import Answer, Parameter
+    from mirror_server.web.bridge import Bridge
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
@@ -261,6 +266,40 @@ def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
 
 
 @specifies
+def responses_added(
+    session: Session, app_id: str, entries: Sequence[Mapping[str, Any]], first_seq: int, at: Instant
+) -> None:
+    """Async responses were added to the log of an application; called as :func:`values_reported` is.
+
+    Args:
+        session: The transaction.
+        app_id: The application.
+        entries: The responses.
+        first_seq: The number of the first one in the log; the others follow it.
+        at: When they were added.
+    """
+
+
+class Handling(NamedTuple):
+    """How an extension takes part in a device request.
+
+    Attributes:
+        check: Called in the transaction that queues it, unless it was queued before under its async-id. It may raise
+            :class:`~mirror_server.core.errors.Refusal`.
+        respond: Makes the response in place of the server. It takes the future of the command, and the function that
+            makes the usual 202 of that, with further members of its body.
+    """
+
+    check: Callable[[Session, Target], object] | None = None
+    respond: Callable[[Future[Command], Callable[..., Response]], Response] | None = None
+
+
+@specifies
+def device_request(placement: Placement) -> Handling | None:
+    """A device request came and is queued next. Called for each, in its view, and may refuse it."""
+
+
+@specifies
 def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     """Routes. Called when the app is made.
 
@@ -406,6 +445,14 @@ def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) ->
 @specifies
 def device_filters() -> Sequence[Parameter]:  # type: ignore[empty-body]
     """What :func:`device_conditions` reads, in the description of the interface."""
+
+
+@specifies
+def described_besides() -> Mapping[str, tuple[Sequence[Answer], Sequence[Parameter]]]:  # type: ignore[empty-body]
+    """Responses and parameters that it adds to the description of operations of others, by ``operationId``.
+
+    A response takes the place of the one with the same status.
+    """
 
 
 @specifies

@@ -21,29 +21,16 @@ from mirror_server.devices.link import Answer
 from mirror_server.hooks import Extensions, Measurement
 from mirror_server.notifications.channels import Channels, PlainPolls
 from mirror_server.notifications.log import NotificationLog
-from mirror_server.notifications.webhooks import AddressPolicy, Webhooks
+from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
-from mirror_server.service.long_reads import LongReads
-from mirror_server.service.readiness import Readiness
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import LongReads, Slots
 from mirror_server.service.subscriptions import SubscriptionService
-from mirror_server.service.untold import Untold
 from mirror_server.store import logs, maintenance
 from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
-from mirror_server.store.session import (
-    AGAIN,
-    EXPIRY,
-    EXTENSIONS,
-    LOG,
-    MANUAL_CLOCK,
-    TOLD,
-    UNTOLD,
-    WAITING,
-    Session,
-)
+from mirror_server.store.session import AGAIN, EXPIRY, EXTENSIONS, LOG, MANUAL_CLOCK, WAITING, Session
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -116,6 +103,8 @@ class Services:
         gauges: Measure what serves the app.
         takes_upgrades: Whether some process that serves this database may take other protocols than HTTP.
         backends: The kinds of device connections there are.
+        dispatcher: Sends devices what waits for them.
+        device_request_hooks: See :func:`mirror_server.hooks.device_request`.
 
     Raises:
         DatabaseError: The database cannot be used.
@@ -149,16 +138,13 @@ class Services:
         )
         self.channels = Channels(self.database)
         self.polls = PlainPolls(self.database, self.log, self.channels, is_alive=self.coordinator.is_alive)
-        policy = AddressPolicy(settings.callback_networks)
-        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, policy)
-        self._untold = Untold(self.clock, lambda device_id: self.dispatcher.wake(device_id))  # noqa: PLW0108 - made below
+        self.webhooks = Webhooks(self.database, self.clock, self.log, self.channels, settings.callback_networks)
         self.dispatcher = Dispatcher(
             database=self.database,
             clock=self.clock,
             backends=self.backends,
             begin_attempt=self._begin_attempt,
             finish=self._finish,
-            is_held=self._untold.is_held,
             answer_timeout_seconds=settings.answer_timeout_seconds,
         )
         self._listeners = Listeners()
@@ -167,13 +153,10 @@ class Services:
             clock=self.clock,
             log=self.log,
             listeners=self._listeners,
-            untold=self._untold,
             under_way=self.dispatcher.under_way,
             parts_of=self.backends.parts_of,
         )
-        self.subscriptions = SubscriptionService(
-            database=self.database, clock=self.clock, log=self.log, listeners=self._listeners
-        )
+        self.subscriptions = SubscriptionService(self.database, self.clock, self.log, self._listeners)
         self.devices = DeviceService(
             database=self.database,
             clock=self.clock,
@@ -184,24 +167,23 @@ class Services:
             contact=self.dispatcher.contact,
             expiry_due=lambda at: self._housekeeping.registrations.at_latest(at),  # noqa: PLW0108 - made below
         )
-        self.readiness = Readiness(self.database)
+        self._probe: Future[None] | None = None
         self.download_slots = Slots.of_downloads(settings.poll_share)
         self.long_reads = LongReads(settings.poll_share)
         self._housekeeping = Housekeeping(
             database=self.database,
             clock=self.clock,
-            expire_commands=self.commands.expire,
-            expire_registrations=self.devices.expire_registrations,
-            delete_devices=self.devices.delete_silent_since,
+            command_service=self.commands,
+            device_service=self.devices,
             keep_log_seconds=settings.keep_log_seconds,
             every_hour=lambda now: self.extensions.hook.every_hour(now=now),
         )
-        self._handle_signals()
         self.coordinator.join()
-        self.database.on_interruption(self._interrupted, self._resumed)
+        self.database.interrupted, self.database.resumed = self._interrupted, self._resumed
         self.gauges: list[Measure] = []
         try:
             self._build_extensions()
+            self._handle_signals()
         except BaseException:
             self.close()
             raise
@@ -216,6 +198,8 @@ class Services:
             getattr(self._listeners, hook).extend(self.extensions.collected(hook))
         self.devices.on_resumed.extend(self.extensions.collected("resumed"))
         self.devices.on_described.extend(self.extensions.collected("describe_devices"))
+        self.log.on_responses.extend(self.extensions.collected("responses_added"))
+        self.device_request_hooks = self.extensions.collected("device_request")
 
     def measurements(self) -> list[Iterable[Measurement]]:
         """Metrics as they are now: of who serves, and of extensions."""
@@ -322,6 +306,12 @@ class Services:
 
         self.database.insist(work)
 
+    def probe(self) -> Future[None]:
+        """Write something; the future raises what a write raises. One write at a time serves all, who need no key."""
+        if self._probe is None or self._probe.done():
+            self._probe = self.database.submit(Session.probe)
+        return self._probe
+
     def is_leader(self) -> bool:
         """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
         return self.coordinator.is_leader
@@ -329,11 +319,9 @@ class Services:
     def _handle_signals(self) -> None:
         on = self.database.on
         on(LOG, self.log.wake)
-        on(UNTOLD, self._untold.hold_of_other)
-        on(TOLD, self._untold.release)
         on(AGAIN, self.dispatcher.contact)
         on(EXPIRY, self._commands_expire)
-        # Behind all that says of devices what they may be sent.
+        # Last, behind those of extensions that say what a device may be sent.
         on(WAITING, self.dispatcher.wake)
 
     def _commands_expire(self, *instants: str) -> None:

@@ -37,7 +37,7 @@ def test_a_client_is_made_without_what_few_programs_use():
 
 
 def test_a_server_loads_neither_the_client_nor_what_few_requests_need():
-    loaded = loaded_by("import mirror_server.cli.serve_commands, mirror_server.web.serve")
+    loaded = loaded_by("import mirror_server.cli.run, mirror_server.web.serve")
     assert "flask" in loaded
     assert loaded & {"httpx", "pandas", "pyarrow"} == set()
 

@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -16,13 +17,14 @@ import mirror_sdk.cli
 import mirror_sdk.cli.help_command
 import mirror_server
 import mirror_server.cli
-import mirror_server.cli.help_command
 import mirror_server.wsgi
+from mirror_server.config import Settings, option_name
+from mirror_server.hooks import of_all
 from mirror_server.service.keys import Scope
 
 GROUPS: dict[str, tuple[click.Group, dict[str, str]]] = {
     "mirror_sdk": (mirror_sdk.cli.main, mirror_sdk.cli.help_command.TOPICS),
-    "mirror_server": (mirror_server.cli.main, mirror_server.cli.help_command.TOPICS),
+    "mirror_server": (mirror_server.cli.main, mirror_server.cli.TOPICS),
 }
 TOPICS = [(package, topic, module) for package, (_, topics) in GROUPS.items() for topic, module in topics.items()]
 
@@ -114,7 +116,10 @@ def _parameters(group: click.Group) -> list[click.Parameter]:
     return found
 
 
-OPERATE = mirror_server.__doc__ or ""
+SERVER_TOPICS = mirror_server.cli.TOPICS
+MANUAL = {topic: importlib.import_module(module).__doc__ or "" for topic, module in SERVER_TOPICS.items()}
+# Of mirror-device, mirror and an example.
+OTHERS = {"--server", "--name", "--connections", "--greeting", "MIRROR_DEVICE_PSK", "MIRROR_GREETING"}
 SERVING = [
     parameter
     for name in ("run", "demo")
@@ -124,20 +129,38 @@ SERVING = [
 ] + mirror_server.wsgi._settings.params
 
 
-def test_each_setting_is_told_with_its_variable_and_each_scope() -> None:
-    assert all(f"``{scope}``" in OPERATE for scope in Scope)
+def is_told(option: str, text: str) -> bool:
+    return re.search(f"``{option}(``|\\s)", text) is not None
+
+
+def test_each_option_is_told_with_its_variable_and_each_scope() -> None:
+    manual = "\n".join(MANUAL.values())
+    assert all(f"``{scope}``" in MANUAL["operate"] for scope in Scope)
     for option in SERVING:
-        assert f"``{option.opts[0]}``" in OPERATE
+        assert is_told(option.opts[0], manual)
         if option.envvar != f"MIRROR_{option.opts[0].removeprefix('--').replace('-', '_').upper()}" and option.envvar:
-            assert f"``{option.envvar}``" in OPERATE
+            assert f"``{option.envvar}``" in manual
+
+
+@pytest.mark.parametrize("kind", [Settings, *of_all("settings")])
+def test_the_core_and_each_extension_tell_their_own_settings(kind: type) -> None:
+    package = kind.__module__.rpartition(".")[0]
+    texts = [text for topic, text in MANUAL.items() if SERVER_TOPICS[topic] == package]
+    assert [
+        option_name(each)
+        for each in fields(kind)
+        if each.name != "extensions" and not any(is_told(option_name(each), text) for text in texts)
+    ] == []
 
 
 def test_each_option_and_variable_that_is_told_is_one() -> None:
     there = [*_parameters(mirror_server.cli.main), *mirror_server.wsgi._settings.params]
     options = {name for parameter in there for name in (*parameter.opts, *parameter.secondary_opts)}
-    told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", OPERATE)) - {"--help"}
+    # In these are options of gunicorn and mirror-device.
+    manual = "\n".join(text for topic, text in MANUAL.items() if topic not in {"mirror-device", "wsgi"})
+    told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--help"} - OTHERS
     assert told <= options
-    variables = set(re.findall(r"MIRROR_[A-Z][A-Z_]*", OPERATE))
+    variables = set(re.findall(r"MIRROR_[A-Z][A-Z_]*", manual)) - OTHERS
     assert variables <= {parameter.envvar for parameter in there}
     assert len(told) > 20
     assert len(variables) > 3

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.web.app import MirrorApp, create_app
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 _PATIENCE_SECONDS = 60
 _ROUND_SECONDS = 0.01
@@ -156,8 +157,7 @@ class InProcessServer:
 
     def new_bridge(self, app: MirrorApp) -> httpx.ASGITransport:
         """The way over ASGI to an app, for one event loop."""
-        bridge = Bridge(app, max_body_bytes=self._settings.max_body_bytes, max_parked_polls=_MOST_POLLS)
-        return httpx.ASGITransport(app=bridge)
+        return httpx.ASGITransport(app=Bridge(app, replace(self._settings, max_parked_polls=_MOST_POLLS)))
 
 
 def _is_on_loop() -> bool:

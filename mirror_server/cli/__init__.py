@@ -1,4 +1,8 @@
-"""The ``mirror-server`` command: the group, which is all that its help loads."""
+"""The ``mirror-server`` command: the group, which is all that its help loads, and the manual.
+
+The commands are in the modules beside it, and in those of extensions; each loads what it needs when it is called. It
+imports all of the core. Begin with ``run``.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,27 @@ from typing import Any
 import click
 
 from mirror_sdk._lazy_group import LazyGroup
+from mirror_sdk._manual import show_topic
 from mirror_server.hooks import of_all
 from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
-    "mirror_server.cli.database_commands": ["backup", "check", "erase", "restore", "went-back"],
-    "mirror_server.cli.help_command": ["help"],
-    "mirror_server.cli.key_commands": ["keys"],
-    "mirror_server.cli.serve_commands": ["run"],
+    "mirror_server.cli": ["help"],
+    "mirror_server.cli.databases": ["backup", "check", "erase", "restore", "went-back"],
+    "mirror_server.cli.keys": ["keys"],
+    "mirror_server.cli.run": ["run"],
 }
 for _added in of_all("commands"):
     _MODULES.update(_added)
+
+TOPICS = {
+    "operate": "mirror_server",
+    "notifications": "mirror_server.notifications",
+    "wsgi": "mirror_server.wsgi",
+    "extensions": "mirror_server.hooks",
+}
+for _added_topics in of_all("help_topics"):
+    TOPICS.update(_added_topics)
 
 _MISSING = "{} is missing; install what a server needs with: pip install 'device-state-mirror[server]'"
 
@@ -54,3 +68,14 @@ def main() -> None:
     Settings, proxy, systemd, several processes, backups, metrics:
       mirror-server help operate
     """  # noqa: D301 - click wants the character, not its escape
+
+
+@main.command("help")
+@click.argument("topic", required=False)
+def help_(topic: str | None) -> None:
+    """Explain a TOPIC of the manual; without one, list the topics.
+
+    \b
+      mirror-server help operate
+    """  # noqa: D301 - click wants the character, not its escape
+    show_topic(topic, TOPICS)

@@ -1,7 +1,7 @@
 """The status of the last desired value, as a table. Source: specification 3.1; wire.md 2.
 
-A pair of status and event that is not in ``TRANSITIONS`` raises and changes nothing. A desired value carries the id of
-the command that set it: the outcome of an older, superseded command is recognised by that and never reaches the table.
+A pair of status and event that is not in ``TRANSITIONS`` raises and changes nothing. A desired value has the id of the
+command that set it, so that the outcome of an older, superseded command is ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mirror_server.core.instants import Instant
 
 
 class DesiredEvent(Enum):
-    """What can happen to a desired value."""
+    """An event of a desired value."""
 
     WRITE_ACCEPTED = "write accepted (202)"
     WRITE_SUCCEEDED = "device answers with success"
@@ -39,7 +39,7 @@ class IllegalTransition(Exception):
 class Desired:
     """The last desired value of a resource; ``category`` says why its write failed.
 
-    ``app_id`` is the application that placed the write: the category is told to it alone.
+    ``app_id`` is the application that placed the write: only it gets the category.
     """
 
     command_id: int
@@ -54,7 +54,7 @@ class Desired:
 
 
 def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredStatus:
-    """The status after the event.
+    """Return the status after an event.
 
     Raises:
         IllegalTransition: The pair is not in the table.
@@ -68,7 +68,7 @@ def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredSta
 def write_accepted(
     current: Desired | None, *, command_id: int, app_id: str, value: bytes, content_type: str, at: Instant
 ) -> Desired:
-    """The desired value after a write command was accepted: pending, with the issue time."""
+    """Return the desired value after a write command was accepted: pending, with the issue time."""
     status = next_status(current.status if current else None, DesiredEvent.WRITE_ACCEPTED)
     return Desired(
         command_id=command_id,
@@ -82,7 +82,7 @@ def write_accepted(
 
 
 def write_finished(current: Desired | None, *, command_id: int, category: str | None, at: Instant) -> Desired | None:
-    """The desired value after a write command ended, or ``None`` where a newer write has superseded the command.
+    """Return the desired value after a write command ended; ``None`` if a newer write has superseded the command.
 
     ``category`` says why it failed, and is ``None`` where it succeeded.
 
@@ -94,12 +94,3 @@ def write_finished(current: Desired | None, *, command_id: int, category: str | 
     event = DesiredEvent.WRITE_SUCCEEDED if category is None else DesiredEvent.WRITE_FAILED
     status = next_status(current.status, event)
     return replace(current, status=status, desired_at=at, status_updated_at=at, category=category)
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram, as the README shows it."""
-    lines = [
-        f"    {'[*]' if status is None else status.name.lower()} --> {target.name.lower()}: {event.value}"
-        for (status, event), target in TRANSITIONS.items()
-    ]
-    return "\n".join(["stateDiagram-v2", *lines])

@@ -1,4 +1,4 @@
-"""How an operation is refused: the one exception that becomes the error body of wire.md 0."""
+"""The exceptions of operations; :class:`Refusal` becomes the error body of a response. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Field = tuple[str, str]
 
 
 class Refusal(Exception):
-    """The request is refused and nothing was changed.
+    """An error of a request, which has changed nothing.
 
     Attributes:
         code: HTTP status.
-        message: What is wrong and what to do next.
-        reason: The public API's error word, where it has one.
-        fields: What is wrong with which field.
+        message: What is wrong, and what to do next.
+        reason: The error word of the public API, if it has one.
+        fields: The fields that are wrong, and why.
         retry_after_seconds: When the same request may succeed, for the header ``Retry-After``.
-        headers: Further headers of the answer.
+        headers: Further headers of the response.
         more: Further members of the error body.
     """
 
@@ -44,16 +44,16 @@ class Refusal(Exception):
 
     @classmethod
     def of_field(cls, name: str, message: str, *, reason: str | None = None) -> Refusal:
-        """A 400 about one field."""
+        """Return a 400 about one field."""
         return cls(400, f"{name}: {message}", reason=reason, fields=[(name, message)])
 
 
 def unknown_device(device_id: str) -> Refusal:
-    """The 404 of every route with a device id."""
+    """Return the 404 of all routes with a device id."""
     return Refusal(
         404, f"no device with the id {device_id!r}; GET /v3/devices lists the known ones", reason="DEVICE_NOT_FOUND"
     )
 
 
 class CannotServe(Exception):
-    """Something that the settings ask for is not possible; the message has the cure."""
+    """The server cannot start with these settings; the message has the cure."""

@@ -14,22 +14,22 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def from_datetime(moment: datetime) -> Instant:
-    """The instant of an aware datetime, cut to the millisecond."""
+    """Return the instant of an aware datetime, cut to the millisecond."""
     return (moment - _EPOCH) // _MILLISECOND
 
 
 def to_datetime(instant: Instant) -> datetime:
-    """The instant as an aware datetime in UTC."""
+    """Return the instant as an aware datetime in UTC."""
     return _EPOCH + instant * _MILLISECOND
 
 
 def after_seconds(instant: Instant, seconds: float) -> Instant:
-    """The instant that many seconds later."""
+    """Return the instant that many seconds later."""
     return instant + round(seconds * 1000)
 
 
 def months_before(instant: Instant, months: int) -> Instant:
-    """The same day and time of day that many calendar months earlier, or the last day of a shorter month."""
+    """Return the same day and time so many calendar months earlier, or the last day of a shorter month."""
     moment = to_datetime(instant)
     year, month_index = divmod(moment.year * 12 + moment.month - 1 - months, 12)
     day = min(moment.day, calendar.monthrange(year, month_index + 1)[1])

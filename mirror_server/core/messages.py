@@ -1,4 +1,4 @@
-"""The JSON of log entries, which of them share a message, and what a reader sees of each. Source: wire.md 5."""
+"""Notification messages: the JSON of log entries, and the message that a reader gets of them. Source: wire.md 5."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGISTRATIONS_EXPIRED = "registrations-expired"
 
 _LEAVING = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
 _ANNOUNCED = {REGISTRATIONS, REG_UPDATES}
-# What the public API does not know of them is told with their numbers alone.
+# Members that the public API does not have, which a reader gets only with `include_seq`.
 _WITH_SEQ = {
     ASYNC_RESPONSES: {"ep", "original-ep", "path"},
     DE_REGISTRATIONS: {"original-ep", "uid", "timestamp"},
@@ -27,7 +27,7 @@ _WITH_SEQ = {
 
 
 def encode(payload: bytes) -> str:
-    """Base64, as every payload travels."""
+    """Return base64, the form of all payloads in JSON."""
     return b2a_base64(payload, newline=False).decode("ascii")
 
 
@@ -44,7 +44,7 @@ def async_response(
     max_age_seconds: int | None,
     at: Instant,
 ) -> dict[str, Any]:
-    """The outcome of a device request; ``content_type`` only where there is a payload."""
+    """Return the outcome of a device request; ``content_type`` only with a payload."""
     body: dict[str, Any] = {"id": async_id, "status": status}
     if category is not None:
         body["error"] = category
@@ -64,7 +64,7 @@ def notification(
     max_age_seconds: int | None,
     changed_at: Instant,
 ) -> dict[str, Any]:
-    """An observation event, with the device's time of the change."""
+    """Return an observation event, with the device's time of the change."""
     return {
         "ep": device_id,
         "path": path,
@@ -85,7 +85,7 @@ def registration(
     resources: Iterable[tuple[str, str, str, bool]],
     at: Instant,
 ) -> dict[str, Any]:
-    """A registration or its update; ``resources`` as path, resource type, content type, observable."""
+    """Return a registration or its update; ``resources`` as path, resource type, content type, observable."""
     return {
         "ep": device_id,
         "original-ep": endpoint_name,
@@ -100,13 +100,13 @@ def registration(
 
 
 def leaving(*, device_id: str, endpoint_name: str, at: Instant) -> dict[str, Any]:
-    """A device that deregistered, or whose registration expired."""
+    """Return the event of a device that deregistered, or whose registration expired."""
     return {"ep": device_id, "original-ep": endpoint_name, "timestamp": at}
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a message carries only for a channel that asked for it."""
+    """Members that a message has only if its channel was registered with them."""
 
     include_timestamp: bool = False
     include_uid: bool = False
@@ -122,7 +122,7 @@ CURSOR_EXTRAS = Extras(
     deregistrations_as_object=True,
     include_seq=True,
 )
-"""What a reader with a cursor of its own is given."""
+"""All of them, for readers with their own position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class LogEntry:
 
 
 def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
-    """The entries at the front that may share a message.
+    """Return the first entries that may share a message.
 
     A response with a 5xx status goes alone, because a public client drops the whole message with one.
     """
@@ -147,7 +147,7 @@ def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
 
 
 def compose(entries: Iterable[LogEntry], extras: Extras) -> dict[str, list[Any]]:
-    """The body of a message: a list for each kind that has entries."""
+    """Return the body of a message: a list for each kind that has entries."""
     message: dict[str, list[Any]] = {}
     for entry in entries:
         message.setdefault(entry.kind, []).append(shown(entry, extras))
@@ -159,7 +159,7 @@ def _is_server_error(entry: LogEntry) -> bool:
 
 
 def shown(entry: LogEntry, extras: Extras) -> Any:
-    """The entry's JSON with the extras that were asked for."""
+    """Return the JSON of an entry, with these extras."""
     body = entry.body
     if entry.kind in _LEAVING and not extras.deregistrations_as_object:
         return body["ep"]
@@ -170,7 +170,7 @@ def shown(entry: LogEntry, extras: Extras) -> Any:
 
 
 def _left_out(kind: str, extras: Extras) -> set[str]:
-    """The members of such an entry that were not asked for."""
+    """Return the members of an entry that are not among the extras."""
     dropped = set() if extras.include_uid else {"uid"}
     if kind not in _ANNOUNCED:
         dropped |= set() if extras.include_timestamp else {"timestamp"}

@@ -1,15 +1,15 @@
-"""Delivers to each device what waits for it: in order, one at a time, when the device can be reached.
+"""Delivers waiting commands to each device: in order, one at a time, when the device can be reached.
 
-What waits stands in the database; only what is under way is in memory. So a restart delivers again what was not
-answered, and nothing has to be rebuilt. An execute is the exception: to run it twice may do harm, so the attempt is
-stored before it is sent, and what may have reached the device is not sent again. Source: wire.md 2.
+Waiting commands are in the database; only those in flight are in memory. After a restart a command without a response
+is sent again, and nothing has to be rebuilt. An execute is the exception: to run it twice may do harm, so the attempt
+is stored before it is sent, and one that may have reached the device is not sent again. Source: wire.md 2.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ _PAUSE_AFTER_ERROR_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing to ask of a device; ``command`` where an application asked for it."""
+    """A command to a device, ``ask``; ``command`` is the device request of an application behind it, if any."""
 
     device_id: str
     ask: DeviceCommand
@@ -52,12 +52,20 @@ class Job:
 
 
 @dataclass(slots=True)
-class _Lane:
-    """What is under way to one device."""
+class _Delivery:
+    """What is in flight to one device.
+
+    Attributes:
+        command_id: The number of the device request, if it is one.
+        is_woken: Whether something else may wait for the device since this began.
+        made_contact: Whether the device made contact since this began.
+        ended: Whether the response, or the time for it, is over.
+        timer: Ends the time for the response.
+    """
 
     command_id: int | None = None
-    look_again: bool = False
-    ask_again: bool = False
+    is_woken: bool = False
+    made_contact: bool = False
     ended: bool = False
     timer: Timer | None = None
 
@@ -67,7 +75,7 @@ Finish = Callable[[Job, Answer | None], "Future[Any]"]
 
 
 class Dispatcher:
-    """One lane for each device that has something under way.
+    """Sends devices what waits for them, with at most one delivery to each device in flight.
 
     Args:
         database: Where what waits is.
@@ -75,8 +83,10 @@ class Dispatcher:
         backends: The ways to the devices.
         begin_attempt: Stores that a command is about to be sent; the future gives whether it still may be.
         finish: Stores how a job ended.
-        is_held: Whether the command with an async-id is not to be sent yet; the device is woken when it is.
         answer_timeout_seconds: How long a device may take to answer.
+
+    Attributes:
+        held: The async-ids of commands that are not to be sent yet. Who takes one out wakes its device.
     """
 
     def __init__(
@@ -87,7 +97,6 @@ class Dispatcher:
         backends: DeviceBackends,
         begin_attempt: Callable[[Command], Future[bool]],
         finish: Finish,
-        is_held: Callable[[str], bool],
         answer_timeout_seconds: float,
     ) -> None:
         self._database = database
@@ -95,10 +104,10 @@ class Dispatcher:
         self._backends = backends
         self._begin_attempt = begin_attempt
         self._finish = finish
-        self._is_held = is_held
+        self.held: set[str] = set()
         self._answer_timeout_seconds = answer_timeout_seconds
-        self._lanes: dict[str, _Lane] = {}
-        self._new_lanes: list[tuple[str, _Lane]] = []
+        self._deliveries: dict[str, _Delivery] = {}
+        self._new: list[tuple[str, _Delivery]] = []
         # Subscribe commands a device left unanswered: not repeated before it makes contact again.
         self._unanswered: dict[str, set[DeviceCommand]] = {}
         # What was logged of a device, until it works again.
@@ -106,105 +115,100 @@ class Dispatcher:
         self._lock = threading.Lock()
 
     def contact(self, *device_ids: str) -> None:
-        """These devices can be reached: ask them everything that waits, also what they left unanswered before."""
+        """Send these devices, which can be reached, what waits, also what they left unanswered before."""
         with self._lock:
             for device_id in device_ids:
                 self._unanswered.pop(device_id, None)
-                lane = self._lanes.get(device_id)
-                if lane is not None:
-                    lane.ask_again = True
+                delivery = self._deliveries.get(device_id)
+                if delivery is not None:
+                    delivery.made_contact = True
         self.wake(*device_ids)
 
     def wake(self, *device_ids: str) -> None:
-        """See whether something waits for each device, and send it if nothing is under way."""
-        failed: list[tuple[str, _Lane, Exception]] = []
+        """Send each of these devices what waits for it, unless something is in flight to it."""
+        failed: list[tuple[str, _Delivery, Exception]] = []
         with self._lock:
             for device_id in device_ids:
-                lane = self._lanes.get(device_id)
-                if lane is not None:
-                    # The lane looks at this under the same lock before it is given up: no wake falls in between.
-                    lane.look_again = True
+                delivery = self._deliveries.get(device_id)
+                if delivery is not None:
+                    # The delivery is removed under the same lock, and this read behind that: no wake falls in between.
+                    delivery.is_woken = True
                     continue
-                lane = _Lane()
+                delivery = _Delivery()
                 try:
                     if not self._backends.is_reachable(device_id):
                         continue
-                    self._new_lanes.append((device_id, lane))
+                    self._new.append((device_id, delivery))
                 except Exception as error:
-                    failed.append((device_id, lane, error))
-                self._lanes[device_id] = lane
-            has_new = bool(self._new_lanes)
+                    failed.append((device_id, delivery, error))
+                self._deliveries[device_id] = delivery
+            has_new = bool(self._new)
         for failure in failed:
-            self._fails(*failure)
+            self._retry_failed(*failure)
         if has_new:
             # Those that one transaction woke are looked after together, by the first of them.
-            self._database.after_group(self._begin_lanes)
+            self._database.after_group(self._begin_new)
 
     def under_way(self) -> set[int]:
-        """The numbers of the commands that devices have in hand."""
+        """The numbers of the device requests in flight."""
         with self._lock:
-            return {lane.command_id for lane in self._lanes.values() if lane.command_id is not None}
+            return {delivery.command_id for delivery in self._deliveries.values() if delivery.command_id is not None}
 
     def forget(self) -> None:
-        """Another process has the devices now: wait for no answer any more."""
+        """Wait for no response any more: another process has the devices now."""
         with self._lock:
-            lanes = list(self._lanes.values())
-            self._lanes.clear()
-            self._new_lanes.clear()
+            deliveries = list(self._deliveries.values())
+            self._deliveries.clear()
+            self._new.clear()
             self._unanswered.clear()
             self._failing.clear()
-            for lane in lanes:
-                lane.ended = True
-        for lane in lanes:
-            if lane.timer is not None:
-                lane.timer.cancel()
+            for delivery in deliveries:
+                delivery.ended = True
+        for delivery in deliveries:
+            if delivery.timer is not None:
+                delivery.timer.cancel()
 
     def wake_all(self) -> None:
-        """See after every device for which something waits."""
+        """Wake every device for which something waits."""
         with self._database.read() as session:
             device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
         self.wake(*sorted(device_ids))
 
-    def _begin_lanes(self) -> None:
-        """See what waits for the devices that were woken since this was done last."""
+    def _begin_new(self) -> None:
+        """Send what waits for the devices that were woken since the last call."""
         with self._lock:
-            lanes, self._new_lanes = self._new_lanes, []
-        for some in parts(lanes):
+            deliveries, self._new = self._new, []
+        for some in parts(deliveries):
             self._begin_some(some)
 
-    def _begin_some(self, lanes: Sequence[tuple[str, _Lane]]) -> None:
+    def _begin_some(self, deliveries: Sequence[tuple[str, _Delivery]]) -> None:
+        now, device_ids = self._clock.now(), [device_id for device_id, _ in deliveries]
         try:
-            found = self._look([device_id for device_id, _ in lanes])
+            found = self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
         except Exception as error:
-            if len(lanes) == 1:
-                self._fails(*lanes[0], error)
-                return
-            if not isinstance(error, StorageFailed):
-                _log.exception("what waits for %d devices could not be looked at; each is tried again", len(lanes))
-            # Each by itself, so that one whose rows cannot be read keeps nobody else from theirs.
-            for device_id, lane in lanes:
-                self._release_later(device_id, lane)
+            for each in deliveries:
+                if len(deliveries) == 1 or isinstance(error, StorageFailed):
+                    self._retry_failed(*each, error)
+                else:
+                    # By itself, so that a device whose rows cannot be read holds up no other.
+                    self._begin_some([each])
             return
-        for device_id, lane in lanes:
-            self._attend(device_id, lane, found)
+        for device_id, delivery in deliveries:
+            try:
+                self._begin(device_id, delivery, found[device_id])
+            except Exception as error:
+                self._give_up(device_id, delivery, error)
 
-    def _attend(self, device_id: str, lane: _Lane, found: Mapping[str, Waiting]) -> None:
-        """Send what waits for a device; where that fails it is tried again, and those behind it have their turn."""
-        try:
-            self._next(device_id, lane, found[device_id])
-        except Exception as error:
-            self._give_up(device_id, lane, error)
-
-    def _give_up(self, device_id: str, lane: _Lane, error: Exception) -> None:
+    def _give_up(self, device_id: str, delivery: _Delivery, error: Exception) -> None:
         """End what could not be sent, and try the device again later."""
         with self._lock:
-            lane.ended = True
-        if lane.timer is not None:
-            lane.timer.cancel()
-        self._fails(device_id, lane, error)
+            delivery.ended = True
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+        self._retry_failed(device_id, delivery, error)
 
-    def _fails(self, device_id: str, lane: _Lane, error: Exception) -> None:
-        """Try a device again that could not be looked after; what is wrong is logged once, until it is another thing.
+    def _retry_failed(self, device_id: str, delivery: _Delivery, error: Exception) -> None:
+        """Try a device again after an error, which is logged once, until there is another one.
 
         A device may fail each second for as long as the server runs.
         """
@@ -215,29 +219,19 @@ class Dispatcher:
             if not is_known:
                 message = "device %s could not be sent what waits, or its answer not be stored; tried again each %d s"
                 _log.error(message, device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
-        self._release_later(device_id, lane)
+        self._release_later(device_id, delivery)
 
-    def _next(self, device_id: str, lane: _Lane, found: Waiting) -> None:
-        while True:
-            job = self._next_job(device_id, found)
-            if job is not None:
-                self._send(job, lane)
-                return
-            with self._lock:
-                if not lane.look_again:
-                    self._failing.pop(device_id, None)
-                    self._remove(device_id, lane)
-                    return
-                lane.look_again = False
-            try:
-                found = self._look([device_id])[device_id]
-            except StorageFailed:
-                self._release_later(device_id, lane)
-                return
-
-    def _look(self, device_ids: Sequence[str]) -> dict[str, Waiting]:
-        now = self._clock.now()
-        return self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
+    def _begin(self, device_id: str, delivery: _Delivery, found: Waiting) -> None:
+        """Send what waits for a device; with nothing to send its delivery ends."""
+        job = self._next_job(device_id, found)
+        if job is not None:
+            self._send(job, delivery)
+            return
+        with self._lock:
+            self._failing.pop(device_id, None)
+            self._remove(device_id, delivery)
+        if delivery.is_woken:
+            self.wake(device_id)
 
     def _next_job(self, device_id: str, found: Waiting) -> Job | None:
         asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
@@ -247,71 +241,71 @@ class Dispatcher:
             for ask in asks:
                 if ask not in unanswered:
                     return Job(device_id, ask)
-        if command is None or self._is_held(command.async_id):
+        if command is None or command.async_id in self.held:
             # What stands behind one that is held waits with it: the device gets all in their order.
             return None
-        return Job(device_id, _ask_of(command), command)
+        return Job(device_id, _command_of(command), command)
 
-    def _send(self, job: Job, lane: _Lane) -> None:
+    def _send(self, job: Job, delivery: _Delivery) -> None:
         command = job.command
-        lane.command_id = command.command_id if command else None
+        delivery.command_id = command.command_id if command else None
         if command is None or command.request.is_idempotent:
-            self._transmit(job, lane)
+            self._transmit(job, delivery)
         elif command.attempts > command.retries:
             # Its response could not be stored.
-            self._ended(job, lane, None)
+            self._ended(job, delivery, None)
         else:
-            self._begin_attempt(command).add_done_callback(lambda future: self._attempt_begun(job, lane, future))
+            self._begin_attempt(command).add_done_callback(lambda future: self._attempt_begun(job, delivery, future))
 
-    def _attempt_begun(self, job: Job, lane: _Lane, future: Future[bool]) -> None:
+    def _attempt_begun(self, job: Job, delivery: _Delivery, future: Future[bool]) -> None:
         try:
-            if lane.ended:  # another process has the devices now
+            if delivery.ended:  # another process has the devices now
                 return
             if future.result():
-                self._transmit(job, lane)
+                self._transmit(job, delivery)
             else:
-                self._ended(job, lane, Answer(Outcome.NOT_SENT))
+                self._ended(job, delivery, Answer(Outcome.NOT_SENT))
         except NotLeader:
-            self._release_later(job.device_id, lane)
+            self._release_later(job.device_id, delivery)
         except Exception as error:
-            self._give_up(job.device_id, lane, error)
+            self._give_up(job.device_id, delivery, error)
 
-    def _transmit(self, job: Job, lane: _Lane) -> None:
+    def _transmit(self, job: Job, delivery: _Delivery) -> None:
         due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
         if job.command is not None:
             due_at = min(due_at, job.command.expires_at)
         # The timer first: the answer, which cancels it, may come before the command is sent to the end.
-        lane.timer = self._clock.call_at(due_at, lambda: self._time_out(job, lane))
-        self._backends.send(job.device_id, job.ask, lambda answer: self._ended(job, lane, answer))
+        delivery.timer = self._clock.call_at(due_at, lambda: self._time_out(job, delivery))
+        self._backends.send(job.device_id, job.ask, lambda answer: self._ended(job, delivery, answer))
 
-    def _time_out(self, job: Job, lane: _Lane) -> None:
+    def _time_out(self, job: Job, delivery: _Delivery) -> None:
         has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
 
         def cancelled(was_sent: bool) -> None:
-            self._ended(job, lane, None if was_sent else Answer(Outcome.NOT_SENT))
+            self._ended(job, delivery, None if was_sent else Answer(Outcome.NOT_SENT))
 
         # Before it expires a response that comes late still tells something.
         self._backends.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
 
-    def _ended(self, job: Job, lane: _Lane, answer: Answer | None) -> None:
+    def _ended(self, job: Job, delivery: _Delivery, answer: Answer | None) -> None:
         is_lost = answer is None or not answer.outcome.is_of_device
         with self._lock:
             # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
-            is_late, lane.ended = lane.ended, True
-            if job.command is None and is_lost and not (is_late or lane.ask_again):
+            is_late, delivery.ended = delivery.ended, True
+            if job.command is None and is_lost and not (is_late or delivery.made_contact):
                 self._unanswered.setdefault(job.device_id, set()).add(job.ask)
         if is_late:
             if not is_lost:
                 self._take_late(job, answer)
             return
-        if lane.timer is not None:
-            lane.timer.cancel()
+        if delivery.timer is not None:
+            delivery.timer.cancel()
         try:
             stored = self._finish(job, answer)
         except Exception as error:
-            self._fails(job.device_id, lane, error)
+            self._retry_failed(job.device_id, delivery, error)
         else:
-            stored.add_done_callback(lambda future: self._stored(job.device_id, lane, future))
+            stored.add_done_callback(lambda future: self._stored(job.device_id, delivery, future))
 
     def _take_late(self, job: Job, answer: Answer | None) -> None:
         """Nobody waits for the answer any more, but it tells what the device has and does.
@@ -322,33 +316,33 @@ class Dispatcher:
             return
         self._finish(job, answer).add_done_callback(lambda _: self.wake(job.device_id))
 
-    def _stored(self, device_id: str, lane: _Lane, future: Future[Any]) -> None:
+    def _stored(self, device_id: str, delivery: _Delivery, future: Future[Any]) -> None:
         if future.exception() is not None:
             # The database refuses; the job still waits in it and would be sent again at once, without end.
-            self._release_later(device_id, lane)
+            self._release_later(device_id, delivery)
         else:
             with self._lock:
                 has_failed = self._failing.pop(device_id, None)
             if has_failed:
                 _log.info("what waits for device %s is sent again", device_id)
-            self._release(device_id, lane)
+            self._release(device_id, delivery)
 
-    def _release_later(self, device_id: str, lane: _Lane) -> None:
+    def _release_later(self, device_id: str, delivery: _Delivery) -> None:
         due_at = after_seconds(self._clock.now(), _PAUSE_AFTER_ERROR_SECONDS)
-        self._clock.call_at(due_at, lambda: self._release(device_id, lane))
+        self._clock.call_at(due_at, lambda: self._release(device_id, delivery))
 
-    def _release(self, device_id: str, lane: _Lane) -> None:
+    def _release(self, device_id: str, delivery: _Delivery) -> None:
         with self._lock:
-            self._remove(device_id, lane)
+            self._remove(device_id, delivery)
         self.wake(device_id)
 
-    def _remove(self, device_id: str, lane: _Lane) -> None:
-        # After the devices were let go of and taken again, the lane may be another one.
-        if self._lanes.get(device_id) is lane:
-            del self._lanes[device_id]
+    def _remove(self, device_id: str, delivery: _Delivery) -> None:
+        # After the devices were let go of and taken again, the delivery may be another one.
+        if self._deliveries.get(device_id) is delivery:
+            del self._deliveries[device_id]
 
 
-def _ask_of(command: Command) -> DeviceCommand:
+def _command_of(command: Command) -> DeviceCommand:
     request = command.request
     content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
     if request.method == "GET":

@@ -1,4 +1,4 @@
-"""Notification channels: a key has one at a time, of whatever type. One type is polled. Source: wire.md 4."""
+"""Notification channels: a key has one at a time, of any type. One type is the plain poll. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Channel(NamedTuple):
     """A type of channel.
 
     Attributes:
-        mechanism: What it is called as a delivery mechanism.
-        name: What it is called in a sentence.
-        path: The route that ends one with DELETE.
-        begin: Which request to this route begins one, in a list of such sentences.
+        mechanism: Its word in ``delivery_mechanism``.
+        name: Its name in a sentence.
+        path: The route whose DELETE ends it.
+        begin: A clause that tells which request to this route (``{}``) begins one.
     """
 
     mechanism: str
@@ -33,10 +33,10 @@ class Channel(NamedTuple):
 
 
 class Channels:
-    """All types of channels there are.
+    """All types of channels.
 
     Args:
-        database: Where they are.
+        database: The database that has them.
     """
 
     def __init__(self, database: Database) -> None:
@@ -44,11 +44,11 @@ class Channels:
         self._types: dict[Channel, Callable[[Session, str], bool]] = {}
 
     def add(self, channel: Channel, exists: Callable[[Session, str], bool]) -> None:
-        """Add a type, and what tells whether an application has a channel of it."""
+        """Add a type, and a function that tells whether an application has a channel of it."""
         self._types[channel] = exists
 
     def of(self, app_id: str) -> Channel:
-        """The channel of an application.
+        """Return the channel of an application.
 
         Raises:
             Refusal: It has none (404).
@@ -60,7 +60,7 @@ class Channels:
         return found
 
     def other(self, session: Session, app_id: str, own: Channel) -> Refusal | None:
-        """The 400 of an application that has a channel of another type than its own."""
+        """Return the error (400) for an application that has a channel of another type; ``None`` if it has none."""
         other = self._find(session, app_id, own)
         if other is None:
             return None
@@ -86,17 +86,17 @@ POLL = Channel("LONG_POLLING", "a poll channel", "/v2/notification/pull", "a GET
 
 
 class PlainPolls:
-    """The poll channel of the public API: one open poll a key, and a position that the server keeps.
+    """The poll channel of the public API: one open poll for each key, and a position that the server keeps.
 
-    The position moves when a poll is answered and is stored when the next poll comes, which shows that the answer
-    arrived: a restart in between gives the same entries again rather than losing them. So does the end of another
-    process that forwarded a poll.
+    The position moves when a poll gets its response. It is stored when the next poll comes, which shows that the
+    response arrived: after a restart in between the same entries come again, and none is lost. The same holds when
+    another process ends that forwarded a poll.
 
     Args:
-        database: Where the positions are.
-        log: What is read.
-        channels: The types of channels, of which this is one.
-        is_alive: Whether another process, which forwarded a poll, still is there.
+        database: The database that has the positions.
+        log: The log to read.
+        channels: The types of channels; this one is added.
+        is_alive: Whether another process, which forwarded a poll, still runs.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class PlainPolls:
         channels.add(POLL, self.exists)
 
     def open(self, app_id: str, asked_by: str | None = None) -> More:
-        """Begin a poll, which another process may have forwarded; the future is done when something arrived.
+        """Begin a poll, which another process may have forwarded; return a waiter for new entries.
 
         Raises:
             Refusal: Another poll of this key is open (409).
         """
         self._forget_dead(app_id)
-        # Before anyone looks whether there is something: what is added in between is not missed.
+        # Before the log is read: an entry that is appended in between is not missed.
         more = self._log.more(app_id)
         with self._lock:
             if app_id in self._open:
@@ -132,24 +132,24 @@ class PlainPolls:
                 )
             self._open[app_id] = (more, asked_by)
             position, _ = self._positions.get(app_id, (None, None))
-            # Under the lock, so that what is stored is in the order of what was done.
+            # Under the lock, so that this is stored in the same order.
             self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
         return more
 
     def closing(self, app_id: str) -> Waiter[None] | None:
-        """A future that is done when the open poll of a key is closed; ``None`` where no poll is open.
+        """Return a waiter that is done when the open poll of a key is closed; ``None`` if no poll is open.
 
-        Cancel it when it is not wanted any more.
+        Cancel it when it is not needed any more.
         """
         with self._lock:
             return self._closings.add(app_id, is_poll=False) if app_id in self._open else None
 
     def count_waiting(self, app_id: str) -> int:
-        """How many numbers follow the position; some of their entries may be deleted."""
+        """Return how many numbers follow the position; some of their entries may be deleted."""
         return self._log.last_seq(app_id) - self._position(app_id)
 
     def read(self, app_id: str, more: More) -> Page:
-        """What follows the position, which stays; from any thread.
+        """Return the page after the position, which stays; for any thread.
 
         Raises:
             Refusal: The key was revoked meanwhile (401), and its log went with it.
@@ -157,7 +157,7 @@ class PlainPolls:
         return self._log.read_more(app_id, self._position(app_id), more)
 
     def take(self, app_id: str, more: More, page: Page) -> None:
-        """Move the position behind a page: its entries are on their way to the reader of this poll.
+        """Move the position to the end of a page: its entries are on their way to the reader of this poll.
 
         Raises:
             Refusal: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
@@ -174,7 +174,7 @@ class PlainPolls:
             if self._open.get(app_id, (None, None))[0] is more:
                 del self._open[app_id]
         more.cancel()
-        self._closings.tell(app_id, None)
+        self._closings.wake(app_id, None)
 
     def delete(self, app_id: str) -> Future[None]:
         """Delete the channel and end its open poll at once (410)."""
@@ -187,7 +187,7 @@ class PlainPolls:
         return deleted
 
     def forget(self) -> None:
-        """Another process keeps the positions now: end the open polls."""
+        """End the open polls, because another process keeps the positions now."""
         with self._lock:
             ended_polls = [self._end(app_id, _taken_over()) for app_id in list(self._open)]
             self._positions.clear()
@@ -220,11 +220,11 @@ class PlainPolls:
         self._tell_end(more)
 
     def _forget_dead(self, app_id: str) -> None:
-        """What was answered through a process that is gone may not have arrived, and its poll is open no more."""
+        """Forget the open poll and the unconfirmed position of a process that has ended: the response may be lost."""
         with self._lock:
             held, asked = self._open.get(app_id, (None, None))
             _, answered = self._positions.get(app_id, (None, None))
-        # Asked without the lock, since it may take a while; that the poll is the same one is seen again below.
+        # Without the lock, since this may take a while; below it is checked that the poll is still the same.
         dead = {process_id for process_id in {asked, answered} - {None} if not self._is_alive(str(process_id))}
         with self._lock:
             if answered in dead:
@@ -235,16 +235,16 @@ class PlainPolls:
         self._tell_end(held)
 
     def _end(self, app_id: str, refusal: Refusal) -> More | None:
-        """End the open poll, if there is one, under the lock; who waits for it is told afterwards, without."""
+        """End the open poll, if there is one, under the lock; :meth:`_tell_end` follows without the lock."""
         open_poll, _ = self._open.pop(app_id, (None, None))
         if open_poll is not None:
             self._ended[open_poll] = refusal
         return open_poll
 
     def _tell_end(self, ended_poll: More) -> None:
-        # Where it was woken at this moment it finds that it is open no more.
+        # A poll that was woken at this moment finds in `take` that it is not open any more.
         ended_poll.fail(self._ended[ended_poll])
-        self._closings.tell(ended_poll.name, None)
+        self._closings.wake(ended_poll.name, None)
 
     @staticmethod
     def _store(session: Session, app_id: str, position: int | None, *, polled: bool) -> None:

@@ -1,7 +1,10 @@
-"""The notification log: append, read what follows a number, wait for more. Source: wire.md 4 and 5.
+"""The notification log: append entries, read those after a number, wait for new ones. Source: wire.md 4 and 5.
 
-Each application has one log. A long poll is a position in it: the reader's own (``after``), or the one the server
-keeps for plain polls.
+Each application has one log. A reader has a position in it: its own (``after``), or the one that the server keeps for
+the channel of the application.
+
+Begin with :meth:`NotificationLog.append` and :meth:`NotificationLog.read`. The rest keeps thousands of long polls
+cheap: those that are woken together share one :class:`Page`, and entries that were just appended are not read again.
 """
 
 from __future__ import annotations
@@ -22,20 +25,19 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
-from mirror_server.notifications.awaited import AwaitedAnswers
 from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import LOG, Session
 
 MOST_ENTRIES = 10_000
-"""How many entries one message carries at most; the next poll gives the rest."""
+"""The most entries of one message; the next poll gets the rest."""
 
 MOST_BYTES = 4 * 1024 * 1024
-"""How large the entries of one message may be; the one that reaches it is the last. Others wait while it is made."""
+"""The size of one message: the entry that reaches it is the last. Other requests wait while it is encoded."""
 
 _KEPT_SHARE = 0.9
-"""How much of a full log is kept, so that not every further entry makes the database delete."""
+"""The share of a full log that is kept, so that not every further entry deletes some."""
 
 _LAST_STEMS = 1 << 40
 _ENDS = [f"{number:02x}" for number in range(1 << 8)]
@@ -47,10 +49,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """What a reader gets: entries for one message, the number it has read up to, and what it missed, if anything.
+    """The entries of one message, and where the reader is after it.
 
-    ``settled_at`` is the instant before which all that happened is in the log up to this number; ``None`` where this
-    process cannot know. ``is_last`` is whether the log is known to have ended there when this was read.
+    Attributes:
+        entries: The entries; empty when there is nothing new.
+        cursor: The number up to which the reader has read then.
+        gap: The first and last number of entries that are gone from the log.
+        settled_at: Everything that happened before this instant is in the log up to ``cursor``; ``None`` where this
+            process cannot know.
+        is_last: Whether the log is known to have ended there.
     """
 
     entries: Sequence[LogEntry]
@@ -62,15 +69,15 @@ class Page:
 
     @cached_property
     def message(self) -> bytes:
-        """The message for a reader with a cursor of its own; made once, however many readers share the page."""
+        """The message for readers with their own position; encoded once for all that share the page."""
         return orjson.dumps(compose(self.entries, CURSOR_EXTRAS))
 
     def is_next(self, after: int, most: int) -> bool:
-        """Whether it is all that follows a number, in no more than so many entries."""
+        """Whether these are all entries after a number, and at most so many."""
         return self.entries[0].seq == after + 1 and len(self.entries) <= most
 
     def once(self, make: Callable[[Page], T]) -> T:
-        """What a function makes of the page; made once, however many readers share it. Nobody may change it."""
+        """Return what a function makes of the page; called once for all readers, which must not change the result."""
         if make not in self._made:
             self._made[make] = make(self)
         made: T = self._made[make]
@@ -78,7 +85,7 @@ class Page:
 
 
 class _Read(NamedTuple):
-    """What was read behind a number, how often somebody was woken before, and until when others may be given it."""
+    """A page that was read after a number: how often waiters had been woken by then, and until when it is shared."""
 
     after: int
     wakes: int
@@ -88,29 +95,35 @@ class _Read(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Woken:
-    """What those who were woken together share: what was added, where that is at hand, and what one of them read."""
+    """The value that all waiters get that are woken together.
+
+    Attributes:
+        added: The entries that were appended, where they are at hand.
+        read: The page that one of the waiters read.
+    """
 
     added: Page | None
     read: _Read | None = None
 
 
 More: TypeAlias = Waiter[Woken]
-"""Done when there is more in a log."""
+"""A waiter for new entries; see :meth:`NotificationLog.more`."""
 
 
 class NotificationLog:
-    """All applications' logs.
+    """The logs of all applications.
 
     Args:
-        database: Where they are.
+        database: The database that has them.
         clock: Domain time.
-        most_bytes: How large one of them may be.
-        is_shared: Whether other processes may be on the database.
-        is_leader: Whether this process is the one that writes what happens.
-        monotonic: Seconds of a clock that never goes back, for how long a page that was read is shared.
+        most_bytes: The most bytes of one log.
+        is_shared: Whether other processes may use the database.
+        is_leader: Whether this process is the one that stores what happens.
+        monotonic: A clock in seconds that never goes back; it limits how long a page is shared.
 
     Attributes:
-        awaited: Whose async responses are told to somebody besides, as soon as this process has added them.
+        on_responses: Called in the transaction that adds async responses; see
+            :func:`mirror_server.hooks.responses_added`.
     """
 
     def __init__(
@@ -123,7 +136,7 @@ class NotificationLog:
         is_leader: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.awaited = AwaitedAnswers()
+        self.on_responses: list[Callable[[Session, str, Sequence[Mapping[str, Any]], int, Instant], object]] = []
         self._database = database
         self._is_shared = is_shared
         self._is_leader = is_leader
@@ -142,14 +155,15 @@ class NotificationLog:
         """Keep the notifications of this application from now on."""
         if app_id in self._known:
             return
-        # Work is done in order, so that whatever the application causes next finds its log.
+        # The database does work in order: what the application causes next finds its log.
         created = self._database.insist(lambda session: logs.create(session, app_id), by_leader=False)
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
     def append(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
-        """Add entries of one kind, each as application, device id and content, in the transaction of what they tell.
+        """Append entries of one kind, each as application, device id and content.
 
-        Their readers wake when that is on disk.
+        Call it in the transaction of the change that they report. Readers are woken when that is on disk. An
+        application without a log gets nothing.
         """
         at = self._clock.now()
         by_application: dict[str, list[tuple[str, dict[str, Any]]]] = {}
@@ -171,8 +185,8 @@ class NotificationLog:
             if page is not None:
                 session.before_commit(partial(self._waiters.announce, app_id, Woken(page)))
             session.publish(LOG, app_id, here=partial(self._added, app_id, end.last_seq, page, at))
-            if kind == ASYNC_RESPONSES:
-                self._answer(session, app_id, [entry for _, entry in added], end.last_seq, at)
+            for listener in self.on_responses if kind == ASYNC_RESPONSES else ():
+                listener(session, app_id, [entry for _, entry in added], end.last_seq - len(added) + 1, at)
 
     def append_for_each(
         self,
@@ -182,7 +196,7 @@ class NotificationLog:
         body: dict[str, Any],
         own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """Add an entry to the log of every application, with the members that an application's own has besides.
+        """Append an entry to the logs of all applications; ``own`` has further members for some of them.
 
         Source: specification 6.
         """
@@ -190,10 +204,10 @@ class NotificationLog:
         self.append(session, kind, ((app_id, device_id, {**body, **own.get(app_id, {})}) for app_id in app_ids))
 
     def read_more(self, app_id: str, after: int, more: More, most: int = MOST_ENTRIES) -> Page:
-        """What follows the number ``after``, where :meth:`more` was called before, whether it is done or not.
+        """Return the next message after the number ``after``, for a reader that called :meth:`more` before.
 
-        What was added is taken as it came from who added it, unless others added to the log at the same moment: then
-        all of it makes one message, which is read once for all who were woken and have read as far.
+        Entries that were just appended are not read again, unless others were appended at the same moment: then all
+        of them make one message, which is read once for all waiters with the same position.
 
         Raises:
             Refusal: The key was revoked meanwhile (401), and its log went with it.
@@ -213,12 +227,12 @@ class NotificationLog:
             raise Refusal(401, message) from refusal
 
     def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
-        """What follows the number ``after``: the entries of the next message, none if there is nothing new.
+        """Return the next message after the number ``after``, without entries if there is nothing new.
 
         Raises:
             Refusal: The log never reached that number.
         """
-        # Before anything is read, so that nothing is told to be there that comes after.
+        # Before the entries are read: the instant must not cover what is appended after that.
         settled_at = self._settled_at()
         last_seq, rows = self._read(app_id, after, most)
         if after > last_seq:
@@ -235,12 +249,12 @@ class NotificationLog:
         return Page(entries, cursor, gap, settled_at, is_last=cursor == last_seq)
 
     def _read_together(self, app_id: str, after: int, woken: Woken) -> Page:
-        """What follows a number, as another one read it who was woken too, a moment ago.
+        """Return the page after a number that another waiter, woken at the same time, has just read.
 
-        Unless others were woken since: so whoever asked for more before this call is woken by all that the page lacks.
-        For a moment only, as what is erased or revoked meanwhile is not to be told.
+        It is read again where waiters were woken since: a reader that called :meth:`more` before this is woken by all
+        that the page lacks. It is shared for a moment only, because entries may be erased and keys revoked.
         """
-        wakes, found = self._waiters.count_told(app_id), woken.read
+        wakes, found = self._waiters.count_wakes(app_id), woken.read
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
             return found.page
         page = self.read(app_id, after)
@@ -248,7 +262,7 @@ class NotificationLog:
         return page
 
     def _read(self, app_id: str, after: int, most: int) -> tuple[int, list[logs.Entry]]:
-        """The last number, and what follows another one."""
+        """Return the last number of a log, and the entries after another one."""
         found = self._database.look(lambda session: logs.last_seq_and_entries(session, app_id, after, most, MOST_BYTES))
         if found is not None:
             return found
@@ -257,30 +271,30 @@ class NotificationLog:
             return state.last_seq if state else 0, logs.entries(session, app_id, after, most, MOST_BYTES)
 
     def _settled_at(self) -> Instant | None:
-        """The instant before which all that happened is on disk, for who reads after this call."""
+        """Return the instant before which all that happened is on disk, for a read after this call."""
         if not self._is_leader():
             return None
         now = self._clock.now()
-        # Work takes the time when it is done: with none at hand, what is still to come happens from now on.
+        # Work takes its time when it is run: if none waits, everything to come happens from now on.
         self._committed_at = now if self._database.count_waiting() == 0 else min(self._committed_at, now)
         return self._committed_at
 
     def note_read(self, app_id: str, seq: int) -> None:
-        """Note that a reader with a position of its own is given what is up to this number.
+        """Note that a reader with its own position gets the entries up to this number.
 
-        It is stored with the next entry, so that reading is not writing, and by :meth:`store_read`. After a kill in
-        between, what was read last counts as not read: it may come twice, and is never lost.
+        This is stored with the next entry, so that a read writes nothing, and by :meth:`store_read`. After a kill in
+        between, the last entries count as unread: they may come twice, and are never lost.
         """
         with self._lock:
             if seq <= self._read_seq.get(app_id, 0):
                 return
             self._read_seq[app_id] = seq
         if self._is_shared and not self._is_leader():
-            # The leader registers webhooks, and has to know; what it gave itself it knows.
+            # The leader needs it when it registers a webhook; it knows only its own readers.
             self._database.submit(lambda session: logs.note_read(session, app_id, seq), touched=(logs.EVERY,))
 
     def store_read(self) -> None:
-        """Store what was read."""
+        """Store up to where readers with their own positions have read."""
         with self._lock:
             read = list(self._read_seq.items())
 
@@ -291,78 +305,70 @@ class NotificationLog:
         self._database.insist(work, by_leader=False)
 
     def pass_over_read(self, session: Session, app_id: str) -> None:
-        """Have a new channel of the server begin behind what readers with positions of their own were given."""
+        """Begin a new channel after the entries that readers with their own positions got."""
         logs.note_read(session, app_id, self._read_seq.get(app_id, 0))
         logs.pass_over_read(session, app_id)
 
     def last_seq(self, app_id: str) -> int:
-        """The number of the newest entry, 0 in an empty log."""
+        """Return the number of the newest entry, 0 for an empty log."""
         state = self._database.look(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
     def more(self, app_id: str, *, is_poll: bool = True) -> More:
-        """One who is told as soon as an entry is added; cancel it when it is not wanted any more.
+        """Return a waiter that is done as soon as an entry is appended; cancel it when it is not needed any more.
+
+        Call this before you read: an entry that is appended in between is not missed then.
 
         Args:
-            app_id: The application whose log it is.
-            is_poll: Whether a poll or a stream waits, which are counted; a webhook is neither.
+            app_id: The application.
+            is_poll: Whether it counts as an open poll; a webhook does not.
         """
         return self._waiters.add(app_id, is_poll=is_poll)
 
     @property
     def open_polls(self) -> int:
-        """How many polls and streams wait for more."""
+        """The number of polls and streams that wait."""
         return self._waiters.open_polls
 
     def wake(self, *app_ids: str) -> None:
-        """Let those who wait for more in these logs look again."""
+        """Wake the waiters of these logs: they read again."""
         for app_id in app_ids:
-            self._waiters.tell(app_id, Woken(None))
+            self._waiters.wake(app_id, Woken(None))
 
     def _added(self, app_id: str, last_seq: int, page: Page | None, at: Instant) -> None:
         self._newest_seq[app_id] = last_seq
         self._committed_at = at
-        self._waiters.tell(app_id, Woken(page))
-
-    def _answer(
-        self, session: Session, app_id: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant
-    ) -> None:
-        """Tell async responses to those who wait for them apart from the log, once they are on disk."""
-        awaited = self.awaited.among(app_id, (entry["id"] for entry in added))
-        for seq, entry in enumerate(added, last_seq - len(added) + 1):
-            if entry["id"] in awaited:
-                answer = LogEntry(seq, ASYNC_RESPONSES, entry, at)
-                session.after_commit(partial(self.awaited.tell, app_id, entry["id"], answer))
+        self._waiters.wake(app_id, Woken(page))
 
     def _page_of(self, kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
-        """What was added as the page of who has read all before it, where it makes one message."""
+        """Return appended entries as the page for a reader at the former end of the log, if they make one message."""
         if len(added) > MOST_ENTRIES:
             return None
         first_seq = last_seq - len(added) + 1
         entries = [LogEntry(seq, kind, entry, at) for seq, entry in enumerate(added, first_seq)]
         if len(first_message(entries)) < len(entries):
             return None
-        # What another process adds behind it is told to this one in its own time.
+        # Another process may have appended more, which this one learns later.
         return Page(entries, last_seq, None, at, is_last=not self._is_shared)
 
     def wake_all(self) -> None:
-        """Let all who wait for more look again."""
+        """Wake the waiters of all logs."""
         self.wake(*self._waiters.names())
 
 
 def _uids() -> Iterator[str]:
-    """UUIDs without end: what stands in front is random, the last part counts on from a random number.
+    """Yield UUIDs without end: the first four parts are random once, the last part counts from a random number.
 
-    They cost a twentieth of what a random one each does, which counts at thousands of entries a second.
+    One costs a twentieth of a random UUID, which matters at thousands of entries a second.
     """
     front, last = str(uuid.uuid4()).rsplit("-", 1)
-    # What is but for the end the same is made once.
+    # All but the last two digits is formatted once for 256 of them.
     stems = (f"{front}-{number % _LAST_STEMS:010x}" for number in count(int(last[:-2], 16)))
     return (stem + end for stem in stems for end in _ENDS)
 
 
 def beyond_log(name: str, position: int, last_seq: int) -> Refusal:
-    """The 400 of a position that the log never reached, given in the field of this name."""
+    """Return the error (400) for a position after the end of the log; ``name`` is the field that has it."""
     cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
     message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
     return Refusal.of_field(name, message, reason="CURSOR_BEYOND_LOG")

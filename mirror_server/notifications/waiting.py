@@ -1,7 +1,7 @@
-"""Who waits for more in a log: thousands at once, who are told together.
+"""Waiters for new entries of a log: thousands at once, which are woken together.
 
-A future of :mod:`concurrent.futures` has a lock and a queue of its own, for threads that wait for it. To make, to set
-and to keep thousands of them costs as much as half of what each is answered, and few threads wait here.
+A waiter is like a future of :mod:`concurrent.futures`, without a lock and a queue of its own: to make, set and keep
+thousands of those costs half as much as the responses themselves, and few threads wait here.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _log = logging.getLogger(__name__)
 
 
 class Waiter(Generic[T]):
-    """One who waits; made by :meth:`Waiters.add`.
+    """A waiter for one log; made by :meth:`Waiters.add`.
 
     Attributes:
-        name: Of which log.
+        name: The name of the log.
         is_poll: Whether it is counted among the open polls.
-        prepare: Called with what it is perhaps to be told in a moment; of those who wait together, for one alone. It is
-            no secret from this process, but nobody else is to be told.
+        prepare: Called with the value that it may get in a moment, when that is not certain yet; of the waiters for one
+            log a single one is called. The value must not leave this process before.
     """
 
-    __slots__ = ("__weakref__", "_among", "_callbacks", "_failure", "_is_done", "_told", "is_poll", "name", "prepare")
+    __slots__ = ("__weakref__", "_among", "_callbacks", "_failure", "_is_done", "_value", "is_poll", "name", "prepare")
 
     def __init__(self, among: Waiters[T], name: str, *, is_poll: bool) -> None:
         self.name = name
@@ -36,26 +36,26 @@ class Waiter(Generic[T]):
         self._among = among
         self._callbacks: tuple[Callable[[Waiter[T]], object], ...] = ()
         self._is_done = False
-        self._told: T | None = None
+        self._value: T | None = None
         self._failure: Exception | None = None
 
     def done(self) -> bool:
-        """Whether it was told something; of one who waits no more nothing is known."""
+        """Whether it has a value or failed; false after :meth:`cancel`."""
         return self._is_done
 
     def result(self) -> T:
-        """What it was told; it is to be done.
+        """Return its value; call it only when it is done.
 
         Raises:
-            Exception: It is to wait for nothing any more, because of this.
+            Exception: The failure that ended it.
         """
         if self._failure is not None:
             raise self._failure
-        told: T = self._told  # type: ignore[assignment] # it is done
-        return told
+        value: T = self._value  # type: ignore[assignment] # it is done
+        return value
 
     def add_done_callback(self, callback: Callable[[Waiter[T]], object]) -> None:
-        """Have this called when it is told, in the thread that tells; now, where it was."""
+        """Call this when it is done, in the thread that wakes it; at once if it is done already."""
         with self._among.lock:
             if not self._is_done:
                 self._callbacks += (callback,)
@@ -63,13 +63,13 @@ class Waiter(Generic[T]):
         callback(self)
 
     def cancel(self) -> None:
-        """Wait no more; nothing is called."""
+        """Stop waiting; no callback is called."""
         with self._among.lock:
             self._among.forget(self)
             self._callbacks = ()
 
     def fail(self, failure: Exception) -> None:
-        """Have it wait for nothing any more, unless it was told something at this moment."""
+        """End it with a failure, unless it was woken at this moment."""
         with self._among.lock:
             if self._is_done:
                 return
@@ -78,13 +78,13 @@ class Waiter(Generic[T]):
             self._is_done = True
         self.call()
 
-    def tell(self, told: T) -> None:
-        """Tell it; under the lock of all, and :meth:`call` is called behind that."""
-        self._told = told
+    def set_value(self, value: T) -> None:
+        """Set its value, under the lock of all waiters; :meth:`call` follows without the lock."""
+        self._value = value
         self._is_done = True
 
     def call(self) -> None:
-        """Call what is to be called when it is done."""
+        """Call the callbacks."""
         for callback in self._callbacks:
             try:
                 callback(self)
@@ -93,24 +93,24 @@ class Waiter(Generic[T]):
 
 
 class Waiters(Generic[T]):
-    """All who wait, by the name of their log; used by any thread.
+    """All waiters, by the name of their log; used by any thread.
 
     Attributes:
-        lock: Held for moments; nothing is called under it.
-        open_polls: How many polls wait.
+        lock: Held for moments; no callback is called under it.
+        open_polls: The number of polls that wait.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.open_polls = 0
         self._waiting: dict[str, set[Waiter[T]]] = {}
-        self._told: Counter[str] = Counter()
+        self._wakes: Counter[str] = Counter()
 
     def __contains__(self, name: str) -> bool:
         return name in self._waiting
 
     def add(self, name: str, *, is_poll: bool) -> Waiter[T]:
-        """One more; to be cancelled when it is not wanted any more."""
+        """Add a waiter; cancel it when it is not needed any more."""
         waiter: Waiter[T] = Waiter(self, name, is_poll=is_poll)
         with self.lock:
             self._waiting.setdefault(name, set()).add(waiter)
@@ -118,7 +118,7 @@ class Waiters(Generic[T]):
         return waiter
 
     def forget(self, waiter: Waiter[T]) -> None:
-        """It waits no more; under the lock."""
+        """Remove a waiter, under the lock."""
         waiting = self._waiting.get(waiter.name)
         if waiting and waiter in waiting:
             self.open_polls -= waiter.is_poll
@@ -126,29 +126,29 @@ class Waiters(Generic[T]):
             if not waiting:
                 del self._waiting[waiter.name]
 
-    def announce(self, name: str, told: T) -> None:
-        """Let one of those who wait prepare for what they are told if all goes well."""
+    def announce(self, name: str, value: T) -> None:
+        """Let one of the waiters prepare for the value that they get if the transaction succeeds."""
         with self.lock:
             prepare = next((waiter.prepare for waiter in self._waiting.get(name, ())), None)
         if prepare is not None:
-            prepare(told)
+            prepare(value)
 
-    def tell(self, name: str, told: T) -> None:
-        """Tell all who wait."""
+    def wake(self, name: str, value: T) -> None:
+        """Give all waiters for a log a value."""
         with self.lock:
             waiting = self._waiting.pop(name, set())
-            self._told[name] += 1
+            self._wakes[name] += 1
             for waiter in waiting:
-                waiter.tell(told)
+                waiter.set_value(value)
                 self.open_polls -= waiter.is_poll
         for waiter in waiting:
             waiter.call()
 
-    def count_told(self, name: str) -> int:
-        """How often those were told who waited."""
-        return self._told[name]
+    def count_wakes(self, name: str) -> int:
+        """Return how often the waiters for a log were woken."""
+        return self._wakes[name]
 
     def names(self) -> list[str]:
-        """The logs for which somebody waits."""
+        """Return the names of the logs that have waiters."""
         with self.lock:
             return list(self._waiting)

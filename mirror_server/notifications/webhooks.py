@@ -1,7 +1,7 @@
 """Webhooks: the notification log pushed to an application's URL. Source: specification E4, E5; wire.md 4.
 
-One task for each application sends one message at a time, in order, and the next after it was taken. So a slow or dead
-URL holds up nobody else. Position and failures are in the database: a restart goes on where it was.
+One task for each application sends one message at a time, in order, and the next one after a success. So a slow or
+dead URL delays no other application. Position and failures are in the database: after a restart delivery continues.
 
 Which addresses may be called is checked where the connection is made, against what the name resolves to there and then,
 so that a name cannot point somewhere else between the check and the call. Redirects are never followed. Why a call
@@ -16,10 +16,9 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,7 +33,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.channels import Channel, Channels
-from mirror_server.notifications.log import More, NotificationLog
+from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import logs
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -62,44 +61,44 @@ _PAUSE_SECONDS = 1
 _LONGEST_DELAY_SECONDS = 120
 _GIVE_UP_AFTER_SECONDS = 24 * 3600
 _MOST_DOUBLINGS = 16
-# So much of an answer is read, for the connection to be used again; nobody looks at it.
+# So much of a response is read, so that the connection can be used again; its content is ignored.
 _MOST_ANSWER_BYTES = 64 * 1024
 
 
 class Webhooks:
-    """All applications' webhooks, on an event loop of their own.
+    """The webhooks of all applications, on an event loop of their own.
 
     Args:
-        database: Where registrations and positions are.
+        database: The database that has registrations and positions.
         clock: Domain time, for the pauses after failures.
-        log: What is delivered.
-        channels: The types of channels, of which this is one.
-        policy: Which addresses may be called.
+        log: The log to deliver.
+        channels: The types of channels; this one is added.
+        networks: Their addresses may be called, besides public ones.
     """
 
     def __init__(
-        self, database: Database, clock: Clock, log: NotificationLog, channels: Channels, policy: AddressPolicy
+        self, database: Database, clock: Clock, log: NotificationLog, channels: Channels, networks: Collection[Network]
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
         self._channels = channels
         channels.add(WEBHOOK, lambda session, app_id: logs.webhook(session, app_id) is not None)
-        self._policy = policy
+        self._networks = networks
         self._deliveries: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
         self._thread.start()
 
     def start(self) -> None:
-        """Go on with the webhooks that are registered."""
+        """Deliver to all registered webhooks."""
         with self._database.read() as session:
             app_ids = logs.with_webhook(session)
         for app_id in app_ids:
             self._loop.call_soon_threadsafe(self._restart, app_id)
 
     def stop(self) -> None:
-        """Deliver nothing until started again; a message that is under way is sent again then."""
+        """Deliver nothing until the next start; a message in flight is sent again then."""
         self._submit(self._cancel_all()).result()
 
     def close(self) -> None:
@@ -111,11 +110,11 @@ class Webhooks:
         self._loop.close()
 
     def registration(self, app_id: str) -> WebhookRow | None:
-        """The webhook of an application."""
+        """Return the webhook of an application."""
         return self._database.look(lambda session: logs.webhook(session, app_id))
 
     def backlog(self, app_id: str) -> int:
-        """How many entries wait to be delivered."""
+        """Return how many entries wait to be delivered."""
         state = self._database.look(lambda session: logs.state(session, app_id))
         return state.waiting if state else 0
 
@@ -138,7 +137,7 @@ class Webhooks:
         asyncio.set_event_loop(self._loop)
         # Names are looked up on its threads; with the few of the usual one, slow answers would hold up others.
         self._loop.set_default_executor(ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="webhook-names"))
-        self._caller = Caller(self._policy)
+        self._caller = Caller(self._networks)
         self._loop.run_forever()
 
     async def _cancel_all(self) -> None:
@@ -182,7 +181,7 @@ class Webhooks:
         self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
 
     async def _deliver(self, app_id: str) -> None:
-        """Send message after message until the webhook is gone, or another process delivers it, whatever fails."""
+        """Send message after message until the webhook is deleted or another process leads, whatever fails."""
         while True:
             try:
                 await self._deliver_all(app_id)
@@ -199,16 +198,18 @@ class Webhooks:
     async def _deliver_all(self, app_id: str) -> None:
         while (row := self.registration(app_id)) is not None:
             await self._reach(self._attempt_at(row))
-            # Before the log is read: what is added in between is not waited for in vain.
+            # Before the log is read: an entry that is appended in between is not missed.
             more = self._log.more(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
-                    await _told(more)
+                    has_more = asyncio.Event()
+                    more.add_done_callback(_setter(has_more))
+                    await has_more.wait()
             finally:
                 more.cancel()
 
     async def _send_next(self, app_id: str, row: WebhookRow) -> bool:
-        """Send what comes next; false when there is nothing."""
+        """Send the next message; return false when there is none."""
         registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
         state = self._database.look(lambda session: logs.state(session, app_id))
@@ -217,14 +218,14 @@ class Webhooks:
             return False
         message = compose(page.entries, Extras(**serialization.cfg.model_dump()))
         if await self._call(app_id, registration, orjson.dumps(message)):
-            # When it has arrived: after a kill in between it is sent a second time, and never lost.
+            # After it arrived: after a kill in between it is sent a second time, and never lost.
             await self._note(lambda session: self._note_success(session, app_id, page.cursor))
         else:
             await self._note(lambda session: self._note_failure(session, app_id, row))
         return True
 
     async def _call(self, app_id: str, registration: CallbackRegistration, body: bytes) -> bool:
-        """Send once; gives whether it arrived. Why it did not stands in the log, which the application does not see."""
+        """Send once and return whether it arrived. The server's log says why not; the application does not see that."""
         told_at = self._loop.time() + _FAILED_CALL_SECONDS
         try:
             await self._caller.put(registration.url, registration.headers or {}, body)
@@ -252,59 +253,53 @@ class Webhooks:
         )
 
     def _attempt_at(self, row: WebhookRow) -> Instant | None:
-        """When to send next: after the pause at the latest, also where the clock was set back since that began."""
+        """Return when to send next: after the pause at the latest, even if the clock was set back meanwhile."""
         if row.next_attempt_at is None:
             return None
         return min(row.next_attempt_at, after_seconds(self._clock.now(), delay_seconds(row.failures)))
 
     async def _reach(self, instant: int | None) -> None:
-        """Wait until domain time has come to the instant."""
+        """Wait until domain time reaches the instant."""
         if instant is None or instant <= self._clock.now():
             return
         reached = asyncio.Event()
-        timer = self._clock.call_at(instant, lambda: self._wake(reached))
+        timer = self._clock.call_at(instant, _setter(reached))
         try:
             await reached.wait()
         finally:
             timer.cancel()
 
-    def _wake(self, event: asyncio.Event) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(event.set)
 
+def _setter(event: asyncio.Event) -> Callable[..., None]:
+    """Return a function that sets an event of this event loop, from any thread."""
+    loop = asyncio.get_running_loop()
 
-async def _told(more: More) -> None:
-    """Wait until there is more."""
-    loop, is_told = asyncio.get_running_loop(), asyncio.Event()
-    more.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(is_told.set))
-    await is_told.wait()
+    def set_event(*_: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
+
+    return set_event
 
 
 def delay_seconds(failures: int) -> int:
-    """How long to wait after that many failures in a row: 1, 2, 4 ... at most 120 seconds."""
+    """Return the pause after so many failures in a row: 1, 2, 4 ... at most 120 seconds."""
     return min(1 << min(failures - 1, _MOST_DOUBLINGS), _LONGEST_DELAY_SECONDS)
 
 
 def is_given_up(failing_since: Instant, now: Instant) -> bool:
-    """Whether a channel is removed: its calls have failed for 24 hours. One that had nothing to send did not fail."""
+    """Whether a webhook is given up: its calls have failed for 24 hours. One with nothing to send does not fail."""
     return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)
 
 
 class CallFailed(Exception):
-    """The URL did not answer with 200 or 204; the message says to the operator what it did instead."""
+    """The URL did not answer with 200 or 204; the message tells the operator what it did instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddressPolicy:
-    """Which addresses may be called: public ones, and those of the operator's ``networks``."""
-
-    networks: tuple[Network, ...] = ()
-
-    def allows(self, address: str) -> bool:
-        """Whether this address may be called."""
-        given = ipaddress.ip_address(address)
-        reached = _reached(given)
-        return _is_public(reached) or any(place in network for network in self.networks for place in (given, reached))
+def may_be_called(address: str, networks: Collection[Network]) -> bool:
+    """Whether webhooks may be at an address: a public one, or one of the operator's networks."""
+    given = ipaddress.ip_address(address)
+    reached = _reached(given)
+    return _is_public(reached) or any(each in network for network in networks for each in (given, reached))
 
 
 LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
@@ -312,7 +307,7 @@ LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All that is given out for the public network; :mod:`ipaddress` calls much of what is outside of it global too."""
+"""The addresses of the public network; :mod:`ipaddress` calls many others global too."""
 
 _DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
 
@@ -324,7 +319,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _reached(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for, mapped or through a gateway: they reach the same place."""
+    """Return the IPv4 address that an IPv6 address stands for, mapped or through a gateway; else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -333,10 +328,10 @@ def _reached(address: Address) -> Address:
 
 
 class _CheckedBackend(AsyncNetworkBackend):
-    """Resolves, checks, and connects to the very addresses that were checked, one after the other until one answers."""
+    """Resolves a name, checks the addresses and connects to these very addresses, one after the other."""
 
-    def __init__(self, policy: AddressPolicy) -> None:
-        self._policy = policy
+    def __init__(self, networks: Collection[Network]) -> None:
+        self._networks = networks
         self._backend = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -350,7 +345,7 @@ class _CheckedBackend(AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        refused = [address for address in addresses if not self._policy.allows(address)]
+        refused = [address for address in addresses if not may_be_called(address, self._networks)]
         if refused or not addresses:
             where = ", ".join(refused) or host
             raise CallFailed(f"the address {where} may not be called; --allow-callbacks-to can allow it")
@@ -365,8 +360,8 @@ class _CheckedBackend(AsyncNetworkBackend):
 class Caller:
     """Calls URLs with ``PUT``."""
 
-    def __init__(self, policy: AddressPolicy) -> None:
-        self._policy = policy
+    def __init__(self, networks: Collection[Network]) -> None:
+        self._networks = networks
         self._pool: httpcore.AsyncConnectionPool | None = None
 
     async def put(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
@@ -398,13 +393,13 @@ class Caller:
             await self._pool.aclose()
 
     def _connections(self) -> httpcore.AsyncConnectionPool:
-        # With the first call: to read all certificates the system trusts takes longer than to start most of a server.
+        # At the first call: reading all certificates of the system takes longer than most of the start of a server.
         if self._pool is None:
             self._pool = httpcore.AsyncConnectionPool(
                 ssl_context=ssl.create_default_context(),
                 max_connections=None,
                 max_keepalive_connections=100,
-                network_backend=_CheckedBackend(self._policy),
+                network_backend=_CheckedBackend(self._networks),
             )
         return self._pool
 

@@ -1,5 +1,7 @@
 """The operations of the service, each one pure decision, one transaction, and effects when that is on disk.
 
-Beside them stand what happens because time passes (``housekeeping``), what bounds them (``slots``) and what saves them
-work (``lru_cache``).
+Begin with ``commands``: device requests are queued there and their ends stored. ``devices`` stores what devices do, and
+reads the mirror; ``subscriptions`` and ``keys`` are those of applications. ``housekeeping`` does what becomes due, and
+``long_reads`` bounds what takes long. It imports ``store``, ``notifications``, ``devices`` and what they import,
+but not Flask.
 """

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
@@ -20,7 +22,6 @@ from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRAT
 from mirror_server.devices.link import IntroducedResource, NameTaken, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
-from mirror_server.service.lru_cache import LruCache
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, logs, maintenance, subscriptions
 from mirror_server.store import resources as stored_resources
@@ -29,12 +30,16 @@ from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceObject, DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
-from mirror_server.store.session import Hearing, Session
+from mirror_server.store.session import Session, Subscribers
 
 _CONTACTS_AT_ONCE = 1000
 """The most devices whose last contact is noted in one piece of work, which holds up all others."""
 
 _COUNT_SECONDS = 5
+
+_MOST_BYTES = 64 * 1024 * 1024
+
+Cached = TypeVar("Cached", bound=Sized)
 
 _KINDS: Mapping[str, RegistrationKind] = {
     REGISTRATIONS: "registration",
@@ -43,6 +48,37 @@ _KINDS: Mapping[str, RegistrationKind] = {
     REGISTRATIONS_EXPIRED: "expired",
 }
 """What the listeners call it."""
+
+
+class LruCache(Generic[Cached]):
+    """A cache with a bound in bytes; what was not used for the longest time goes first.
+
+    Args:
+        most_bytes: How much is held.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held: OrderedDict[Hashable, Cached] = OrderedDict()
+        self._held_bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Cached | None:
+        """What is held under the key."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, encoded: Cached) -> None:
+        """Hold it."""
+        with self._lock:
+            replaced = self._held.pop(key, None)
+            self._held_bytes += len(encoded) - (0 if replaced is None else len(replaced))
+            self._held[key] = encoded
+            while self._held_bytes > self._most_bytes:
+                self._held_bytes -= len(self._held.popitem(last=False)[1])
 
 
 class EncodedObject(NamedTuple):
@@ -97,7 +133,6 @@ class DeviceService:
         subscriptions: Applies presubscription rules.
         contact: Called with the id of a device that can be reached.
         expiry_due: Called with the instant at which a registration ends unless it is updated.
-        new_device_id: Makes an id for a device that is not known yet.
 
     Attributes:
         on_resumed: Called in a transaction when devices can again, at each start too, with the instant since when they
@@ -116,8 +151,6 @@ class DeviceService:
         subscriptions: SubscriptionService,
         contact: Callable[[str], None],
         expiry_due: Callable[[Instant], None],
-        new_device_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -130,10 +163,8 @@ class DeviceService:
         self.on_described: list[Callable[[Session, Sequence[DeviceRow]], Mapping[str, Mapping[str, Any]]]] = []
         self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
-        self._new_device_id = new_device_id
         self._cache: LruCache[_CachedObject] = LruCache()
         self._last_change: tuple[Hashable, int] | None = None
-        self._monotonic = monotonic
         self._recent_count = 0
         self._count_again_at = 0.0
 
@@ -260,9 +291,9 @@ class DeviceService:
 
     def recent_count(self) -> int:
         """How many devices the directory had some seconds ago."""
-        if self._monotonic() >= self._count_again_at:
+        if time.monotonic() >= self._count_again_at:
             self._recent_count = self.count(())
-            self._count_again_at = self._monotonic() + _COUNT_SECONDS
+            self._count_again_at = time.monotonic() + _COUNT_SECONDS
         return self._recent_count
 
     def count(self, conditions: Sequence[Condition]) -> int:
@@ -396,10 +427,9 @@ class DeviceService:
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()
-        hearings = subscriptions.hearers(session, [each[:2] for each in observations])
-        told = list(_in_order(observations, hearings))
+        told = list(_in_order(observations, subscriptions.subscribers(session, [each[:2] for each in observations])))
         self._subscriptions.notify(session, told)
-        values = [_observed_value(each, at, now, hearing) for each, at, hearing in told]
+        values = [_observed_value(each, at, now, subscribers) for each, at, subscribers in told]
         first_revision = stored_resources.report(session, values, contact_at=now)
         if values and self._listeners.values_reported:
             batch = [
@@ -419,7 +449,7 @@ class DeviceService:
             raise NameTaken(registration.endpoint_name)
         now = self._clock.now()
         row = DeviceRow(
-            device_id=known.device_id if known else registration.device_id or self._new_device_id(),
+            device_id=known.device_id if known else registration.device_id or uuid.uuid4().hex,
             endpoint_name=registration.endpoint_name,
             endpoint_type=registration.endpoint_type,
             registered=1,
@@ -491,23 +521,25 @@ class DeviceService:
 
 
 def _in_order(
-    observations: Iterable[Observation], hearings: Mapping[tuple[str, str], Hearing]
-) -> Iterator[tuple[Observation, Instant, Hearing]]:
+    observations: Iterable[Observation], subscribed: Mapping[tuple[str, str], Subscribers]
+) -> Iterator[tuple[Observation, Instant, Subscribers]]:
     """What came from devices that are known; no time told of a resource is before the one that was told last."""
     for each in observations:
-        hearing = hearings.get(each[:2])
-        if hearing is not None:
-            changed_at, last_at = each.changed_at, hearing.changed_at
+        subscribers = subscribed.get(each[:2])
+        if subscribers is not None:
+            changed_at, last_at = each.changed_at, subscribers.changed_at
             if last_at is not None and last_at > changed_at:
                 changed_at = last_at
-            hearing.changed_at = changed_at
-            yield each, changed_at, hearing
+            subscribers.changed_at = changed_at
+            yield each, changed_at, subscribers
 
 
-def _observed_value(observation: Observation, changed_at: Instant, now: Instant, hearing: Hearing) -> ReportedValue:
+def _observed_value(
+    observation: Observation, changed_at: Instant, now: Instant, subscribers: Subscribers
+) -> ReportedValue:
     # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
-    is_unasked = observation.is_unasked or hearing.auto_observed
-    origin: Origin = "auto_observation" if is_unasked and not hearing.app_ids else "subscription"
+    is_unasked = observation.is_unasked or subscribers.auto_observed
+    origin: Origin = "auto_observation" if is_unasked and not subscribers.app_ids else "subscription"
     return reported_value(observation.device_id, observation.path, observation.content, now, origin, changed_at)
 
 

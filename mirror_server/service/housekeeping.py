@@ -8,6 +8,8 @@ from collections.abc import Callable
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import ASYNC_ID_SECONDS
 from mirror_server.core.instants import Instant, after_seconds, months_before
+from mirror_server.service.commands import CommandService
+from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, devices, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -53,10 +55,8 @@ class Housekeeping:
     Args:
         database: What is looked after.
         clock: Domain time.
-        expire_commands: Ends, in a transaction, the commands whose time is over at an instant.
-        expire_registrations: Ends, in a transaction, the registrations whose time is over; false where it is to be
-            called later, by :meth:`look_at_registrations`.
-        delete_devices: Deletes, in a transaction, the devices whose last connection was before an instant.
+        command_service: Ends the commands whose time is over.
+        device_service: Ends registrations, and deletes devices.
         keep_log_seconds: How long log entries are kept.
         every_hour: Called every hour with the present instant, to have extensions delete what they kept long enough.
     """
@@ -66,17 +66,15 @@ class Housekeeping:
         *,
         database: Database,
         clock: Clock,
-        expire_commands: Callable[[Session, Instant], None],
-        expire_registrations: Callable[[Session], bool],
-        delete_devices: Callable[[Session, Instant], None],
+        command_service: CommandService,
+        device_service: DeviceService,
         keep_log_seconds: float,
         every_hour: Callable[[Instant], None],
     ) -> None:
         self._database = database
         self._clock = clock
-        self._expire_commands = expire_commands
-        self._expire_registrations = expire_registrations
-        self._delete_devices = delete_devices
+        self._command_service = command_service
+        self._device_service = device_service
         self._keep_log_seconds = keep_log_seconds
         self._every_hour = every_hour
         self._next_round: Timer | None = None
@@ -102,7 +100,7 @@ class Housekeeping:
         def work(session: Session) -> None:
             # One instant for both, so that nothing becomes due unseen in between.
             now = self._clock.now()
-            self._expire_commands(session, now)
+            self._command_service.expire(session, now)
             next_at = commands.next_expiry(session, now)
             session.after_commit(lambda: self.commands.at_latest(next_at))
 
@@ -112,7 +110,7 @@ class Housekeeping:
         """End the registrations whose time is over, and see when the next one's is."""
 
         def work(session: Session) -> None:
-            if self._expire_registrations(session):
+            if self._device_service.expire_registrations(session):
                 next_at = devices.next_registration_expiry(session)
                 session.after_commit(lambda: self.registrations.at_latest(next_at))
 
@@ -123,7 +121,7 @@ class Housekeeping:
         kept_since = after_seconds(now, -self._keep_log_seconds)
 
         def work(session: Session) -> None:
-            self._delete_devices(session, months_before(now, _DEVICES_KEPT_MONTHS))
+            self._device_service.delete_silent_since(session, months_before(now, _DEVICES_KEPT_MONTHS))
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
 

@@ -49,7 +49,7 @@ def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) 
     """Store a new key; gives the key itself, which cannot be had again."""
     key = _fresh(secrets.token_hex(8))
     stored = _stored(key, name, scopes, at)
-    database.write(lambda session: keys.insert(session, stored))
+    database.write(lambda session: keys.put(session, stored))
     return key
 
 

@@ -24,7 +24,7 @@ from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.changes import Listeners, Reported
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.session import AGAIN, WAITING, Hearing, Session
+from mirror_server.store.session import AGAIN, WAITING, Session, Subscribers
 
 T = TypeVar("T")
 
@@ -38,23 +38,16 @@ _STATES = {
 
 
 class SubscriptionService:
-    """Keeps who is subscribed to what, and stores what devices say to it.
+    """Changes rules and subscriptions, and stores the responses of devices to subscribe commands.
 
     Args:
-        database: Where subscriptions and the log are.
+        database: The database that has the subscriptions.
         clock: Domain time.
-        log: Where observation events go.
+        log: Gets the observation events.
         listeners: Called with initial values.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        clock: Clock,
-        log: NotificationLog,
-        listeners: Listeners,
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, log: NotificationLog, listeners: Listeners) -> None:
         self._database = database
         self._clock = clock
         self._log = log
@@ -62,7 +55,7 @@ class SubscriptionService:
         self._indexes: dict[str, tuple[str, RuleIndex]] = {}
 
     def rules(self, app_id: str) -> tuple[str, str]:
-        """The application's presubscription rules as JSON, as they were put, and a tag that is another for others."""
+        """Return the application's presubscription rules as JSON, as they were put, and their tag for ``ETag``."""
         return _tagged(self._database.look(lambda session: subscriptions.rules(session, app_id)))
 
     def put_rules(
@@ -75,9 +68,10 @@ class SubscriptionService:
     ) -> Future[T | None]:
         """Replace the application's rules; the future is done when they are on disk.
 
-        With ``was_seen``, which tells of a tag whether the writer saw the rules it stands for, the future raises a
-        Refusal where the present ones are others (412). ``also`` is called with the application in the transaction, and
-        the future has its result.
+        Subscriptions that the former ones made go on until the device registers again.
+        ``was_seen`` tells whether the client has seen the rules with a tag; the future raises a Refusal (412) if it
+        has not seen the present ones. ``also`` is called with the application in the transaction, and the future has
+        its result.
         """
 
         def work(session: Session) -> T | None:
@@ -87,20 +81,8 @@ class SubscriptionService:
 
         return self._database.submit(work)
 
-    def delete_rules(self, app_id: str, *, was_seen: Callable[[str], bool] | None = None) -> Future[None]:
-        """Delete the application's rules; subscriptions made by them go on until the device registers anew.
-
-        ``was_seen`` is as for :meth:`put_rules`.
-        """
-
-        def work(session: Session) -> None:
-            _require_seen(session, app_id, was_seen)
-            subscriptions.delete_rules(session, app_id)
-
-        return self._database.submit(work)
-
     def presubscribe(self, session: Session, device_id: str) -> None:
-        """Want what the rules of all applications say of this device, and again what it refused.
+        """Subscribe applications to the resources of a device that their rules match, and retry refused subscriptions.
 
         Source: specification 3.3; wire.md 3.
         """
@@ -115,16 +97,16 @@ class SubscriptionService:
             subscriptions.add_presubscribed(session, app_id, device_id, positions)
 
     def matching(self, app_id: str, text: str, device: DeviceRow, paths: Iterable[str]) -> dict[str, int]:
-        """Return the resources of a device that a rule of the application matches, by an index that is kept.
+        """Return the resources of a device that a rule of the application matches. The index of the rules is cached.
 
         Args:
             app_id: The application.
             text: Its rules, as they are stored.
             device: The device.
-            paths: Its resources that can be observed.
+            paths: Its observable resources.
 
         Returns:
-            The paths, each with the position of the first rule that matches it.
+            The position of the first rule that matches, by path.
         """
         known_text, index = self._indexes.get(app_id, ("", None))
         if index is None or known_text != text:
@@ -152,37 +134,34 @@ class SubscriptionService:
         return self._database.submit(work)
 
     def unsubscribe(self, app_id: str, device_id: str, path: str | None = None) -> Future[None]:
-        """End the application's subscription of one resource, or all of a device; harmless where there is none."""
+        """End the application's subscription of one resource, or without a path all of a device, if there are any."""
 
         def work(session: Session) -> None:
-            if path is None:
-                subscriptions.delete_of_device(session, app_id, device_id)
-            else:
-                subscriptions.delete(session, app_id, device_id, path)
+            subscriptions.delete(session, app_id, device_id, path)
             subscriptions.clear_ended(session, device_id)
             session.publish(WAITING, device_id)
 
         return self._database.submit(work)
 
     def paths(self, app_id: str, device_id: str) -> list[str]:
-        """The resources of a device the application is subscribed to."""
+        """Return the resources of a device that the application is subscribed to."""
         return self._database.look(lambda session: subscriptions.paths(session, app_id, device_id))
 
     def state(self, app_id: str, device_id: str, path: str) -> SubscriptionState:
-        """What became of the application's subscription of a resource."""
+        """Return the state of the application's subscription of a resource."""
         return _STATES[self._database.look(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
     def finish(self, session: Session, job: Job, answer: Answer | None) -> None:
-        """Store what a device said to a subscribe command or to its end; without an answer it is asked again.
+        """Store the response of a device to a subscribe command or its end; without a response it is sent again.
 
-        An answer may come late, after a second command or the end of the subscription.
+        A response may come late, after a second command or the end of the subscription.
         """
         if answer is None or not answer.outcome.is_of_device:
             return
         devices.touch(session, [job.device_id], self._clock.now())
         path = job.ask.path
         if not isinstance(job.ask, Observe):
-            subscriptions.cancelled(session, job.device_id, path)
+            subscriptions.forgotten(session, job.device_id, path)
         elif answer.outcome is not Outcome.DONE:
             subscriptions.refused(session, job.device_id, path)
         else:
@@ -191,8 +170,8 @@ class SubscriptionService:
     def _store_accepted(self, session: Session, device_id: str, path: str, answer: Answer) -> None:
         """Send the initial value to the applications that waited for it.
 
-        A change in it goes also to those that were subscribed before. Where the device was not asked for its value, or
-        did not give it, the value that the mirror has is the initial one.
+        If it is a change, the applications that were subscribed before get it too. Without a value in the response,
+        the reported value of the mirror is the initial one.
         """
         device = devices.find(session, device_id)
         if device is None:
@@ -203,8 +182,10 @@ class SubscriptionService:
         initial = answer.content
         if initial is None:
             if (stored := _stored_value(device_id, path, known)) is not None:
-                hearing = Hearing(device.endpoint_name, waited, auto_observed=True, changed_at=stored.changed_at)
-                self.notify(session, [(stored, stored.changed_at, hearing)])
+                subscribers = Subscribers(
+                    device.endpoint_name, waited, auto_observed=True, changed_at=stored.changed_at
+                )
+                self.notify(session, [(stored, stored.changed_at, subscribers)])
             return
         changed_at = max(answer.answered_at or now, known.changed_at or 0)
         value = reported_value(device_id, path, initial, now, "subscription", changed_at)
@@ -214,12 +195,12 @@ class SubscriptionService:
             for listener in self._listeners.values_reported:
                 listener(session, batch)
         app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
-        hearing = Hearing(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
-        self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, hearing)])
+        subscribers = Subscribers(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
+        self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, subscribers)])
 
-    def notify(self, session: Session, told: Iterable[tuple[Observation, Instant, Hearing]]) -> None:
-        """Add observation events to logs: each is what was observed, the time told of it, and who hears of it."""
-        self._log.append(session, NOTIFICATIONS, _entries(told))
+    def notify(self, session: Session, observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> None:
+        """Append observation events to the logs of the subscribers; each has its observation and its time."""
+        self._log.append(session, NOTIFICATIONS, _entries(observed))
 
 
 def _tagged(rules: str | None) -> tuple[str, str]:
@@ -230,44 +211,44 @@ def _tagged(rules: str | None) -> tuple[str, str]:
 def _require_seen(session: Session, app_id: str, was_seen: Callable[[str], bool] | None) -> None:
     if was_seen is None or was_seen(_tagged(subscriptions.rules(session, app_id))[1]):
         return
-    told = (
+    message = (
         "the rules of this key are not those of this ETag any more; GET /v2/subscriptions for the present ones and"
         " their ETag, change those, and send them with it"
     )
-    raise Refusal(412, f"If-Match: {told}", reason=RULES_CHANGED, fields=[("If-Match", told)])
+    raise Refusal(412, f"If-Match: {message}", reason=RULES_CHANGED, fields=[("If-Match", message)])
 
 
-def _entries(told: Iterable[tuple[Observation, Instant, Hearing]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for observation, changed_at, hearing in told:
-        if not hearing.app_ids:
+def _entries(observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for observation, changed_at, subscribers in observed:
+        if not subscribers.app_ids:
             continue
         content = observation.content
         event = messages.notification(
             device_id=observation.device_id,
-            endpoint_name=hearing.endpoint_name,
+            endpoint_name=subscribers.endpoint_name,
             path=observation.path,
             payload=content.payload,
             content_type=content.content_type,
             max_age_seconds=content.max_age_seconds,
             changed_at=changed_at,
         )
-        for app_id in hearing.app_ids:
+        for app_id in subscribers.app_ids:
             yield app_id, observation.device_id, event
 
 
 def _stored_value(device_id: str, path: str, known: resources.Known) -> Observation | None:
-    """The value that the mirror has, with its own time and freshness; ``None`` where it has none."""
+    """Return the reported value of the mirror, with its own time and freshness; ``None`` if there is none."""
     value, content_type, origin, reported_at, expires_at, changed_at = known
     if value is None or content_type is None or reported_at is None:
         return None
     max_age_seconds = None if expires_at is None else (expires_at - reported_at) // 1000
-    # No observation event told the time of a value that was read.
+    # A value that was read had no observation event.
     at = max(reported_at, changed_at or 0) if origin == "read" or changed_at is None else changed_at
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
 def _is_news(known: resources.Known, answer: Answer) -> bool:
-    """Whether an initial value is a change that no observation event told: a read may have brought it first."""
+    """Whether an initial value is a change without an observation event yet; a read may have brought it before."""
     if answer.content is None or answer.content.payload != known.value:
         return True
     if known.origin != "read" or known.changed_at is None or answer.answered_at is None:

@@ -1,7 +1,7 @@
-"""The database: its schema, every SQL statement, and the one writer.
+"""The database: its schema, every SQL statement of the core, and the one writer.
 
-``database`` opens one, of the kind that its URL names; ``writer`` is the thread that writes, and ``migrate`` brings the
-schema up to date. The other modules hold the statements about what they are named after. These are written once, with
-``:name`` parameters and in the SQL that databases share (``INSERT ... ON CONFLICT``, ``RETURNING``), so that a session
-over another driver needs no second copy of the logic, but where it does in one statement what takes several here.
+Begin with ``session`` (what a statement can do), ``writer`` (group commit) and ``database`` (opening and reading).
+``devices``, ``resources``, ``subscriptions``, ``commands``, ``logs`` and ``keys`` hold the statements about what they
+are named after, written once in the SQL that databases share. ``backend`` is what a kind of database offers, ``sqlite``
+is one; ``schema`` and ``migrations`` make the tables. It may import ``core``, ``clock`` and wire models alone.
 """

@@ -25,7 +25,7 @@ T = TypeVar("T")
 DEFAULT_URL = "sqlite:///mirror.db"
 _SQLITE = "sqlite:///"
 
-LOCATIONS = {"sqlite": "mirror_server.store.sqlite.location:SqliteLocation"}
+LOCATIONS = {"sqlite": "mirror_server.store.sqlite.backend:SqliteLocation"}
 """The class of :class:`~mirror_server.store.backend.Location` by the scheme of a URL, imported when it is used.
 
 Extensions add theirs, see :func:`mirror_server.hooks.locations`.
@@ -82,12 +82,6 @@ class TooMuchWaiting(DatabaseError):
     """A change was not taken, because too many wait for the disk already; nothing of it was done."""
 
 
-def reason_of(error: BaseException) -> str:
-    """Why the connection failed, in a line for the operator."""
-    cause = error.__cause__ if isinstance(error, StorageFailed) else error
-    return next(iter(str(cause).splitlines()), "no answer")
-
-
 MOST_EXAMPLES = 20
 """How many of a kind of violation are shown."""
 
@@ -119,63 +113,50 @@ class Backend(Protocol):
     @property
     def writing(self) -> Session:
         """The session of the thread that writes, between ``begin`` and ``commit`` or ``undo``."""
-        ...
 
     @property
     def is_leader(self) -> bool:
         """Whether in the transaction that is open this process is the leader, or no others are there."""
-        ...
 
     def begin(self, touched: Collection[str] | None) -> None:
         """Begin a transaction that writes.
 
         When this returns, no other is open anywhere on the database that touches any of the same; none at all with
-        ``None``. See :meth:`mirror_server.store.writer.Writer.submit`.
+        ``None``. See :meth:`mirror_server.store.writer.Writer.enqueue`.
         """
-        ...
 
     def begin_work(self) -> None:
         """Begin a part of the transaction that may be undone alone."""
-        ...
 
     def end_work(self) -> None:
         """Keep what the part did."""
-        ...
 
     def undo_work(self) -> None:
         """Undo what the part did."""
-        ...
 
     def commit(self) -> None:
         """Put the transaction on disk."""
-        ...
 
     def rest(self) -> None:
         """Do what has to be done now and then; called when who waited for a transaction was told. It must not raise."""
-        ...
 
     def undo(self) -> None:
         """Undo the transaction, if there still is one."""
-        ...
 
     def is_of_storage(self, error: BaseException) -> bool:
         """Whether the disk, the file or the connection is to blame, not what was asked of the database."""
-        ...
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
         """A session that sees one state of the database for as long as it is open.
 
         Which changes it sees, it knows only where that was asked for: see :meth:`Session.last_revision`.
         """
-        ...
 
     def version(self) -> Hashable:
-        """Another one as soon as anything was committed by anybody."""
-        ...
+        """Return a token that changes with every commit of any process."""
 
     def look(self, statement: Callable[[Session], T]) -> T:
-        """What a single statement gives, without a transaction around it."""
-        ...
+        """Run one statement that only reads, without a transaction around it."""
 
     def purge(self) -> bool:
         """Bring what was deleted out of the files, as far as that can be done while others use the database.
@@ -183,11 +164,9 @@ class Backend(Protocol):
         Returns:
             Whether it could be done: false when somebody reads for long.
         """
-        ...
 
     def damage(self, session: Session) -> list[Violation]:
-        """What this kind of database itself finds wrong with what it holds."""
-        ...
+        """Find what this kind of database itself calls wrong with what it holds."""
 
     def backup(self, path: Path) -> None:
         """Copy the database, as of one instant, into a new file.
@@ -195,19 +174,15 @@ class Backend(Protocol):
         Raises:
             DatabaseError: It cannot be written, or this kind of database has tools of its own for that.
         """
-        ...
 
     def is_served(self) -> bool:
         """Whether a process serves it, perhaps this one."""
-        ...
 
     def hurry(self) -> None:
         """The program ends: wait for nothing that may not come."""
-        ...
 
     def close(self) -> None:
         """Close all connections."""
-        ...
 
 
 class Location(ABC):
@@ -255,7 +230,7 @@ class Location(ABC):
         return nullcontext(enter_result=False)
 
     def damage(self) -> list[Violation]:
-        """What is wrong with its files, so that it cannot be opened.
+        """Find what is wrong with its files, so that it cannot be opened.
 
         Raises:
             DatabaseError: They cannot be read for another reason.
@@ -263,7 +238,7 @@ class Location(ABC):
         return []
 
     def exposed_files(self) -> list[Path]:
-        """Which of its files others than their owner may read or change."""
+        """Find the files of it that others than their owner may read or change."""
         return []
 
 

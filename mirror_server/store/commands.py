@@ -75,19 +75,6 @@ def waiting(session: Session, device_id: str) -> list[Command]:
     return [command_of(row) for row in rows]
 
 
-def page_waiting(session: Session, app_id: str, *, device_id: str | None, after: int, limit: int) -> list[Command]:
-    """Commands of an application that have not ended yet, in order, behind the number ``after``."""
-    rows = session.rows(
-        f"SELECT {COLUMNS} FROM commands WHERE app_id = :app_id AND finished_at IS NULL AND command_id > :after"
-        " AND (CAST(:device_id AS TEXT) IS NULL OR device_id = :device_id) ORDER BY command_id LIMIT :limit",
-        app_id=app_id,
-        device_id=device_id,
-        after=after,
-        limit=limit,
-    )
-    return [command_of(row) for row in rows]
-
-
 def devices_with_waiting(session: Session) -> list[str]:
     """The ids of the devices for which a command waits."""
     return [row[0] for row in session.rows("SELECT DISTINCT device_id FROM commands WHERE finished_at IS NULL")]

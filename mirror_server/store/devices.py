@@ -209,7 +209,7 @@ def object_of(session: Session, device_id: str, *, most: int = NO_LIMIT) -> Devi
 def object_at_once(
     session: Session, device_id: str, known: int | None = None, *, most: int = NO_LIMIT
 ) -> DeviceObject | None:
-    """The same by one statement, for where each takes a way to the database and back.
+    """Return the same with one statement, where each takes a way to the database and back.
 
     Without its resources where the device is at the revision ``known``, for who has them from then.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
@@ -30,19 +30,6 @@ class FormerSecret:
     ends_at: Instant
 
 
-def insert(session: Session, key: StoredKey) -> None:
-    """Add a key."""
-    session.run(
-        "INSERT INTO access_keys (key_id, name, secret_hash, scopes, created_at)"
-        " VALUES (:key_id, :name, :secret_hash, :scopes, :created_at)",
-        key_id=key.key_id,
-        name=key.name,
-        secret_hash=key.secret_hash,
-        scopes=key.scopes,
-        created_at=key.created_at,
-    )
-
-
 def put(session: Session, key: StoredKey) -> None:
     """Add a key; one with this id that is there gets its secret alone and its scopes and is in use again."""
     _end_former(session, key.key_id)
@@ -51,11 +38,7 @@ def put(session: Session, key: StoredKey) -> None:
         " VALUES (:key_id, :name, :secret_hash, :scopes, :created_at)"
         " ON CONFLICT (key_id) DO UPDATE SET"
         " secret_hash = excluded.secret_hash, scopes = excluded.scopes, revoked_at = NULL",
-        key_id=key.key_id,
-        name=key.name,
-        secret_hash=key.secret_hash,
-        scopes=key.scopes,
-        created_at=key.created_at,
+        **asdict(key),
     )
 
 

@@ -12,7 +12,7 @@ from mirror_server.core.instants import Instant
 from mirror_server.store.session import Row, Session
 
 EVERY = "logs"
-"""What work touches that appends to a log or changes where it stands; which logs is known only when it is run."""
+"""The name that work touches which appends to a log or changes where it stands; which logs, it finds when it is run."""
 
 _ROWS_AT_A_TIME = 50
 
@@ -27,7 +27,7 @@ Entry = tuple[int, str, bytes, Instant]
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Where a log stands: its last number, the plain poll's position, and whether a poll channel is open."""
+    """The state of a log: its last number, the plain poll's position, and whether a poll channel is open."""
 
     last_seq: int
     position: int
@@ -53,7 +53,7 @@ def create(session: Session, app_id: str) -> None:
 
 
 def state(session: Session, app_id: str) -> LogState | None:
-    """Where the log of an application stands."""
+    """Return the state of the log of an application."""
     row = session.row("SELECT last_seq, position, polled FROM logs WHERE app_id = :app_id", app_id=app_id)
     return LogState(*row) if row else None
 
@@ -84,7 +84,7 @@ def append(
 
 
 def counted(app_id: str, entries: Sequence[tuple[str, bytes]], read_seq: int) -> dict[str, Any]:
-    """What :data:`COUNT` takes when entries are added."""
+    """Return the parameters of :data:`COUNT` when entries are added."""
     size = sum(len(body) for _, body in entries)
     return {"app_id": app_id, "count": len(entries), "size": size, "read_seq": read_seq}
 

@@ -1,4 +1,4 @@
-"""What concerns the whole database: erase a device, end an application, check the invariants."""
+"""Maintenance of a whole database: erase a device, end an application, check the invariants."""
 
 from __future__ import annotations
 
@@ -58,10 +58,8 @@ def _erase_rules(session: Session, device_id: str) -> int:
     for app_id, text in subscriptions.all_rules(session).items():
         rules = orjson.loads(text)
         kept = [rule for rule in rules if rule.get("endpoint-name") not in names]
-        if kept and len(kept) < len(rules):
+        if len(kept) < len(rules):
             subscriptions.put_rules(session, app_id, orjson.dumps(kept).decode())
-        elif len(kept) < len(rules):
-            subscriptions.delete_rules(session, app_id)
         erased += len(rules) - len(kept)
     return erased
 
@@ -132,7 +130,7 @@ _VIOLATIONS = {
 
 
 def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violation]:
-    """What is wrong with the database, with the rows concerned."""
+    """Find what is wrong with the database, with the rows concerned."""
     for statements in (_VIOLATIONS, *(storage.violations for storage in storages)):
         yield from found_in(session, statements)
 

@@ -15,7 +15,7 @@ DESIRED_COLUMNS = (
     "desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
     " requested_at, desired_updated_at, desired_category"
 )
-"""What :func:`desired_of` makes a desired value of."""
+"""The columns from which :func:`desired_of` makes a desired value."""
 
 
 Part: TypeAlias = Literal["resource", "reported", "desired"]
@@ -110,7 +110,7 @@ REPORT = (
 
 
 class Known(NamedTuple):
-    """What the mirror knows of a resource: its last value, and the device's time in its last observation event."""
+    """The last value of a resource, and the device's time in its last observation event."""
 
     value: bytes | None = None
     content_type: str | None = None
@@ -183,15 +183,6 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
     session.note_change([device_id])
 
 
-def knows_path(session: Session, device_id: str, path: str) -> bool:
-    """Whether the device has ever introduced the resource."""
-    return bool(
-        session.scalar(
-            "SELECT 1 FROM resources WHERE device_id = :device_id AND path = :path", device_id=device_id, path=path
-        )
-    )
-
-
 def has_instance(session: Session, device_id: str, path: str) -> bool:
     """Whether the device has ever introduced a resource of this object instance."""
     return bool(
@@ -205,7 +196,7 @@ def has_instance(session: Session, device_id: str, path: str) -> bool:
 
 
 def known(session: Session, device_id: str, path: str) -> Known:
-    """What the mirror knows of a resource."""
+    """Return the last value of a resource; an empty one where there is none."""
     row = session.row(
         "SELECT reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at, changed_at"
         " FROM resources WHERE device_id = :device_id AND path = :path",
@@ -308,22 +299,6 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
 
     device_ids = [value.device_id for value in values]
     return session.note_change_with(device_ids, DESIRE, rows, contact_at=contact_at)[0]
-
-
-def acknowledge(session: Session, device_id: str, path: str, *, by: str, at: Instant) -> None:
-    """Note that someone acknowledged the failed write of a resource; the next write clears it.
-
-    The revision of the desired value stays: it is the same for all who saw it before.
-    """
-    session.run(
-        "UPDATE resources SET acknowledged_at = :at, acknowledged_by = :by"
-        " WHERE device_id = :device_id AND path = :path",
-        at=at,
-        by=by,
-        device_id=device_id,
-        path=path,
-    )
-    session.note_change([device_id])
 
 
 def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:

@@ -58,12 +58,6 @@ LOG = "log"
 WAITING = "waiting"
 """Something waits for a device."""
 
-UNTOLD = "untold"
-"""A request for a device is stored, and its async-id not told yet: the device, a space, the async-id."""
-
-TOLD = "told"
-"""The async-id of a request was told."""
-
 AGAIN = "again"
 """A device is to be asked what waits for it, also what it left unanswered before."""
 
@@ -75,7 +69,7 @@ _MOST_DEVICES = 100_000
 
 
 class RecentChanges:
-    """Which devices this process changed lately, so that whoever holds what was made of one need not ask the database.
+    """The devices that this process changed lately, so that a copy of one can be used without asking the database.
 
     It has the last changes without a gap, and of each device the last of them. A change that another process made is a
     number that is missing here; from the next one on it is counted anew. Used by any thread.
@@ -102,19 +96,19 @@ class RecentChanges:
             return is_known and self._last.get(device_id, 0) <= since
 
 
-_MOST_HEARINGS = 50_000
+_MOST_SUBSCRIBERS = 50_000
 """So many take some 20 MB; beyond that all are forgotten."""
 
 
 @dataclass(slots=True)
-class Hearing:
-    """Who hears of a resource that was observed, and what is to be known to tell them.
+class Subscribers:
+    """The applications that are subscribed to a resource, and what else an observation event of it needs.
 
     Attributes:
-        endpoint_name: That of its device.
-        app_ids: The applications that hold a subscription of it, while the device observes it for any of them.
+        endpoint_name: The endpoint name of its device.
+        app_ids: The applications with a subscription of it, while the device observes it for any of them.
         auto_observed: Whether the device sends it without a subscription.
-        changed_at: The device's time in the last observation event of it; who tells of another one notes that here.
+        changed_at: The device's time in the last observation event; the code that sends another one updates it here.
     """
 
     endpoint_name: str
@@ -123,19 +117,19 @@ class Hearing:
     changed_at: Instant | None
 
 
-class KnownHearings:
-    """Who hears of which resource, by device id and path: values come by the thousand, subscriptions seldom change.
+class SubscriberCache:
+    """A cache of the subscribers of each resource, by device id and path. Lookups are frequent, changes are rare.
 
-    For the thread that writes alone.
+    Only the thread that writes uses it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Hearing] = {}
+        self._known: dict[tuple[str, str], Subscribers] = {}
         self._version: Hashable | None = None
 
-    def as_of(self, version: Hashable | None) -> dict[tuple[str, str], Hearing]:
+    def as_of(self, version: Hashable | None) -> dict[tuple[str, str], Subscribers]:
         """What is known at this version, to be added to; with ``None``, or another version than before, nothing."""
-        if version is None or version != self._version or len(self._known) > _MOST_HEARINGS:
+        if version is None or version != self._version or len(self._known) > _MOST_SUBSCRIBERS:
             self._known, self._version = {}, version
         return self._known
 
@@ -145,24 +139,20 @@ class KnownHearings:
 
 
 class Cursor(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
         """How many rows it changed."""
-        ...
 
     def fetchone(self) -> Any:
         """The next row, or ``None``."""
-        ...
 
     def fetchmany(self, size: int, /) -> list[Any]:
         """So many of the next rows, or fewer at the end."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """All rows that are left."""
-        ...
 
 
 class Connection(Protocol):
@@ -170,11 +160,9 @@ class Connection(Protocol):
 
     def execute(self, statement: str, parameters: Parameters = ..., /) -> Cursor:
         """Execute a statement."""
-        ...
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
         """Execute a statement once for each set of parameters."""
-        ...
 
 
 class Session:
@@ -184,7 +172,7 @@ class Session:
 
     Attributes:
         changes: Which devices it changed lately.
-        hearings: Who hears of which resource, as it was looked up.
+        subscribers: The subscribers of resources that were looked up.
         handlers: What is called when a signal of a kind is published, given what each of several is about. Signals of
             other processes that arrive together are handled kind by kind, in the order in which the kinds stand here.
     """
@@ -194,11 +182,11 @@ class Session:
         self._effects: list[Callable[[], None]] = []
         self._preparations: list[Callable[[], None]] = []
         self.changes = RecentChanges()
-        self.hearings = KnownHearings()
+        self.subscribers = SubscriberCache()
         self.handlers: dict[str, Callable[..., None]] = {}
 
-    def version_of_hearings(self) -> Hashable | None:
-        """Another one as soon as who hears of a resource may have changed, by whomever, in this transaction or before.
+    def subscribers_version(self) -> Hashable | None:
+        """Return a token that changes when the subscribers of a resource may have, in this transaction or before.
 
         ``None`` where that is not to be had cheaply.
         """
@@ -361,10 +349,10 @@ class Session:
         """Drop the effects that were added after the mark, and what was noted meanwhile: the work was undone."""
         del self._effects[mark:]
         self._preparations.clear()
-        self.hearings.forget()
+        self.subscribers.forget()
 
     def take_preparations(self) -> list[Callable[[], None]]:
-        """What is to be called before the commit, which then is forgotten."""
+        """Return what is to be called before the commit, and forget it."""
         preparations, self._preparations = self._preparations, []
         return preparations
 

@@ -1,9 +1,9 @@
 """Presubscription rules and subscriptions. Source: specification 3.3; wire.md 3.
 
-A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``; or it is ``refused``,
-until the device is asked again. A single one is ``ended`` when the device's registration ends, and is kept so that its
-application can be told. Where one is ``active`` and its resource not ``observing``, the device may have forgotten it,
-and is asked again, which is no news to anybody.
+A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``. It is ``refused`` when the
+device rejects the command, until that is sent again. A single subscription, one without a rule, is ``ended`` when the
+device's registration ends; its row stays so that its application can be notified. When one is ``active`` and its
+resource not ``observing``, the device may have forgotten the observation: the command is sent again, without an event.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from functools import singledispatch
 from itertools import chain
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Hearing, Row, Session, parts
+from mirror_server.store.session import Row, Session, Subscribers, parts
 
 _FORGOTTEN = (
     "SELECT s.device_id, s.path, s.position FROM subscriptions s"
     " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path WHERE s.state = 'active' AND r.observing = 0"
 )
-"""What the device is to observe, and may not observe any more."""
+"""Resources that the device should observe, and may not observe any more."""
 
 _KEPT_UP = "s.state IN ('wanted', 'active')"
-"""What keeps up an observation: neither what the device refused nor what has ended."""
+"""The subscriptions that need an observation: neither refused nor ended ones."""
 
 WANTED = (
     "SELECT path, min(position) AS place FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
     f" AND state = 'wanted' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
     " AS forgotten) AS asked GROUP BY path"
 )
-"""The resources for which a device is to be sent a subscribe command; where there are rules, in the order of places."""
+"""The resources of a device that need a subscribe command, with the position of their rule, by which they are sent."""
 
 UNWANTED = (
     "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"
     f" (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND {_KEPT_UP})"
 )
-"""The resources a device observes though nobody is subscribed to them any more."""
+"""The resources that a device observes though nobody is subscribed to them any more."""
 
-HEARERS = (
+SUBSCRIBERS = (
     "WITH wanted (device_id, path) AS ({})"
     " SELECT wanted.device_id, wanted.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
     " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
@@ -45,31 +45,31 @@ HEARERS = (
     " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
     " AND r.subscribed = 1 AND s.state <> 'ended'"
 )
-"""Who hears of resources, and by what name of their device."""
+"""The applications subscribed to resources, one a row; the resources are to be put in."""
 
 PRESUBSCRIBE = (
     "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) {}"
     " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0, state = 'wanted', ended_at = NULL,"
     " position = excluded.position WHERE subscriptions.state = 'ended'"
 )
-"""Wants resources that rules match; to be completed with the values."""
+"""Makes subscriptions of resources that rules match; the values are to be put in."""
 
 ASK_AGAIN = (
     "UPDATE subscriptions SET state = 'wanted' WHERE state = 'refused' AND EXISTS (SELECT 1 FROM resources r"
     " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
     " AND present = 1 AND observable = 1)"
 )
-"""Wants what devices refused, of those resources they have; to be completed with which devices."""
+"""Makes refused subscriptions wanted again, if the device has the resource; to be completed with the devices."""
 
 
 def rules(session: Session, app_id: str) -> str | None:
-    """The rules of an application as JSON, as they were put."""
+    """Return the rules of an application as JSON, as they were put."""
     text: str | None = session.scalar("SELECT rules FROM presubscriptions WHERE app_id = :app_id", app_id=app_id)
     return text
 
 
 def all_rules(session: Session) -> dict[str, str]:
-    """The rules of every application that has some."""
+    """Return the rules of all applications, by application."""
     return dict(session.rows("SELECT app_id, rules FROM presubscriptions"))
 
 
@@ -83,13 +83,8 @@ def put_rules(session: Session, app_id: str, text: str) -> None:
     )
 
 
-def delete_rules(session: Session, app_id: str) -> None:
-    """Delete the rules of an application."""
-    session.run("DELETE FROM presubscriptions WHERE app_id = :app_id", app_id=app_id)
-
-
 def add_presubscribed(session: Session, app_id: str, device_id: str, positions: Mapping[str, int]) -> None:
-    """Want resources of a device for an application, where it has no subscription of them, or one that ended.
+    """Subscribe an application to resources of a device, where it has no subscription or one that ended.
 
     Args:
         session: The transaction.
@@ -105,12 +100,12 @@ def add_presubscribed(session: Session, app_id: str, device_id: str, positions: 
 
 
 def ask_again(session: Session, device_id: str) -> None:
-    """Want what a device refused, of those resources it has."""
+    """Make the refused subscriptions of a device wanted again, if it has the resources."""
     session.run(f"{ASK_AGAIN} AND device_id = :device_id", device_id=device_id)
 
 
 def put_single(session: Session, app_id: str, device_id: str, path: str) -> None:
-    """Subscribe an application to one resource; one that was refused or has ended is tried again."""
+    """Subscribe an application to one resource; a refused or ended subscription becomes wanted again."""
     session.run(
         "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
         " VALUES (:device_id, :path, :app_id, 1, 'wanted')"
@@ -123,7 +118,7 @@ def put_single(session: Session, app_id: str, device_id: str, path: str) -> None
 
 
 def paths(session: Session, app_id: str, device_id: str) -> list[str]:
-    """The resources of a device an application is subscribed to."""
+    """Return the resources of a device that an application is subscribed to."""
     rows = session.rows(
         "SELECT path FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id AND state <> 'ended'"
         " ORDER BY path",
@@ -134,7 +129,7 @@ def paths(session: Session, app_id: str, device_id: str) -> list[str]:
 
 
 def state(session: Session, app_id: str, device_id: str, path: str) -> str | None:
-    """The state of an application's subscription; ``active`` also where the device observes for another one."""
+    """Return the state of a subscription; ``active`` also while the device observes for another application."""
     word: str | None = session.scalar(
         "SELECT CASE WHEN s.state <> 'ended' AND r.subscribed = 1 THEN 'active' ELSE s.state END FROM subscriptions s"
         " LEFT JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
@@ -146,27 +141,19 @@ def state(session: Session, app_id: str, device_id: str, path: str) -> str | Non
     return word
 
 
-def delete(session: Session, app_id: str, device_id: str, path: str) -> None:
-    """End an application's subscription of one resource."""
+def delete(session: Session, app_id: str, device_id: str, path: str | None) -> None:
+    """End an application's subscription of one resource; without a path those of all resources of the device."""
     session.run(
-        "DELETE FROM subscriptions WHERE device_id = :device_id AND path = :path AND app_id = :app_id",
-        device_id=device_id,
-        path=path,
-        app_id=app_id,
-    )
-
-
-def delete_of_device(session: Session, app_id: str, device_id: str) -> None:
-    """End all subscriptions of an application to a device."""
-    session.run(
-        "DELETE FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id",
+        "DELETE FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id"
+        + ("" if path is None else " AND path = :path"),
         device_id=device_id,
         app_id=app_id,
+        **({} if path is None else {"path": path}),
     )
 
 
 def reset_device(session: Session, device_id: str) -> None:
-    """Begin anew after a full registration or its end: no subscription, and the device observes nothing."""
+    """End all subscriptions of a device after a full registration or its end: it observes nothing any more."""
     session.run("DELETE FROM subscriptions WHERE device_id = :device_id AND single = 0", device_id=device_id)
     session.run("UPDATE subscriptions SET state = 'ended' WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
@@ -174,7 +161,7 @@ def reset_device(session: Session, device_id: str) -> None:
 
 
 def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[str]]:
-    """The single subscriptions that ended before this full registration, for each application; each is given once."""
+    """Return the ended single subscriptions of a device by application, each only once."""
     rows = session.rows(
         "UPDATE subscriptions SET ended_at = :at WHERE device_id = :device_id AND state = 'ended' AND ended_at IS NULL"
         " RETURNING app_id, path",
@@ -188,7 +175,7 @@ def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[
 
 
 def clear_ended(session: Session, device_id: str) -> None:
-    """Show as not subscribed the resources of a device that nobody is subscribed to any more."""
+    """Mark the resources of a device that nobody is subscribed to any more as not subscribed."""
     session.run(
         "UPDATE resources SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND NOT EXISTS"
         f" (SELECT 1 FROM subscriptions s WHERE s.device_id = resources.device_id AND s.path = resources.path"
@@ -199,7 +186,7 @@ def clear_ended(session: Session, device_id: str) -> None:
 
 
 def devices_with_work(session: Session) -> list[str]:
-    """The devices for which a subscribe command, or the end of an observation, waits."""
+    """Return the devices for which a subscribe command or the end of an observation waits."""
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'wanted'"
         f" UNION SELECT device_id FROM ({_FORGOTTEN}) AS forgotten"
@@ -210,9 +197,10 @@ def devices_with_work(session: Session) -> list[str]:
 
 
 def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[str]:
-    """The device accepted a subscribe command at this instant; gives the applications that waited for it.
+    """Note that a device accepted a subscribe command; return the applications that waited for that.
 
-    For whomever it was sent, the device observes now, so those that it had refused have waited for it too.
+    The device observes now, for whichever application the command was sent. So the applications that it had refused
+    are among them.
     """
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
@@ -234,7 +222,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
 
 
 def refused(session: Session, device_id: str, path: str) -> None:
-    """The device refused a subscribe command; see :func:`ask_again`. What it observes for others goes on."""
+    """Note that a device refused a subscribe command; see :func:`ask_again`. An observation for others continues."""
     changed = session.run(
         "UPDATE subscriptions SET state = 'refused' WHERE device_id = :device_id AND path = :path"
         " AND (state = 'wanted' OR state = 'active' AND NOT EXISTS (SELECT 1 FROM resources r"
@@ -247,7 +235,7 @@ def refused(session: Session, device_id: str, path: str) -> None:
 
 
 def forgotten(session: Session, device_id: str, path: str) -> None:
-    """The device may not observe the resource any more, and is to be asked again where it should."""
+    """Note that a device does not observe a resource, or may not; it is asked again where it should."""
     session.run(
         "UPDATE resources SET observing = 0 WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -256,44 +244,39 @@ def forgotten(session: Session, device_id: str, path: str) -> None:
 
 
 def observation_ended(session: Session, device_id: str, path: str) -> None:
-    """The device has ended an observation by itself; it is asked again as if it had refused."""
+    """Note that a device ended an observation by itself; the command is sent again as if it had refused it."""
     forgotten(session, device_id, path)
     refused(session, device_id, path)
 
 
-def cancelled(session: Session, device_id: str, path: str) -> None:
-    """The device was told to observe the resource no longer."""
-    forgotten(session, device_id, path)
+def subscribers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Subscribers]:
+    """Return the subscribers of resources, by device id and path; nothing for a device that is not known.
 
-
-def hearers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Hearing]:
-    """Who gets an observation event of these resources, each given as device id and path; of devices that are known.
-
-    Others may be in it as well, which were asked for before.
+    The result may have further resources, which were looked up before.
     """
-    found = session.hearings.as_of(session.version_of_hearings())
+    found = session.subscribers.as_of(session.subscribers_version())
     unknown = [resource for resource in dict.fromkeys(resources) if resource not in found]
-    for rows in rows_of_hearers(session, unknown):
+    for rows in subscriber_rows(session, unknown):
         for device_id, path, endpoint_name, auto_observed, changed_at, app_id in rows:
-            new = Hearing(endpoint_name, [], bool(auto_observed), changed_at)
-            hearing = found.setdefault((device_id, path), new)
+            new = Subscribers(endpoint_name, [], bool(auto_observed), changed_at)
+            of_resource = found.setdefault((device_id, path), new)
             if app_id is not None:
-                hearing.app_ids.append(app_id)
+                of_resource.app_ids.append(app_id)
     return found
 
 
 @singledispatch
-def rows_of_hearers(session: Session, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
-    """The rows of :data:`HEARERS` for these resources, each given as device id and path."""
+def subscriber_rows(session: Session, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+    """Yield the rows of :data:`SUBSCRIBERS` for resources, each given as device id and path."""
     for some in parts(wanted):
         # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
         size = 1 << (len(some) - 1).bit_length()
         values = [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))]
-        yield session.rows_of(HEARERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
+        yield session.rows_of(SUBSCRIBERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
 
 
 def holders(session: Session, device_id: str, path: str) -> list[str]:
-    """The applications that get an observation event of this resource while the device observes it."""
+    """Return the applications that get the observation events of a resource while the device observes it."""
     rows = session.rows(
         "SELECT app_id FROM subscriptions WHERE device_id = :device_id AND path = :path AND state <> 'ended'"
         " ORDER BY app_id",

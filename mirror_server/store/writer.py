@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, TypeVar
 
 from mirror_server.store.backend import Backend, NotLeader, StorageFailed, TooMuchWaiting
@@ -18,27 +19,32 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_WAITING = 5000
+"""How much work may wait; what does not insist is refused beyond that."""
 _LARGEST_GROUP = 500
 _RETRY_SECONDS = 1.0
 _TOLD_SECONDS = 0.001
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Work:
     run: Callable[..., Any]
     future: Future[Any]
     insists: bool
     by_leader: bool
     items: Sequence[Any] | None
-    """What it is run with, together with those of other work of the same kind; ``None`` where it is run alone."""
+    """The arguments of one run, with those of other work of the same kind; ``None`` where it is run alone."""
     touched: Collection[str] | None
+    result: Any = None
+    error: BaseException | None = None
 
-    @property
-    def kind(self) -> object:
-        return self if self.items is None else self.run
-
-
-_Outcome = tuple[_Work, Any, BaseException | None]
+    def resolve(self) -> None:
+        """Give the result to whoever waits for it."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
 
 
 class Writer:
@@ -46,9 +52,9 @@ class Writer:
 
     Args:
         backend: Where it is written.
-        most_waiting: How much work may wait; what does not insist is refused beyond that.
 
     Attributes:
+        backend: Where it is written.
         wait_for_told: Waits, for so many seconds at most, until those who were told of a transaction have had their
             turn; called before what :meth:`after_group` was given.
         interrupted: Called when storing begins to fail.
@@ -59,10 +65,9 @@ class Writer:
     interrupted: Callable[[], None]
     resumed: Callable[[], None]
 
-    def __init__(self, backend: Backend, most_waiting: int = MOST_WAITING) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
         self._session = backend.writing
-        self._most_waiting = most_waiting
         self.wait_for_told = lambda _: None
         self.interrupted = self.resumed = lambda: None
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
@@ -75,7 +80,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(
+    def enqueue(
         self,
         run: Callable[..., T],
         *,
@@ -106,7 +111,7 @@ class Writer:
         """
         future: Future[T] = Future()
         with self._changed:
-            if not insists and self._unfinished >= self._most_waiting:
+            if not insists and self._unfinished >= MOST_WAITING:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
             # Counted before it is queued, so that the count is not 0 while work is on its way.
@@ -125,7 +130,7 @@ class Writer:
         """How much work is submitted and not done."""
         return self._unfinished
 
-    def settle(self, timeout_seconds: float) -> bool:
+    def settle(self, timeout_seconds: float = 30) -> bool:
         """Wait until nothing is left to do, the effects of what was done and what they submitted included."""
         with self._changed:
             return self._changed.wait_for(lambda: self._unfinished == 0, timeout_seconds)
@@ -147,10 +152,10 @@ class Writer:
             with self._changed:
                 self._unfinished -= len(group) - len(self._postponed)
                 self._changed.notify_all()
-            self._backend.rest()
+            self.backend.rest()
 
     def _next_group(self) -> list[_Work]:
-        """What waits, or nothing when postponed work is due again; notes the end."""
+        """Return the work that waits, or nothing when postponed work is due again; note the end."""
         group: list[_Work] = []
         try:
             item = self._queue.get(timeout=_RETRY_SECONDS if self._postponed else None)
@@ -166,19 +171,20 @@ class Writer:
 
     def _process(self, group: list[_Work]) -> None:
         try:
-            self._backend.begin(_touched_by(group))
-            outcomes = self._perform_all(group)
+            self.backend.begin(_touched_by(group))
+            self._perform_all(group)
             for preparation in self._session.take_preparations():
                 _perform_effect(preparation)
-            self._backend.commit()
+            self.backend.commit()
         except Exception as error:
             self._undo()
-            outcomes = self._outcomes_of_failure(group, error)
+            self._fail(group, error)
         else:
             self._note_success()
         effects = self._session.take_effects()
-        for outcome in outcomes:
-            _resolve(*outcome)
+        for work in group:
+            if work not in self._postponed:
+                work.resolve()
         # Nobody is told of anything before it is on disk: a crash could take it back.
         for effect in effects:
             _perform_effect(effect)
@@ -188,63 +194,71 @@ class Writer:
         while self._last_effects:
             _perform_effect(self._last_effects.popleft())
 
-    def _perform_all(self, group: list[_Work]) -> list[_Outcome]:
+    def _perform_all(self, group: list[_Work]) -> None:
         """Run the work; if some of it fails, all of it once more, each apart, which costs more."""
         try:
-            return [outcome for works in _together(group) for outcome in self._perform(works)]
+            for works in _together(group):
+                self._perform(works)
         except Exception as error:
-            if self._backend.is_of_storage(error):
+            if self.backend.is_of_storage(error):
                 raise
             self._undo()
-            self._backend.begin(_touched_by(group))
-            return [self._perform_apart(work) for work in group]
+            self.backend.begin(_touched_by(group))
+            for work in group:
+                self._perform_apart(work)
 
-    def _perform(self, works: Sequence[_Work]) -> list[_Outcome]:
+    def _perform(self, works: Sequence[_Work]) -> None:
         """Run work of one kind once."""
         first = works[0]
-        if first.by_leader and not self._backend.is_leader:
-            return [(work, None, NotLeader("another process leads")) for work in works]
+        results: Sequence[Any] | None
+        if first.by_leader and not self.backend.is_leader:
+            for work in works:
+                work.error = NotLeader("another process leads")
+            return
         if first.items is None:
-            return [(first, first.run(self._session), None)]
-        results = first.run(self._session, [item for work in works for item in work.items or ()])
-        if results is None:
-            return [(work, None, None) for work in works]
-        return [(work, result, None) for work, result in zip(works, results, strict=True)]
+            results = [first.run(self._session)]
+        else:
+            results = first.run(self._session, [item for work in works for item in work.items or ()])
+        for work, result in zip(works, repeat(None) if results is None else results, strict=results is not None):
+            work.result, work.error = result, None
 
-    def _perform_apart(self, work: _Work) -> _Outcome:
+    def _perform_apart(self, work: _Work) -> None:
         mark = self._session.mark()
-        self._backend.begin_work()
+        self.backend.begin_work()
         try:
-            (outcome,) = self._perform([work])
+            self._perform([work])
         except Exception as error:
-            if self._backend.is_of_storage(error):
+            if self.backend.is_of_storage(error):
                 # The transaction may be gone already, and with it all others of the group.
                 raise
-            self._backend.undo_work()
+            self.backend.undo_work()
             self._session.forget_effects(mark)
-            return work, None, error
-        self._backend.end_work()
-        return outcome
+            work.error = error
+        else:
+            self.backend.end_work()
 
     def _undo(self) -> None:
         self._session.forget_effects(0)
         try:
-            self._backend.undo()
+            self.backend.undo()
         except Exception:
             _log.debug("no transaction to roll back", exc_info=True)
 
-    def _outcomes_of_failure(self, group: list[_Work], error: Exception) -> list[_Outcome]:
-        if not self._backend.is_of_storage(error):
+    def _fail(self, group: list[_Work], error: Exception) -> None:
+        """Note of all work that it could not be stored, but of what insists, which is done again."""
+        failure = error
+        if not self.backend.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
-            return [(work, None, error) for work in group]
-        reason = str(error).partition("\n")[0]
-        if not self._is_failing:
-            _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
-            _perform_effect(self.interrupted)
-        self._is_failing = True
-        failure = StorageFailed(f"cannot store: {reason}")
-        self._postponed = [work for work in group if work.insists and not self._is_closing]
-        return [(work, None, failure) for work in group if not work.insists or self._is_closing]
+        else:
+            reason = str(error).partition("\n")[0]
+            failure = StorageFailed(f"cannot store: {reason}")
+            if not self._is_failing:
+                _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
+                _perform_effect(self.interrupted)
+            self._is_failing = True
+            self._postponed = [work for work in group if work.insists and not self._is_closing]
+        for work in group:
+            work.error = failure
 
     def _note_success(self) -> None:
         if self._is_failing:
@@ -253,70 +267,55 @@ class Writer:
             _perform_effect(self.resumed)
 
 
+@dataclass(slots=True)
 class _Part:
-    """Work of one kind, that is run at once."""
+    """Work of one kind that is run at once, and what it touches; ``None`` where it has to be alone."""
 
-    def __init__(self, work: _Work) -> None:
-        self.works = [work]
-        self._is_last = True
-        self._touched_behind: set[str] | None = set()
+    works: list[_Work]
+    touched: set[str] | None
 
-    def stands_before(self, work: _Work) -> None:
-        """Note that other work is run behind this."""
-        self._is_last = False
+    def meets(self, work: _Work) -> bool:
+        """Whether other work touches any of the same, so that the order of the two matters."""
+        return self.touched is None or work.touched is None or not self.touched.isdisjoint(work.touched)
+
+    def add(self, work: _Work) -> None:
+        """Run this with the others."""
+        self.works.append(work)
         if work.touched is None:
-            self._touched_behind = None
-        elif self._touched_behind is not None:
-            self._touched_behind.update(work.touched)
-
-    def takes(self, work: _Work) -> bool:
-        """Whether other work of the kind can be run with this, and so before what stands behind it."""
-        if self._is_last:
-            return True
-        if work.touched is None or self._touched_behind is None:
-            return False
-        return self._touched_behind.isdisjoint(work.touched)
+            self.touched = None
+        elif self.touched is not None:
+            self.touched.update(work.touched)
 
 
 def _together(group: Sequence[_Work]) -> list[list[_Work]]:
     """The work of a group in its order, but what may be run together with earlier work of its kind is run with that."""
     parts: list[_Part] = []
-    # The last part of each kind, in the order in which they are run.
-    last: dict[object, _Part] = {}
     for work in group:
-        part = last.get(work.kind)
-        if part is not None and part.takes(work):
-            part.works.append(work)
-        else:
-            last.pop(work.kind, None)
-            part = _Part(work)
+        part = _part_for(work, parts) if work.items is not None else None
+        if part is None:
+            part = _Part([], set())
             parts.append(part)
-            if work.items is not None:
-                last[work.kind] = part
-        for other in last.values():
-            if other is part:
-                break
-            other.stands_before(work)
+        part.add(work)
     return [part.works for part in parts]
 
 
-def _touched_by(group: Sequence[_Work]) -> set[str] | None:
-    """What the work of a group touches together; ``None`` where some of it has to be alone."""
-    touched: set[str] = set()
-    for work in group:
-        if work.touched is None:
+def _part_for(work: _Work, parts: Sequence[_Part]) -> _Part | None:
+    """The part that work can be run with: the last one of its kind, if none behind that touches any of the same."""
+    for part in reversed(parts):
+        first = part.works[0]
+        if first.items is not None and first.run == work.run:
+            return part
+        if part.meets(work):
             return None
-        touched.update(work.touched)
-    return touched
+    return None
 
 
-def _resolve(work: _Work, result: Any, error: BaseException | None) -> None:
-    if not work.future.set_running_or_notify_cancel():
-        return
-    if error is None:
-        work.future.set_result(result)
-    else:
-        work.future.set_exception(error)
+def _touched_by(group: Sequence[_Work]) -> set[str] | None:
+    """Return what the work of a group touches together; ``None`` where some of it has to be alone."""
+    whole = _Part([], set())
+    for work in group:
+        whole.add(work)
+    return whole.touched
 
 
 def _perform_effect(effect: Callable[[], None]) -> None:

@@ -17,11 +17,9 @@ from werkzeug.wsgi import ClosingIterator, get_path_info
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.service.commands import DesiredChanged
 from mirror_server.service.long_reads import LongRead, takes_long
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.store.conditions import Condition
-from mirror_server.views import serialize
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import Paging, app_id, request_id, services
 
@@ -263,8 +261,6 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
     if refusal.reason is not None:
         body["reason"] = refusal.reason
     body |= refusal.more
-    if isinstance(refusal, DesiredChanged):
-        body["resource"] = serialize.resource(refusal.resource, refusal.app_id)
     response = json_answer(body, refusal.code)
     response.headers.update(refusal.headers)
     if refusal.code == 401:

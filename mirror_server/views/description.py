@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 from pydantic import BaseModel
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 from mirror_server.views.requests import ORDERS
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -164,3 +165,15 @@ def list_parameters(what: str, one: str, after: Schema = TEXT) -> tuple[Paramete
         Parameter("order", "In which order of their ids.", words(*ORDERS, default="ASC")),
         Parameter("include", f"With the number of all {what} that match.", words(*INCLUDED)),
     )
+
+
+OF_ACCEPTED = (
+    header(
+        REQUESTED_AT_HEADER,
+        "When the request was accepted, by this service's clock: of a repeated async-id the first time. Of a write it"
+        " is `desired.requested_at` too.",
+        INSTANT,
+    ),
+    header(EXPIRES_AT_HEADER, "Until when the request may wait for the device, by this service's clock.", INSTANT),
+)
+"""What comes with the 202."""

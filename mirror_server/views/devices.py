@@ -9,7 +9,6 @@ from typing import Any
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
-from mirror_sdk.wire.device_requests import AcknowledgementBody
 from mirror_server.clock import Clock
 from mirror_server.service.devices import Described, EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
@@ -21,7 +20,6 @@ from mirror_server.views.answers import (
     json_answer,
     when_page_read,
     when_read,
-    when_stored,
 )
 from mirror_server.views.requests import (
     PAGING,
@@ -29,7 +27,6 @@ from mirror_server.views.requests import (
     query_conditions,
     query_flag,
     query_paging,
-    read_body,
     requires,
     services,
 )
@@ -67,22 +64,6 @@ def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) ->
         answer = EncodedAnswer(serialize.device_object(encoded.content, clock.now()))
     answer.set_etag(encoded.tag, weak=True)
     return answer
-
-
-@routes.post("/v3/devices/<device_id>/echo/acknowledgements")
-@requires(Scope.WRITE)
-def acknowledge_failed_write(device_id: str) -> Response:
-    """Acknowledge a failed write, so that it does not count as failed any more.
-
-    The desired value shows when and by whom until the next write. A write that was acknowledged before stays as it is.
-    The reason ``NO_FAILED_WRITE`` (409) says that the last write has not failed, or is another one than that of
-    ``revision``.
-    """
-    body = read_body(AcknowledgementBody)
-    stored = services().commands.acknowledge(
-        app_id(), device_id, body.resource_path, by=body.by, revision=body.revision
-    )
-    return when_stored(stored, lambda _: empty_answer())
 
 
 @routes.get("/v3/devices")

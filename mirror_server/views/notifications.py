@@ -14,7 +14,7 @@ from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEAD
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.channels import POLL
-from mirror_server.notifications.log import More, NotificationLog, Page, Woken
+from mirror_server.notifications.log import NotificationLog, Page, Woken
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
@@ -146,7 +146,7 @@ def _check_host(url: str) -> None:
 
 
 def _read_hold_seconds() -> int:
-    """How long the poll is held; with ``noWait`` not at all.
+    """Return for how many seconds the poll is held; with ``noWait`` none.
 
     Raises:
         Refusal: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
@@ -158,7 +158,7 @@ def _read_hold_seconds() -> int:
 
 
 def read_after(log: NotificationLog) -> int | None:
-    """The position in the query; ``latest`` is the end of the log.
+    """Return the position in the query; ``latest`` is the end of the log.
 
     Raises:
         Refusal: It is neither a number nor ``latest``, or there more than once (400).
@@ -169,30 +169,28 @@ def read_after(log: NotificationLog) -> int | None:
 
 
 def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
-    """A poll of a reader that keeps its own position."""
+    """Answer a poll of a reader that keeps its own position."""
     application = app_id()
-    # Ask for more before looking, so that what arrives in between is not waited for.
     more = log.more(application)
-    with ExitStack() as undo:
-        undo.callback(more.cancel)
-        page = log.read(application, after, _QUICK_ENTRIES)
-        undo.pop_all()
 
     def with_cursor(page: Page) -> Response:
         log.note_read(application, page.cursor)
         return page.once(_with_cursor) if page.entries else _with_cursor(page)
 
-    if not page.is_last:
-        more.cancel()
-        return when_read(partial(_read_long, log, application, after), with_cursor, is_long=True)
-    if page.entries or page.gap or held == 0:
-        more.cancel()
-        return with_cursor(page)
-
     def answer(_: object = None) -> Response:
         return with_cursor(log.read_more(application, after, more))
 
-    prepare = partial(_prepare, more)
+    def prepare(soon: Soon) -> None:
+        more.prepare = lambda woken: soon(partial(_encode, woken))
+
+    with ExitStack() as undo:
+        undo.callback(more.cancel)
+        page = log.read(application, after, _QUICK_ENTRIES)
+        if not page.is_last:
+            return when_read(partial(_read_long, log, application, after), with_cursor, is_long=True)
+        if page.entries or page.gap or held == 0:
+            return with_cursor(page)
+        undo.pop_all()
     return Deferred(
         more,
         held,
@@ -206,7 +204,7 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
 
 
 def _plain_poll(parts: Services, held: int) -> Response:
-    """A poll of the public API: the server keeps the position."""
+    """Answer a poll of the public API: the server keeps the position."""
     application, process_id = app_id(), asked_by()
 
     def opened(_: object = None) -> Response:
@@ -215,7 +213,7 @@ def _plain_poll(parts: Services, held: int) -> Response:
     closing = parts.polls.closing(application) if PARK in request.environ else None
     if closing is None:
         return opened()
-    # A client that aborts a poll and sends the next one on another connection may be faster there.
+    # A client that aborts a poll and sends the next one on another connection may be faster than the end of the first.
     return Deferred(
         closing, _CLOSING_SECONDS, render=opened, expired=opened, close=closing.cancel, is_poll=True, takes=True
     )
@@ -265,20 +263,16 @@ def _opened_poll(parts: Services, application: str, process_id: str | None, held
 
 
 def _read_long(log: NotificationLog, application: str, after: int) -> Page:
-    """A page with its message encoded, which takes long where there are many entries."""
+    """Read a page and encode its message, which takes long with many entries."""
     page = log.read(application, after)
     if page.entries:
         page.once(_with_cursor)
     return page
 
 
-def _prepare(more: More, soon: Soon) -> None:
-    more.prepare = lambda woken: soon(partial(_encode, woken))
-
-
 def _encode(woken: Woken) -> None:
-    """Have the answer to all who are told of an entry at hand before they are."""
-    # What goes wrong goes wrong where it is told once more.
+    """Encode the response to all readers that are about to be woken, while the entry is put on disk."""
+    # An error shows again when the response is made.
     with suppress(Exception):
         answer = woken.added and woken.added.once(_with_cursor)
         if isinstance(answer, SharedAnswer):

@@ -31,7 +31,7 @@ def get_health() -> Response:
 @requires()
 def get_readiness() -> Response:
     """Whether the server can store what it is given."""
-    probe = services().readiness.probe()
+    probe = services().probe()
     return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer(_READY), expired=_not_ready)
 
 

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
 from mirror_server.store.devices import DeviceRow
@@ -146,22 +145,6 @@ def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
         "obs": resource.observable,
         "rt": resource.resource_type,
         "type": resource.content_type,
-    }
-
-
-def waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
-    """A device request that waits; never what it writes."""
-    request = command.request
-    return {
-        "object": "device-request",
-        "async_response_id": command.async_id,
-        "device_id": command.device_id,
-        "method": request.method,
-        "uri": request.path if request.query is None else f"{request.path}?{request.query}",
-        "state": "with_device" if with_device else "waiting",
-        "placed_at": timestamp(command.requested_at),
-        "expires_at": timestamp(command.expires_at),
-        "attempts": command.attempts,
     }
 
 

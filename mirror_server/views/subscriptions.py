@@ -61,7 +61,7 @@ def delete_presubscriptions() -> Response:
 
     ``If-Match`` is an extension.
     """
-    stored = services().subscriptions.delete_rules(app_id(), was_seen=_was_seen())
+    stored = services().subscriptions.put_rules(app_id(), "[]", was_seen=_was_seen())
     return when_stored(stored, lambda _: empty_answer())
 
 

@@ -1,4 +1,4 @@
-"""What is decided of a request before it goes to its view: who asks, whether it may, and who answers."""
+"""Decides before a request goes to its view who sends it, whether that key may, and which process answers."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """The Flask app: a plain WSGI app that any WSGI server runs.
 
 A view that has to wait returns a :class:`~mirror_server.views.deferred.Deferred`. A server that can wait without a
-thread (:mod:`mirror_server.web.asgi_bridge`) takes it by the WSGI environment; any other lets its thread wait, bounded.
+thread (:mod:`mirror_server.web.bridge`) takes it by the WSGI environment; any other lets its thread wait, bounded.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -21,14 +22,13 @@ from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import SERVICES, app_id, request_id
 from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, Admission
-from mirror_server.web.disconnection import is_disconnected
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _PARKED = "mirror.parked"
 _BEGAN = "mirror.began"
 _SLASHES = re.compile("/{2,}")
+_PEEK = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
 
 
 class _NoSessions(SessionInterface):
@@ -85,7 +86,7 @@ class MirrorApp(Flask):
         self.register_error_handler(Exception, lambda error: self._answer_to(error, request.environ))
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """What finds the route of a request: by its path alone, whatever host it names."""
+        """Find the route of a request by its path alone, whatever host it names."""
         # Of an upgrade that was not made Flask knows which routes are meant.
         if request is None or "HTTP_UPGRADE" in request.environ:
             return super().create_url_adapter(request)
@@ -157,7 +158,7 @@ class MirrorApp(Flask):
             else:
                 deferred.wait()
             # What is not for a client that is gone is for its next poll.
-            if deferred.takes and is_disconnected(environ):
+            if deferred.takes and _is_disconnected(environ):
                 return Response(status=204)
             answer = self.answer(deferred, environ)
             if deferred.sent is not None:
@@ -177,7 +178,7 @@ class MirrorApp(Flask):
 
     def _is_over(self, environ: WSGIEnvironment) -> Callable[[], bool]:
         """Whether nobody waits any more for the answer to a request that holds a thread."""
-        return lambda: self.is_stopping or is_disconnected(environ)
+        return lambda: self.is_stopping or _is_disconnected(environ)
 
     def answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request as it is now; it is yet to be finished.
@@ -240,3 +241,26 @@ def _asked() -> Request:
 def _route(asked: Request) -> tuple[str, str]:
     """Method and rule of a request; a path or method that no rule has could be anything, and each a metric."""
     return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
+
+
+def _is_disconnected(environ: WSGIEnvironment) -> bool:
+    """Whether the client closed its connection; false under a WSGI server that does not show it."""
+    connection = _connection(environ)
+    if connection is None:
+        return False
+    try:
+        # Not its own method, which under TLS takes no flags.
+        return socket.socket.recv(connection, 1, _PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _connection(environ: WSGIEnvironment) -> socket.socket | None:
+    found = environ.get("gunicorn.socket")
+    if found is None:
+        # What waitress offers here notices the end only where it reads ahead; the connection is the same.
+        channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
+        found = getattr(channel, "socket", None)
+    return found if isinstance(found, socket.socket) else None

@@ -13,10 +13,11 @@ from typing import Any, Self
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import Measurement
 from mirror_server.server import Services
 from mirror_server.web.app import create_app
-from mirror_server.web.asgi_bridge import QUEUED, Bridge
+from mirror_server.web.bridge import QUEUED, Bridge
 
 _STOP_SECONDS = 3
 _BACKLOG = 2048
@@ -30,10 +31,6 @@ Called where the head of a request with ``Upgrade`` was read, and no other is be
 gives has the connection from then on, and is called with what came behind the head. ``None`` is for a request that is
 answered as one without ``Upgrade``; it may raise a :class:`Refusal`.
 """
-
-
-class ListenError(Exception):
-    """The address cannot be listened on; the message says why and what to do."""
 
 
 class _StopSignals:
@@ -98,7 +95,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one.
 
     Raises:
-        ListenError: The address is taken or not of this machine.
+        CannotServe: The address is taken or not of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -111,7 +108,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         is_of_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
         cure = "choose another port with --port" if is_of_port else "choose an address of this machine with --host"
-        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}; {cure}") from error
+        raise CannotServe(f"cannot listen on {host}:{port}: {error.strerror}; {cure}") from error
     return listener
 
 
@@ -155,8 +152,8 @@ def _collect_rarely() -> None:
 def _server_of(services: Services) -> _Server:
     app = create_app(services)
     services.coordinator.answer_with(app)
-    bridge = Bridge.of(app, services.settings)
-    services.database.tell_first(bridge.wait_for_told)
+    bridge = Bridge(app, services.settings)
+    services.database.wait_for_told = bridge.wait_for_told
     config = uvicorn.Config(
         bridge,
         http="httptools",
@@ -177,7 +174,7 @@ def _server_of(services: Services) -> _Server:
     services.gauges.append(
         lambda: (
             Measurement("mirror_open_connections", "Connections of clients.", len(connections)),
-            Measurement("mirror_unread_bytes", "Parts of answers that clients are to take.", bridge.unread_bytes),
+            Measurement("mirror_unread_bytes", "Parts of answers that clients are to take.", bridge.unread.total_bytes),
         )
     )
     return server

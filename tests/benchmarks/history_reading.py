@@ -37,8 +37,8 @@ from mirror_server.extensions.history.service import HistoryService, OpenPast
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import open_database
-from mirror_server.service.lru_cache import LruCache
-from mirror_server.service.slots import Slots
+from mirror_server.service.devices import LruCache
+from mirror_server.service.long_reads import Slots
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition
 

@@ -29,7 +29,7 @@ it took 6 to 13 % longer then (751 to 876 instead of 710 to 778, in turn in four
 36 ms, all of them in the commit: it made the log of SQLite longer, and the sync of a file that grows waits for the
 journal of the file system (ext4), and so for all that others wrote. A sync behind 12 KiB took 355 us, 12 ms at the 99th
 percentile, where the file grew, 234 us and 4 ms where it did not. Since the file is kept longer than what is in it
-(``store/sqlite/log_file.py``) the commit takes 390 to 450 us instead of 600 to 1,950, and the whole 4.6 to 5.9 ms at
+(``store/sqlite/files.py``) the commit takes 390 to 450 us instead of 600 to 1,950, and the whole 4.6 to 5.9 ms at
 the 99th percentile instead of 9 to 16, in turn on the same disk. Neither garbage (one event in a hundred, 0.2 ms of
 young objects), nor the checkpoint's thread, nor the interpreter's switch interval had a part in any of the slowest;
 what is left of them is the disk's, and the file being made longer. Where other programs compute too, the thread that

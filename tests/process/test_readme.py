@@ -9,21 +9,20 @@ from pathlib import Path
 import click
 import pytest
 from process_server import DEVICE_COMMAND, ROOT, Child, read_exports
+from state_diagram import diagram
 
 import mirror_sdk.cli
 import mirror_sdk.cli.help_command
 import mirror_server.cli
-import mirror_server.cli.help_command
 import mirror_server.extensions.lwm2m.device.command
 from mirror_sdk import MirrorClient
-from mirror_server.core.desired import diagram
 
 README = (ROOT / "README.md").read_text()
 GROUPS: dict[str, click.Group] = {"mirror": mirror_sdk.cli.main, "mirror-server": mirror_server.cli.main}
 COMMANDS = GROUPS | {"mirror-device": mirror_server.extensions.lwm2m.device.command.main}
 TOPICS = {
     "mirror": mirror_sdk.cli.help_command.TOPICS,
-    "mirror-server": mirror_server.cli.help_command.TOPICS,
+    "mirror-server": mirror_server.cli.TOPICS,
 }
 LONGEST = 150
 SESSIONS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

@@ -26,13 +26,14 @@ from werkzeug.serving import make_server
 
 from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
 from mirror_sdk.cli import main
+from mirror_server.config import Settings
 from mirror_server.hooks import read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.web.app import create_app
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 # plotly loads nbformat, and that jsonschema, which compiles the grammars of this package for seconds where it is there.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
@@ -82,7 +83,7 @@ def mirror(tmp_path: Path, kept_seconds: float | None, manual_clock: bool) -> It
     services = Services(settings)
     services.start()
     app = create_app(services)
-    bridge = Bridge(app, max_body_bytes=settings.max_body_bytes, max_parked_polls=100)
+    bridge = Bridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_parked_polls=100))
     yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
     # The poll of a watch ends with its server: by itself it is held for half a minute, in which other tests run.
     app.stop_waiting()

@@ -22,12 +22,14 @@ from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import hooks
+from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
 from mirror_server.hooks import extends, of_all, open_database, read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
+from mirror_server.store import commands
 from mirror_server.store import keys as stored_keys
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.conditions import Condition
@@ -50,7 +52,10 @@ class Selection:
     def device_conditions(self, given: Sequence[tuple[str, str]]) -> list[Condition] | None:
         if any(name not in self.COLUMNS for name, _ in given):
             return None
-        return [Condition(self.COLUMNS[name], "IN", tuple(value.split(","))) for name, value in given]
+        return [
+            Condition(self.COLUMNS[name], "IN", tuple(value.split(",")), is_unique=name == "named")
+            for name, value in given
+        ]
 
 
 class Server:
@@ -203,6 +208,14 @@ class Server:
         assert len({entry["id"] for entry in entries}) == len(entries)
         return {entry["id"]: (entry["status"], entry.get("error")) for entry in entries}
 
+    def waiting(self, key: str) -> list[Command]:
+        """The requests of the key's application that have not ended, in their order."""
+        with self.services.database.read() as session:
+            device_ids = commands.devices_with_waiting(session)
+            found = [each for device_id in device_ids for each in commands.waiting(session, device_id)]
+        of_key = (each for each in found if each.app_id == key.split("_")[1])
+        return sorted(of_key, key=lambda each: each.command_id)
+
     def observed(self, key: str) -> list[tuple[str, str]]:
         """Device id and value of each observation event."""
         entries = self.entries(key, "notifications")
@@ -332,7 +345,7 @@ class Disk:
 
     def set_read_only(self, *, read_only: bool) -> None:
         assert not read_only or self._server.services.database.settle(60)
-        backend: Any = self._server.services.database._backend
+        backend: Any = self._server.services.database.backend
         if ON_POSTGRESQL:
             # Not inside a transaction of the writer, which would undo it, or has failed already.
             while not self._is(read_only=read_only):

@@ -1,24 +1,18 @@
 """Extensions come, are left out, and are refused: those of the server, and those of other packages."""
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from mirror_server.cli import main
-from mirror_server.config import Settings, options_of
+from mirror_server.config import Settings
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import Extensions, of_all, read_settings
+from mirror_server.hooks import Extensions, read_settings
 
 GREETING = """
 from dataclasses import dataclass
 
-from flask import Blueprint
-
 from mirror_server.config import setting
-from mirror_server.hooks import Measurement, extends
-from mirror_server.views.requests import requires, services
-
-routes = Blueprint("greeting", __name__)
+from mirror_server.hooks import extends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,39 +24,13 @@ class Greeting:
 def settings():
     return Greeting
 
-
-@extends
-def blueprints():
-    return [routes]
-
-
-@extends
-def measurements():
-    return [Measurement("greetings", "How many there are.", 1)]
-
-
-@routes.get("/greeting")
-@requires()
-def greet():
-    return services().settings.of(Greeting).greeting
 """
-
-
-def test_the_extension_of_another_package_adds_a_route_a_setting_and_a_metric(install, new_server):
-    install("greeting", GREETING)
-    serve = options_of("run", *of_all("settings"))(click.command("run")(lambda: None))
-    server = new_server(greeting="good morning")
-    assert server.call(None, "GET", "/greeting").text == "good morning"
-    assert ("greetings", 1) in [(each.name, each.value) for some in server.services.measurements() for each in some]
-    assert "greeting" in server.call(None, "GET", "/healthz").json["extensions"]
-    assert "--greeting TEXT" in CliRunner().invoke(serve, ["--help"]).output
 
 
 def test_what_is_left_out_is_not_there_and_all_else_is(install, new_server, caplog):
     install("greeting", GREETING)
     caplog.set_level("INFO", "mirror_server")
     server = new_server(without=("greeting",))
-    assert server.call(server.key(), "GET", "/greeting").status_code == 404
     assert server.call(server.key(), "GET", "/v3/devices").status_code == 200
     assert "greeting" not in server.call(None, "GET", "/healthz").json["extensions"]
     assert "without the extension greeting: --without names it" in caplog.text

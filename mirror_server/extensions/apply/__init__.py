@@ -1,7 +1,7 @@
 """Presubscription rules for the devices that are registered: ``PUT /v2/subscriptions?apply=now``.
 
 Without it rules are checked when a device next registers or updates its registration. A thread applies them to some
-devices at a time, and goes on after a restart.
+devices at a time, and goes on after a restart. Begin with ``applier``.
 """
 
 from __future__ import annotations

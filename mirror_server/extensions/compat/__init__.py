@@ -28,6 +28,8 @@ better ones: those calls do not page, filter, tell when a request expires, or sa
 Source: wire.md 9.
 """
 
+# To read it begin with ``device_calls``.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -36,7 +38,11 @@ from mirror_sdk.wire.routes import NEWEST_CONNECT, is_unversioned, unversioned
 from mirror_server.hooks import extends
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flask import Blueprint, Response
+
+    from mirror_server.server import Services
 
 _UNVERSIONED = "mirror.unversioned"
 """Key of the WSGI environment of a request whose path had no version."""
@@ -45,7 +51,15 @@ _UNVERSIONED = "mirror.unversioned"
 @extends
 def help_topics() -> dict[str, str]:
     """What those programs are told."""
-    return {"older-calls": __name__}
+    return {"older-calls": __name__, "programs": f"{__name__}.programs"}
+
+
+@extends
+def build(services: Services) -> Sequence[object]:
+    """What holds back requests whose programs do not know their async-id yet."""
+    from mirror_server.extensions.compat.held_requests import HeldRequests
+
+    return [HeldRequests(services)]
 
 
 @extends

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from concurrent.futures import Future
+from uuid import uuid4
 
 import orjson
 from flask import Blueprint, Response, request
@@ -16,15 +19,28 @@ from mirror_sdk.wire.device_requests import (
 from mirror_sdk.wire.older_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal, unknown_device
+from mirror_server.extensions.compat.held_requests import HeldRequests
+from mirror_server.hooks import Handling
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, resources
+from mirror_server.store.commands import Target
+from mirror_server.store.session import Session
 from mirror_server.views.answers import empty_answer, when_stored
-from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of, text_of, words
-from mirror_server.views.device_requests import OF_ACCEPTED, place_untold
+from mirror_server.views.description import (
+    OF_ACCEPTED,
+    TEXT,
+    Answer,
+    Content,
+    Parameter,
+    described,
+    json_of,
+    text_of,
+    words,
+)
+from mirror_server.views.device_requests import place
 from mirror_server.views.requests import (
     app_id,
-    note,
     query_flag,
     query_text,
     read_path,
@@ -169,17 +185,27 @@ def delete_resource(device_id: str, path: str) -> Response:
 
 def _place(device_id: str, asked: CommandRequest) -> Response:
     """Queue a request as it is by default: the server makes its async-id, which nobody needs who wants no answer."""
-    environ = request.environ
     is_silent = query_flag("noResp")
-    placement = Placement(app_id=app_id(), device_id=device_id, request=asked, is_silent=is_silent)
-    if not is_silent:
-        return place_untold(placement)
+    placement = Placement(app_id(), device_id, asked, uuid4().hex, is_silent=is_silent)
+    if is_silent:
+        return place(placement, Handling(_refuse_queue_mode, _respond_empty))
+    return place(placement, services().part(HeldRequests).hold(placement))
 
+
+def _refuse_queue_mode(_session: Session, target: Target) -> None:
+    if target.queue_mode:
+        device = f"the device {target.device_id!r}"
+        message = f"{device} is in queue mode, and what it takes later has to be answered; leave it out"
+        raise Refusal(409, f"noResp: {message}", fields=[("noResp", message)])
+
+
+def _respond_empty(stored: Future[Command], accepted: Callable[[Command], Response]) -> Response:
     def answer(command: Command) -> Response:
-        note(environ, async_id=command.async_id)
+        # The line in the log has the async-id.
+        accepted(command)
         return empty_answer()
 
-    return when_stored(services().commands.place(placement), answer)
+    return when_stored(stored, answer)
 
 
 def _cached(device_id: str, path: str) -> Response:

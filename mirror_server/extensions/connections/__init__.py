@@ -1,8 +1,19 @@
 """Care for hostile connections: what one may send, how long it may take, how many there may be, and who sends it.
 
+- What a connection may before a key is asked for: ``--max-connections`` (each is an open file: the server raises the
+  limit of ``ulimit -n`` as far as it may, and does not start where that leaves too few), ``--max-head-bytes``,
+  ``--max-headers``, ``--idle-timeout-seconds``.
+- Who is believed: ``--trust-proxy`` names the proxies whose ``X-Forwarded-For`` says who sends a request. Wrong keys
+  count by the address that the proxy names, and without ``--trust-proxy`` by that of the proxy itself, where all
+  clients are one. ``unix`` is a proxy that comes by a socket file. Where several proxies stand in a row, name them all;
+  each then adds to the header (``$proxy_add_x_forwarded_for`` of nginx), which is believed from its end back to the
+  first address that is no proxy of yours. What a client writes into it itself is never believed.
+
 Without this extension connections are those of uvicorn: a head may have any number of headers, a client that reads
 nothing keeps its connection, and the address of a client is that of its connection.
 """
+
+# To read it begin with ``limits``, then ``connection``.
 
 from __future__ import annotations
 
@@ -21,6 +32,12 @@ if TYPE_CHECKING:
 def settings() -> type:
     """The limits, and the proxies in front."""
     return ConnectionSettings
+
+
+@extends
+def help_topics() -> dict[str, str]:
+    """The limits, and who is believed."""
+    return {"connections": __name__}
 
 
 @extends

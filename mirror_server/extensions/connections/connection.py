@@ -1,4 +1,4 @@
-"""What a connection may send and how long it may take, before any key is asked for.
+"""Bounds what a connection may send and how long it may take, before any key is asked for.
 
 uvicorn keeps the headers of a request however many come, begins as many requests of one connection as arrive, and
 waits for ever for a client that says nothing or takes nothing. What comes behind a request with ``Upgrade`` it reads as
@@ -20,8 +20,8 @@ from uvicorn.server import ServerState
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.connections.settings import ConnectionSettings
+from mirror_server.web.asgi import Answer
 from mirror_server.web.serve import Upgrade
-from mirror_server.web.wsgi_call import Answer
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16

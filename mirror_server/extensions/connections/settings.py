@@ -21,7 +21,7 @@ def _read_proxy(text: str) -> Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """What connections may be and send, and which proxies stand in front."""
+    """Limits of connections, and the proxies that stand in front."""
 
     trusted_proxies: tuple[Proxy, ...] = setting(
         (),

@@ -34,7 +34,7 @@ class TrustedProxies:
         self._trusts_unix = UNIX in proxies
 
     def client_of(self, environ: WSGIEnvironment) -> str:
-        """Who sent the request with this WSGI environment: an IPv4 address, an IPv6 network (/64), or ``unix``."""
+        """The client of the request with this WSGI environment: an IPv4 address, an IPv6 network (/64), or ``unix``."""
         client = _read(environ.get("REMOTE_ADDR", ""))
         forwarded_for = environ.get("HTTP_X_FORWARDED_FOR", "")
         for text in reversed(forwarded_for.split(",") if forwarded_for else []):

@@ -1,4 +1,12 @@
-"""The directory: filters, names, descriptions and custom attributes of devices, saved queries, device events."""
+"""The directory: filters, names, descriptions and custom attributes of devices, saved queries, device events.
+
+``--keep-device-events`` and ``--max-device-events`` say for how long the list of what became of registrations is kept
+(``/v3/device-events``), and how many entries at most. All applications share what is said of devices, and the filters
+that are saved. Fixed are: 100 filters in a request (10 of them by name, description, etag or attributes) with 1000
+values, 1000 saved filters, five custom attributes a device.
+"""
+
+# To read it begin with ``service``, then ``filters``.
 
 from __future__ import annotations
 
@@ -25,6 +33,12 @@ if TYPE_CHECKING:
 def settings() -> type:
     """How long device events are kept, and how many."""
     return DirectorySettings
+
+
+@extends
+def help_topics() -> dict[str, str]:
+    """What is kept, and its limits."""
+    return {"directory": __name__}
 
 
 @extends

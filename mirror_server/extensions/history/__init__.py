@@ -71,10 +71,17 @@ MB (5.2 bytes a row), and all of them went into an Arrow stream at 1.4 million a
 files; the fleet as of an instant took about as long as a snapshot (``python tests/benchmarks history``, one core of a
 virtual machine).
 
+Where the clock of the system was ahead, what happened meanwhile is at those times: it is in no answer of the present,
+and in those of that time when it comes. If all of it was begun or trimmed by then, questions about the present are
+refused for an hour, and it begins anew with what the mirror has: until then the clock may be behind, and the history
+right. A stretch in which no server ran is no gap if the clock says that it did not last.
+
 Switched off, nothing more is written, nothing is told and nothing goes; on again, the time between is a gap. Several
 processes on PostgreSQL (``mirror-server help processes``) keep one history, and any of them answers; all need the same
 ``--keep-history``, and the same archive, at a place that all reach.
 """
+
+# To read it begin with ``recorder``, how it is written, then ``service`` and ``keeper``.
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.extensions.history.selection import HistorySelection, TooOld
 from mirror_server.extensions.history.store import history
 from mirror_server.hooks import extends
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.store.database import Database
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ Under gunicorn or waitress the log is theirs, and requests are records of the lo
 this extension the log is that of Python's ``logging``, and has no line for a request.
 """
 
+# To read it begin with ``handler``.
+
 from __future__ import annotations
 
 import sys

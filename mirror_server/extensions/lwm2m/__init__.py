@@ -117,6 +117,8 @@ is free, and devices are reached again at their next contact. On another machine
 come by a name or an address that moves along with the lead. ``mirror_leader`` in ``/metrics`` tells who leads.
 """
 
+# To read it begin with ``real_devices``, then ``registrar`` and ``conversation``; ``coap`` is what they send with.
+
 from __future__ import annotations
 
 from pathlib import Path

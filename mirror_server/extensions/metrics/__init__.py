@@ -1,4 +1,13 @@
-"""Metrics for Prometheus, at ``GET /metrics``: of requests, queues, the log, webhooks, and of other extensions."""
+"""Metrics for Prometheus, at ``GET /metrics``: of requests, queues, the log, webhooks, and of other extensions.
+
+They need a key with the scope ``admin``: requests and their times by route (with the wait for a device where
+``Prefer: wait`` asked for it), waiting device requests, open polls (streams and websockets with them), connections,
+what clients leave unread, size of the notification logs and of the history (``mirror_history_rows``,
+``mirror_history_bytes``), webhooks and their failures, devices by state; of real devices (``mirror_lwm2m_...``,
+``mirror_coap_...``) registrations, messages by kind, retransmissions, handshakes that failed, sessions.
+"""
+
+# To read it begin with ``metrics``.
 
 from __future__ import annotations
 
@@ -17,6 +26,12 @@ if TYPE_CHECKING:
 def needs() -> list[str]:
     """What writes the exposition."""
     return ["prometheus_client"]
+
+
+@extends
+def help_topics() -> dict[str, str]:
+    """What is measured."""
+    return {"metrics": __name__}
 
 
 @extends

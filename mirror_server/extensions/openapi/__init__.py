@@ -2,6 +2,7 @@
 
 ``core`` describes the views of the core; those of an extension have the decorator
 :func:`mirror_server.views.description.described` beside that for their scopes and the parameters of their query.
+Begin with ``document``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,13 @@ from typing import Any
 from mirror_sdk.wire.access_key import AccessKey
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
 from mirror_sdk.wire.device_object import DeviceObject
-from mirror_sdk.wire.device_requests import AcknowledgementBody
+from mirror_sdk.wire.device_requests import (
+    ASYNC_ID_PATTERN,
+    MAX_EXPIRY_SECONDS,
+    MAX_RETRIES,
+    DeviceRequestAccepted,
+    DeviceRequestBody,
+)
 from mirror_sdk.wire.directory import Device, DevicePage, EndpointResource
 from mirror_sdk.wire.health import OK, SERVICE
 from mirror_sdk.wire.notifications import NotificationMessage
@@ -21,12 +27,13 @@ from mirror_sdk.wire.routes import (
     SUBSCRIPTION_HEADER,
     TIME_HEADER,
 )
-from mirror_server.views import devices, notifications, operation, subscriptions
+from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.description import (
     ETAG,
     FLAG,
     INSTANT,
     NOT_CHANGED,
+    OF_ACCEPTED,
     POSITION,
     TEXT,
     UNLESS_CHANGED,
@@ -50,6 +57,20 @@ _IF_MATCH = header(
     "If-Match",
     "The `ETag` of the rules that were read: if they have changed since, nothing is changed and the answer is 412."
     " Without it they are changed in any case.",
+)
+_ASYNC_ID = Parameter(
+    "async-id",
+    "The request's identity, by which its answer is recognised. The same one for the same request within 24 h queues"
+    " nothing twice; for another request it is a conflict. Without it the server makes one.",
+    TEXT | {"pattern": ASYNC_ID_PATTERN},
+)
+_EXPIRY_SECONDS = Parameter("expiry-seconds", "As `expiry_seconds` in the body.", whole_number(1, MAX_EXPIRY_SECONDS))
+_RETRY = Parameter(
+    "retry",
+    "How often it is tried again when the device does not answer. The default is 2 for a device in queue mode, else 0."
+    " For a `POST` it is always 0, because the device may have executed it although its response was lost: with another"
+    " number the device may execute it more than once.",
+    whole_number(0, MAX_RETRIES),
 )
 _RULES = json_of(PresubscriptionRules, "a device, its type and a pattern", "none")
 _SUBSCRIPTION = header(
@@ -117,13 +138,6 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
         NOT_CHANGED,
         parameters=(UNLESS_CHANGED,),
     ),
-    devices.acknowledge_failed_write: described(
-        "Mirror",
-        Answer(204, "It is acknowledged."),
-        body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
-        errors=(409,),
-        is_extension=True,
-    ),
     devices.list_devices: described(
         "Directory",
         Answer(200, "A page.", json_of(DevicePage, "a later page")),
@@ -135,6 +149,18 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
         "Directory",
         Answer(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)),
         parameters=_OF_RESOURCES,
+    ),
+    device_requests.place_device_request: described(
+        "Device requests",
+        Answer(
+            202,
+            "Accepted, and on disk.",
+            json_of(DeviceRequestAccepted, "202"),
+            headers=OF_ACCEPTED,
+        ),
+        parameters=(_ASYNC_ID, _EXPIRY_SECONDS, _RETRY),
+        body=json_of(DeviceRequestBody, "read", "write", "execute", "notification rules"),
+        errors=(409,),
     ),
     subscriptions.put_presubscriptions: described(
         "Subscriptions",

@@ -34,7 +34,7 @@ from mirror_server.views.description import (
 )
 
 if TYPE_CHECKING:
-    from mirror_server.extensions.openapi.views import Route
+    from mirror_server.extensions.openapi.views import Besides, Route
 
 _REFERENCE = "#/components/schemas/{model}"
 _SUMMARY = """\
@@ -132,17 +132,20 @@ _DELIVERY = Operation(
 )
 
 
-def describe(routes: Iterable[Route], device_filters: Sequence[Parameter]) -> dict[str, Any]:
+def describe(
+    routes: Iterable[Route], device_filters: Sequence[Parameter], besides: Sequence[Besides]
+) -> dict[str, Any]:
     """The OpenAPI document of a server.
 
     Args:
         routes: All it answers to.
         device_filters: Parameters of each operation that selects devices.
+        besides: Responses and parameters that extensions add to operations of others.
     """
     paths: dict[str, Any] = {}
     operations = []
     for route in routes:
-        operation = _operation_of(route, device_filters)
+        operation = _operation_of(route, device_filters, besides)
         operations.append(operation)
         paths.setdefault(route.path, {})[route.method] = _requested(operation)
     schemas = _schemas([*operations, _DELIVERY])
@@ -200,21 +203,23 @@ def _names_in(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-def _operation_of(route: Route, device_filters: Sequence[Parameter]) -> Operation:
+def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Sequence[Besides]) -> Operation:
     view = route.view
     summary, meaning = summary_and_meaning(view)
     group, answers, described = view.__dict__["described"]
     details = dict(described)
+    added = [more[view.__name__] for more in besides if view.__name__ in more]
+    by_code = {answer.code: answer for answer in chain(answers, *(responses for responses, _ in added))}
     selecting = device_filters if details.pop("selects_devices", False) else ()
     return Operation(
         name=view.__name__,
         group=group,
         summary=summary,
         meaning=meaning,
-        answers=answers,
+        answers=tuple(by_code.values()),
         path=route.path,
         scopes=view.__dict__["required_scopes"],
-        parameters=(*details.pop("parameters", ()), *selecting),
+        parameters=(*details.pop("parameters", ()), *selecting, *chain(*(more for _, more in added))),
         **details,
     )
 

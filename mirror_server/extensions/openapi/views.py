@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 from flask import Blueprint, Flask, Response, current_app
@@ -19,6 +19,10 @@ from mirror_server.views.requests import requires, services
 _METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
 
 routes = Blueprint("description", __name__)
+
+
+Besides: TypeAlias = Mapping[str, tuple[Sequence[Answer], Sequence[Parameter]]]
+"""What an extension adds to operations: see :func:`mirror_server.hooks.described_besides`."""
 
 
 class Route(NamedTuple):
@@ -37,7 +41,12 @@ def get_description() -> Response:
     hooks = services().extensions
     absent = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
     there = (route for route in each_route(current_app) if not route.path.startswith(absent))
-    content = _document(tuple(there), hooks.collected("device_filters"), hooks.collected("interface_described"))
+    content = _document(
+        tuple(there),
+        hooks.collected("device_filters"),
+        hooks.collected("described_besides"),
+        hooks.collected("interface_described"),
+    )
     answer = Response(content, content_type="application/json")
     make_conditional(answer)
     return answer
@@ -47,12 +56,15 @@ def get_description() -> Response:
 def _document(
     described: tuple[Route, ...],
     device_filters: tuple[Callable[[], Sequence[Parameter]], ...],
+    besides: tuple[Callable[[], Besides], ...],
     complete: tuple[Callable[[dict[str, Any]], None], ...],
 ) -> bytes:
     # Made when it is first requested: this takes longer than starting the server should.
     from mirror_server.extensions.openapi.document import describe  # noqa: PLC0415
 
-    document = describe(described, [one for filters in device_filters for one in filters()])
+    document = describe(
+        described, [one for filters in device_filters for one in filters()], [more() for more in besides]
+    )
     for add in complete:
         add(document)
     return orjson.dumps(document)

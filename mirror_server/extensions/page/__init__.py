@@ -1,4 +1,8 @@
-"""The page for people, and the reference, at ``/`` and ``/reference/``."""
+"""The page for people, and the reference, at ``/`` and ``/reference/``.
+
+The page is files in ``files`` that a browser runs; it calls the interface as any client does. The reference is built by
+Sphinx, and is there where that was done. Begin with ``page``.
+"""
 
 from __future__ import annotations
 

@@ -71,6 +71,8 @@ The figures are of 1,000 devices: where memory does not hold the fleet, the disk
 would take is in the repository, ``.github/decisions/0006-shards-on-paper.md``.
 """
 
+# To read it begin with ``membership``, then ``leadership`` and ``store``.
+
 from __future__ import annotations
 
 from mirror_server.hooks import extends

@@ -14,7 +14,7 @@ from mirror_server.extensions.postgresql.store import processes
 from mirror_server.store.backend import DatabaseError
 from mirror_server.store.database import Database
 from mirror_server.views.requests import CALLER
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 _log = logging.getLogger(__name__)
 

@@ -14,9 +14,10 @@ import time
 import uuid
 
 from mirror_server.extensions.postgresql.forwarding import Forwarder
+from mirror_server.extensions.postgresql.store.connection import reason_of
 from mirror_server.extensions.postgresql.store.election import PostgresElection
 from mirror_server.server import Services
-from mirror_server.store.backend import DatabaseError, StorageFailed, reason_of
+from mirror_server.store.backend import DatabaseError, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.session import LEADER, Session
 

@@ -17,7 +17,7 @@ from mirror_server.extensions.postgresql.store.backend import PostgresBackend
 from mirror_server.hooks import extends
 from mirror_server.server import Coordinator, Services
 from mirror_server.store.backend import shown
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 _LAST_SECONDS = 3
 _FORGET_SECONDS = 3600
@@ -61,7 +61,7 @@ class Membership(Coordinator):
 
     def answer_with(self, app: Any) -> None:
         """See :class:`Coordinator`."""
-        bridge = Bridge.of(app, self._services.settings)
+        bridge = Bridge(app, self._services.settings)
         self.forwarder.answerer = ForwardedRequests(self._database, self.forwarder, bridge)
 
     def is_alive(self, process_id: str) -> bool:

@@ -1,4 +1,16 @@
-"""Simulated devices: what they measure, how they answer, and the bench at ``/sim/v1`` to play them with."""
+"""Simulated devices: what they measure, how they answer, and the bench at ``/sim/v1`` to play them with.
+
+A server with ``--simulate`` has some, twelve with ``--simulate 12``, and the bench, in Python ``Bench(client)``, and
+``AsyncBench(client)`` with an ``AsyncMirrorClient``. ``--seed`` is that of what they measure. With ``--clock manual``
+their rhythms stand still until the bench advances them; ``--pace`` has such a clock run by itself.
+
+``mirror-server demo`` is a server with some of them, a database of its own and a fresh key. It has ``--devices``,
+``--stop-with-stdin`` and ``--key`` (``MIRROR_DEMO_KEY``) besides. ``demo --database`` keeps a demo's state, and its
+access key in ``FILE.key`` for you alone, so that programs and recordings go on after the next start. A file that others
+may use, a link or anything else there is refused; remove it for another key.
+"""
+
+# To read it begin with ``simulated_devices``, then ``simulator`` and ``device``.
 
 from __future__ import annotations
 
@@ -28,6 +40,12 @@ def settings() -> type:
 def commands() -> dict[str, Sequence[str]]:
     """A server with some, for trying things out."""
     return {"mirror_server.extensions.simulator.demo": ["demo"]}
+
+
+@extends
+def help_topics() -> dict[str, str]:
+    """How there are some, and the demo."""
+    return {"simulator": __name__}
 
 
 @extends

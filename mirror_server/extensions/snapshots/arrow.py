@@ -17,7 +17,7 @@ from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow import TYPES, Pieces, to_array, to_lists
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
 from mirror_server.extensions.snapshots.store import REPORTED_COLUMNS, Page
-from mirror_server.service.lru_cache import LruCache
+from mirror_server.service.devices import LruCache
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import streamed_columns
 from mirror_server.store.session import Row

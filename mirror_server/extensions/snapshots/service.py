@@ -13,8 +13,8 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.snapshots import store
 from mirror_server.extensions.snapshots.store import Page
-from mirror_server.service.lru_cache import LruCache
-from mirror_server.service.slots import Slots
+from mirror_server.service.devices import LruCache
+from mirror_server.service.long_reads import Slots
 from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database

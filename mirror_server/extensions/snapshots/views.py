@@ -26,9 +26,9 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.snapshots.example import FORMS
 from mirror_server.extensions.snapshots.service import EncodedPage, Selection, Snapshot, SnapshotService
+from mirror_server.service.devices import LruCache
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
-from mirror_server.service.lru_cache import LruCache
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row

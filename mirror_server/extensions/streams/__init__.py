@@ -28,6 +28,8 @@ holds its own position, and any number of them read with one key. ``client.use_w
 reads so.
 """
 
+# To read it begin with ``event_stream``, then ``websockets``.
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
     from mirror_server.server import Services
     from mirror_server.store.backend import Storage
-    from mirror_server.web.asgi_bridge import Bridge
+    from mirror_server.web.bridge import Bridge
 
 
 @extends

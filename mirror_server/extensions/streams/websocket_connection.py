@@ -28,7 +28,7 @@ from mirror_server.core.errors import Refusal
 from mirror_server.extensions.streams.settings import StreamSettings
 from mirror_server.extensions.streams.sockets import Frame as Message
 from mirror_server.extensions.streams.websocket_serving import CONNECTION
-from mirror_server.web.wsgi_call import AsgiApp
+from mirror_server.web.asgi import AsgiApp
 
 _NUMBER_BYTES = 8
 _MOST_OF_A_FRAME_BYTES = 64 * 1024

@@ -9,9 +9,8 @@ from typing import Protocol
 from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame, Socket, stopping
 from mirror_server.notifications.log import More
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
-from mirror_server.web.calls import Calls
-from mirror_server.web.unread import Reader
-from mirror_server.web.wsgi_call import Message, Send
+from mirror_server.web.asgi import Message, Reader, Send
+from mirror_server.web.bridge import Calls
 
 CONNECTION = "mirror.websocket"
 """Key of a websocket's ASGI scope with its :class:`Connection`."""

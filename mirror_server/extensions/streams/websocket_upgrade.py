@@ -16,9 +16,9 @@ from mirror_server.extensions.streams.views import OPEN, OpenedWebsocket
 from mirror_server.extensions.streams.websocket_serving import close, serve
 from mirror_server.hooks import Measurement
 from mirror_server.server import Services
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.asgi import Answer, Message, Receive, Send, environ_of
+from mirror_server.web.bridge import Bridge
 from mirror_server.web.serve import Upgrade
-from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, environ_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

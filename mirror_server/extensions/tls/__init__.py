@@ -1,4 +1,13 @@
-"""TLS of the server's own: HTTPS and secure websockets with a certificate from files."""
+"""TLS of the server's own: HTTPS and secure websockets with a certificate from files.
+
+With ``--tls-cert`` and ``--tls-key`` the server speaks TLS, and loads another certificate at ``SIGHUP``, without an
+interruption (of systemd: ``ExecReload=/bin/kill -HUP $MAINPID``; without TLS the signal ends the server). One that has
+ended, or ends within 14 days, is told in the log when it is loaded; ``mirror_tls_certificate_ends_at_seconds`` of
+``/metrics`` has its end. The Python client trusts an authority of your own by ``SSL_CERT_FILE=authority.pem``. A
+reverse proxy is better where it renews certificates, has them for more than one service, or is to limit requests.
+"""
+
+# To read it begin with ``certificate``.
 
 from __future__ import annotations
 
@@ -20,6 +29,12 @@ if TYPE_CHECKING:
 def settings() -> type:
     """The certificate."""
     return TlsSettings
+
+
+@extends
+def help_topics() -> dict[str, str]:
+    """How it is set up."""
+    return {"tls": __name__}
 
 
 @extends

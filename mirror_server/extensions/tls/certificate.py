@@ -87,7 +87,7 @@ class Certificate:
 
 
 def new_context(cert_path: str, key_path: str) -> ssl.SSLContext:
-    """What connections are made with, by a certificate.
+    """Make the context for connections with a certificate.
 
     Raises:
         TlsError: It cannot be used.

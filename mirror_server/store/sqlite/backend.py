@@ -1,10 +1,9 @@
-"""The SQLite file: its connections, and what its errors mean."""
+"""SQLite: a file that one process serves, and the connections to it."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -13,43 +12,46 @@ from pathlib import Path
 from typing import TypeVar
 
 from mirror_server.store import schema
-from mirror_server.store.backend import MOST_EXAMPLES, DatabaseError, StorageFailed, Violation
+from mirror_server.store.backend import (
+    AlreadyServed,
+    Backend,
+    DatabaseError,
+    Location,
+    StorageFailed,
+    Violation,
+    path_of,
+)
 from mirror_server.store.maintenance import found_in
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
-from mirror_server.store.sqlite.checkpoints import LARGEST_LOG_PAGES, Checkpoints
-from mirror_server.store.sqlite.log_file import LogFile
-from mirror_server.store.sqlite.serving_lock import is_served_by_name, is_served_elsewhere, refuse_other_name
+from mirror_server.store.sqlite.files import (
+    BUSY_SECONDS,
+    DAMAGED_CURE,
+    IN_USE,
+    LARGEST_LOG_PAGES,
+    PAGE_BYTES,
+    STORAGE_CODES,
+    Checkpoints,
+    LogFile,
+    ServingLock,
+    code_of,
+    complaints_of,
+    copy_of,
+    damaged_tables,
+    identity_of,
+    is_served_by_name,
+    is_served_elsewhere,
+    refuse_other_name,
+    unopened,
+)
 
 T = TypeVar("T")
 
-_BUSY_SECONDS = 10
 _LOOK_AGAIN_SECONDS = 0.01
 
 # What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
 _WRITER_CACHE_KIB = 32 * 1024
-_PAGE_BYTES = 4096
 
-_STORAGE_CODES = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_IN_USE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM})
-
-_DAMAGED_CURE = "'mirror-server check' tells what is damaged; restore a backup, or name another file"
 
 _LOST = {
     "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
@@ -67,7 +69,7 @@ _DECIDING_WRITES = (
     "UPDATE OF endpoint_name ON main.devices",
     "DELETE ON main.devices",
 )
-"""What decides who hears of a resource, and by what name of its device; see the store's ``subscriptions.hearers``."""
+"""Changes of these decide the subscribers of a resource; see the store's ``subscriptions.subscribers``."""
 
 
 class _Reader(Session):
@@ -88,7 +90,7 @@ class _Writer(Session):
         for number, what in enumerate(_DECIDING_WRITES):
             connection.execute(f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END")
 
-    def version_of_hearings(self) -> Hashable:
+    def subscribers_version(self) -> Hashable:
         """See :class:`Session`; what this connection undid counts as written."""
         # The number is that of what other connections committed, such as the commands of an operator.
         return self.scalar("PRAGMA data_version"), self._writes
@@ -123,15 +125,16 @@ class SqliteBackend:
         try:
             refuse_other_name(path)
             with suppress(FileExistsError):
-                _make_private(path)
+                # SQLite fills it; nobody else may read it, nor the files SQLite puts beside it.
+                path.touch(mode=0o600, exist_ok=False)
             _bring_to_newest_schema(path, branches, as_it_is=as_it_is)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-            self._file = _identity(path)
+            self._file = identity_of(path)
         except (sqlite3.Error, OSError) as error:
-            raise _unopened(path, error) from error
+            raise unopened(path, error) from error
         self._checkpoints = Checkpoints(self._connection, self._connect)
-        self._log_file = LogFile(path, self._connection, largest_bytes=LARGEST_LOG_PAGES * _PAGE_BYTES)
+        self._log_file = LogFile(path, self._connection, largest_bytes=LARGEST_LOG_PAGES * PAGE_BYTES)
         self.writing = Session(self._connection) if as_it_is else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
 
@@ -176,7 +179,7 @@ class SqliteBackend:
 
     def is_of_storage(self, error: BaseException) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        return _code(error) in _STORAGE_CODES or isinstance(error, StorageFailed)
+        return code_of(error) in STORAGE_CODES or isinstance(error, StorageFailed)
 
     @contextmanager
     def read(self, *, with_revision: bool = False) -> Iterator[Session]:  # noqa: ARG002 - it always knows
@@ -221,7 +224,7 @@ class SqliteBackend:
     def backup(self, path: Path) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         with closing(self._connect()) as source:
-            _copy(source, path)
+            copy_of(source, path)
 
     def is_served(self) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -252,7 +255,7 @@ class SqliteBackend:
         Raises:
             StorageFailed: It was removed, or another one is in its place, or that cannot be found out.
         """
-        if self._file is not None and self._file != (found := _identity(self._path)):
+        if self._file is not None and self._file != (found := identity_of(self._path)):
             happened, else_ = "removed", "restore a backup"
             if found is not None:
                 # Who put a copy there means it, and would start on it without telling readers that numbers are lost.
@@ -266,7 +269,7 @@ class SqliteBackend:
     def _connect(self) -> sqlite3.Connection:
         self._refuse_other_file()
         connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=512
+            self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
         )
         _keep_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
@@ -276,45 +279,6 @@ class SqliteBackend:
         return connection
 
 
-def damaged_tables(path: Path) -> list[Violation]:
-    """Which tables of a file SQLite calls damaged; the file is only read.
-
-    Raises:
-        DatabaseError: It cannot be read at all, or is served under another name.
-    """
-    refuse_other_name(path)
-    try:
-        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
-            connection.execute("PRAGMA query_only = ON")
-            whole = _complaints(connection, "integrity_check")
-            return list(_complaints_by_table(connection)) or _told_of("the file is damaged", whole)
-    except sqlite3.Error as error:
-        if _code(error) not in _DAMAGED:
-            raise _unopened(path, error) from error
-        return _told_of("the file is damaged", [str(error)])
-
-
-def _complaints_by_table(connection: sqlite3.Connection) -> Iterator[Violation]:
-    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        yield from _told_of(f"the table {table} is damaged", _complaints(connection, f"integrity_check({table!r})"))
-
-
-def _complaints(connection: sqlite3.Connection, check: str) -> list[str]:
-    """What SQLite says is wrong, a line for each; it stops at a hundred."""
-    try:
-        said = connection.execute(f"PRAGMA {check}").fetchall()
-    except sqlite3.DatabaseError as error:
-        if _code(error) not in _DAMAGED:
-            raise
-        return [str(error)]
-    lines = [line for (text,) in said for line in text.splitlines()]
-    return [line for line in lines if line != "ok" and not line.startswith("***")]
-
-
-def _told_of(kind: str, complaints: list[str]) -> list[Violation]:
-    return [Violation(kind, len(complaints), complaints[:MOST_EXAMPLES])] if complaints else []
-
-
 def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, as_it_is: bool) -> None:
     """Make the schema in a new file, or change that of an older one; where others do so now, wait for them.
 
@@ -322,8 +286,8 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, as_it_is:
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
         # Going on with a file that is damaged would damage it more, and spoil the next backup.
-        if complaints := _complaints(connection, "quick_check(1)"):
-            raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {_DAMAGED_CURE}")
+        if complaints := complaints_of(connection, "quick_check(1)"):
+            raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
         found = _versions(connection)
         if not schema.outdated(str(path), branches, found) or (as_it_is and found):
             return
@@ -367,103 +331,62 @@ def _keep_log(connection: sqlite3.Connection) -> None:
 
     For the change to that SQLite itself waits for readers, but not for a writer, who may be about to do the same.
     """
-    end_at = time.monotonic() + _BUSY_SECONDS
+    end_at = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if _code(error) not in _IN_USE or time.monotonic() > end_at:
+            if code_of(error) not in IN_USE or time.monotonic() > end_at:
                 raise
             time.sleep(_LOOK_AGAIN_SECONDS)
         else:
             return
 
 
-def _code(error: BaseException) -> int:
-    """The kind of an error of SQLite; 0 of any other."""
-    # The lowest byte is the kind of error, the others tell more of it.
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF if isinstance(error, sqlite3.Error) else 0
+class SqliteLocation(Location):
+    """The file that a URL names."""
 
+    is_file = True
 
-def _unopened(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
-    return DatabaseError(f"cannot open the database {path}: {error}; {_cure(error)}")
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._path = path_of(url)
 
+    def open(self, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:
+        """See :class:`Location`."""
+        return SqliteBackend(self._path, branches, must_exist=must_exist, as_it_is=as_it_is)
 
-def _cure(error: sqlite3.Error | OSError) -> str:
-    """What to do about a file that cannot be opened; nothing was changed."""
-    if _code(error) in _DAMAGED:
-        return _DAMAGED_CURE
-    if _code(error) in _IN_USE:
-        return "another program holds it; stop that one, or try again when it is done"
-    if _code(error) in _NO_ROOM:
-        return "nothing was changed; make room on its disk, and start again"
-    if isinstance(error, OSError) or _code(error) in _STORAGE_CODES:
-        return "name a file in a folder you may write to"
-    return "nothing was changed; keep the file for a report, and restore a backup"
+    def file(self) -> Path:
+        """See :class:`Location`."""
+        return self._path
 
+    def begin_serving(self) -> Callable[[], None]:
+        """See :class:`Location`."""
+        return ServingLock(self._path).release
 
-def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
-    """Copy the database in a file, which is only read, into a new file.
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """See :class:`Location`."""
+        try:
+            lock = ServingLock(self._path) if self._path.exists() else None
+        except AlreadyServed:
+            lock = None
+        if lock is None:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
 
-    Raises:
-        DatabaseError: It is no database, a damaged one or one of a version that is not known, or the new file is there
-            already or cannot be written.
-    """
-    refuse_other_name(source)
-    try:
-        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            schema.outdated(str(source), branches, dict(connection.execute(schema.VERSIONS).fetchall()))
-            if complaints := _complaints(connection, "quick_check(1)"):
-                raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
-            _copy(connection, path)
-    except sqlite3.Error as error:
-        raise DatabaseError(f"{source} is no backup of a mirror: {error}; name one that 'backup' wrote") from error
+    def damage(self) -> list[Violation]:
+        """See :class:`Location`."""
+        return damaged_tables(self._path) if self._path.exists() else []
 
-
-def _copy(source: sqlite3.Connection, path: Path) -> None:
-    """Copy the database into a new file, which has its name only when it is whole."""
-    _refuse_taken(path)
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    os.close(descriptor)
-    part = Path(name)
-    try:
-        with closing(sqlite3.connect(part)) as target:
-            source.backup(target)
-        _refuse_taken(path)
-        part.rename(path)
-    except (sqlite3.Error, OSError) as error:
-        raise _unwritable(path, error) from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _refuse_taken(path: Path) -> None:
-    if path.exists() or path.is_symlink():
-        raise DatabaseError(f"{path} is there already; name a file that is not")
-
-
-def _unwritable(path: Path, error: Exception) -> DatabaseError:
-    return DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Tells a file from all others, whatever its name; ``None`` where there is none.
-
-    Raises:
-        StorageFailed: That cannot be found out.
-    """
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise StorageFailed(f"cannot find its database: {error.strerror}") from error
-    return found.st_dev, found.st_ino
-
-
-def _make_private(path: Path) -> None:
-    """Make the empty file that SQLite fills; nobody else may read it, nor the files SQLite puts beside it."""
-    path.touch(mode=0o600, exist_ok=False)
+    def exposed_files(self) -> list[Path]:
+        """See :class:`Location`; files that are made here are private."""
+        if os.name != "posix":
+            return []
+        # The files beside it have the rights that the database had when they were made.
+        found = (self._path, *(self._path.with_name(self._path.name + end) for end in ("-wal", "-shm")))
+        return [file for file in found if file.exists() and file.stat().st_mode & 0o077]

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 from device_resources import sensor
+from waits import wait_until
 
 from mirror_server.extensions.apply import applier as rule_applier
 from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.applier import RuleApplier
 from mirror_server.extensions.apply.store import Matched
-from mirror_server.hooks import installed
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import subscriptions
 from mirror_server.store.devices import DeviceRow
@@ -68,6 +68,8 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 0)
     applier = server.services.part(RuleApplier)
     apply_part, is_answered = applier._apply_part, threading.Event()
+    # The thread of the start has ended: it would be in a part when the rules come.
+    wait_until(lambda: applier._thread is None)
 
     def apply_slowly(after: str) -> str | None:
         assert is_answered.wait(60)
@@ -190,7 +192,7 @@ def test_apply_is_now_or_absent_and_alone(server: Any, key: str, refused: Any) -
     assert server.call(key, "GET", RULES).json == []
 
 
-@pytest.mark.skipif("openapi" not in installed(), reason="nothing describes it")
+@pytest.mark.with_extension("openapi")
 def test_description_names_the_parameter(server: Any) -> None:
     described = server.app.test_client().get("/openapi.json").json["paths"][RULES]["put"]
     assert [each["name"] for each in described["parameters"]] == ["apply", "If-Match"]

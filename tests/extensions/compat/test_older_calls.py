@@ -1,13 +1,11 @@
 """The older calls of the public API, and paths without a version. Source: wire.md 9."""
 
-import asyncio
-
 import pytest
-from bridge_requests import Request, busy
+from bridge_requests import check_beside_the_loop
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.older_calls import Endpoint, Limits
-from mirror_server.service import slots
+from mirror_server.service import long_reads
 
 ENDPOINTS = "/v2/endpoints"
 
@@ -68,8 +66,8 @@ def test_a_path_without_a_version_wants_the_same_key_and_what_only_looks_like_on
         refused(server.call(key, "GET", path), 404)
 
 
+@pytest.mark.with_extension("openapi")
 def test_the_description_tells_the_other_names(server):
-    pytest.importorskip("mirror_server.extensions.openapi", reason="the description tells of it")
     paths = server.call(None, "GET", "/openapi.json").json["paths"]
     told = {
         path: operation["x-unversioned"]
@@ -85,26 +83,20 @@ def test_the_description_tells_the_other_names(server):
 def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, refused):
     server.add_device(key, "d")
     assert server.call(key, "HEAD", ENDPOINTS).status_code == 405
-    open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(slots._MOST_DOWNLOADS // 2)]
+    open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(long_reads._MOST_DOWNLOADS // 2)]
     assert refused(server.call(key, "GET", ENDPOINTS), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones:
         one.close()
     assert server.call(key, "GET", ENDPOINTS).status_code == 200
 
 
-def test_the_loop_answers_others_while_limits_are_counted(server, bridge, key):
-    async def ask():
-        with busy(server):
-            asked = await Request(bridge, key, "/v2/limits").begin()
-            assert asked.status is None
-            assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
-        return (await asked.end()).status
-
-    assert asyncio.run(ask()) == 200
+@pytest.mark.anyio
+async def test_the_loop_answers_others_while_limits_are_counted(server, bridge, key):
+    await check_beside_the_loop(server, bridge, key, "/v2/limits")
 
 
+@pytest.mark.with_extension("openapi")
 def test_without_the_extension_its_routes_and_names_are_gone(new_server):
-    pytest.importorskip("mirror_server.extensions.openapi", reason="the description tells of it")
     whole = new_server().call(None, "GET", "/openapi.json").json
     left = new_server(without=("compat",))
     without = left.call(None, "GET", "/openapi.json").json

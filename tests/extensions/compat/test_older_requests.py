@@ -92,8 +92,9 @@ def test_a_write_without_a_value_sets_notification_rules_in_one_order(server, ke
     assert server.responses(key)[refused_by_device] == (400, "BAD_VALUE")
     server.patch(key, light, online=False)
     ask(server, key, "PUT", light, TEMPERATURE, "?st=0.5&lt=-3.25&pmin=1")
-    (waiting,) = server.call(key, "GET", f"/v2/device-requests/{light}").json["data"]
-    assert (waiting["method"], waiting["uri"]) == ("PUT", f"{TEMPERATURE}?pmin=1&lt=-3.25&st=0.5")
+    (waiting,) = server.waiting(key)
+    request = waiting.request
+    assert (request.method, request.path, request.query) == ("PUT", TEMPERATURE, "pmin=1&lt=-3.25&st=0.5")
 
 
 def test_what_cannot_be_had_is_refused_by_its_name(server, key, light, refused, unchanged):
@@ -142,8 +143,7 @@ def test_a_request_that_wants_no_answer_waits_and_fails_without_a_word(server, k
         assert ask(server, key, "PUT", light, SWITCH, "?noResp=true", data=value).status_code == 204
     async_id = accepted(ask(server, key, "GET", light, SWITCH))
     server.restart()
-    waiting = server.call(key, "GET", "/v2/device-requests").json["data"]
-    assert [each["method"] for each in waiting] == ["PUT", "PUT", "GET"]
+    assert [each.request.method for each in server.waiting(key)] == ["PUT", "PUT", "GET"]
     server.advance(key, 2 * 3600)
     assert server.responses(key) == {async_id: (429, "REQUEST_EXPIRED")}
     assert server.resource(key, light, SWITCH)["desired"]["category"] == "REQUEST_EXPIRED"
@@ -159,7 +159,7 @@ def test_of_a_device_in_queue_mode_an_answer_has_to_come(server, key, refused):
     for method, data in (("GET", None), ("PUT", b"1")):
         refused(ask(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
     assert server.resource(key, sleeper, SWITCH)["desired"] == {}
-    assert server.call(key, "GET", "/v2/device-requests").json["data"] == []
+    assert server.waiting(key) == []
 
 
 def test_what_is_no_content_type_or_no_resource_of_the_device_is_refused(server, key, light, refused, unchanged):
@@ -237,7 +237,7 @@ def test_a_device_gets_a_request_when_its_id_was_told_unless_nobody_needs_one(se
         environ = {PARK: lambda deferred: None}
         server.call(key, method, url, data=data, environ_overrides=environ)
         assert server.services.database.settle(60)
-        return len(server.call(key, "GET", "/v2/device-requests").json["data"])
+        return len(server.waiting(key))
 
     for method, path, data in (("GET", TEMPERATURE, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, None)):
         assert placed(method, path, "?noResp=true", data) == 0

@@ -15,9 +15,9 @@ from mirror_sdk.wire.errors import ErrorBody
 from mirror_server.extensions.connections.connection import BoundedConnection
 from mirror_server.extensions.connections.open_files import allow_connections
 from mirror_server.extensions.connections.settings import ConnectionSettings
-from mirror_server.hooks import installed, read_settings
+from mirror_server.hooks import read_settings
 from mirror_server.service.keys import Scope
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ class Listening:
         settings = read_settings(**limits)
         self.state = ServerState()
         self.made = []
-        bridge = Bridge.of(server.app, settings)
+        bridge = Bridge(server.app, settings)
         config = uvicorn.Config(bridge, lifespan="off", ws="none", log_config=None, access_log=False)
         config.load()
 
@@ -336,7 +336,7 @@ async def test_requests_after_an_upgrade_are_answered(server):
     await check_requests_after_an_upgrade(server, b"h2c, HTTP/3", b"200")
 
 
-@pytest.mark.skipif("streams" not in installed(), reason="nobody knows of websockets")
+@pytest.mark.with_extension("streams")
 async def test_a_handshake_at_another_route_is_told_where_websockets_are_opened(server):
     answers = await check_requests_after_an_upgrade(server, b"websocket", b"400")
     assert b"/v2/notification/websocket-connect" in answers

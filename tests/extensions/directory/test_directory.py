@@ -6,7 +6,8 @@ import pytest
 from bridge_requests import check_beside_the_loop
 
 from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.config import Settings
+from mirror_server.web.bridge import Bridge
 
 DEVICES = "/v3/devices"
 FIRST, SECOND, THIRD = "2026-01-05T08:00:00Z", "2026-01-05T08:01:00Z", "2026-01-05T08:02:00Z"
@@ -185,7 +186,7 @@ def test_unknown_device_is_404_with_its_name(server, key, refused):
 
 @pytest.mark.anyio
 async def test_the_loop_answers_others_while_something_is_looked_for(server, key):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     paths = [f"{DEVICES}?{query}" for query in ("name__neq=x", "description=by the door", f"etag__gte={quote(FIRST)}")]
     for path in [*paths, "/v3/device-events?event_type=expired"]:
         await check_beside_the_loop(server, bridge, key, path)

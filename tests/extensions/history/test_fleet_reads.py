@@ -14,7 +14,7 @@ from mirror_server.extensions.history import arrow as arrow_history
 from mirror_server.extensions.history import arrow_as_of as past
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.snapshots import service as snapshots
-from mirror_server.service import slots
+from mirror_server.service import long_reads
 from mirror_server.service.keys import Scope
 
 RANGES = f"{SNAPSHOT}/ranges"
@@ -154,7 +154,7 @@ def test_response_breaks_off_without_its_end_when_the_key_is_revoked(server, key
 
 
 def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, devices, refused):
-    most, open_ones, paths = slots._MOST_DOWNLOADS, [], (SNAPSHOT, HISTORY)
+    most, open_ones, paths = long_reads._MOST_DOWNLOADS, [], (SNAPSHOT, HISTORY)
     for one in (key, server.key()):
         open_ones += [ask(server, one, path, buffered=False) for path in paths * (most // 4)]
         for path in paths:

@@ -4,10 +4,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from mirror_server import hooks
-from mirror_server.hooks import installed
+from mirror_server.config import options_of
+from mirror_server.hooks import installed, of_all
 
 PACKAGE = Path(__file__).parent / "mirror_sample"
 LONGEST = 100
@@ -47,6 +50,9 @@ def test_each_value_is_published_when_it_is_stored_and_counted_over_a_restart(ne
     ]
     server.restart()
     assert server.call(key, "GET", "/v3/published-count").json == {"published": count}
+    assert "sample" in server.call(None, "GET", "/healthz").json["extensions"]
+    serve = options_of("run", *of_all("settings"))(click.command("run")(lambda: None))
+    assert "--sample-publisher " in CliRunner().invoke(serve, ["--help"]).output
     if "openapi" in installed():
         assert server.call(None, "GET", "/openapi.json").json["paths"]["/v3/published-count"]
 

@@ -9,6 +9,7 @@ import pytest
 from mirror_server.extensions.simulator.bench import CLOCK_ENDS_AT, Bench
 from mirror_server.extensions.simulator.pacing import Pacing
 from mirror_server.store.session import MANUAL_CLOCK, Session
+from mirror_server.views.serialize import timestamp
 
 DAY_SECONDS = 24 * 3600
 LAST = "9998-12-31T23:59:59.999Z"
@@ -51,8 +52,8 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
     assert advance(late, key, 10 * DAY_SECONDS - 0.001).status_code == 200
     late.patch(key, device_id, online=False)
     assert late.place(key, device_id, "r1", "GET", "/3303/0/5700", expiry_seconds=30 * DAY_SECONDS).status_code == 202
-    (waiting,) = late.call(key, "GET", "/v2/device-requests").json["data"]
-    assert waiting["expires_at"] == "9999-01-30T23:59:59.999Z"
+    (waiting,) = late.waiting(key)
+    assert timestamp(waiting.expires_at) == "9999-01-30T23:59:59.999Z"
     for path in (f"/v3/devices/{device_id}/echo", "/v3/devices", f"/v3/devices/{device_id}"):
         assert late.call(key, "GET", path).status_code == 200
 

@@ -159,16 +159,6 @@ def test_seeded_devices_have_all_kinds_in_turn_and_register_with_their_structure
     assert all({f"/3/0/{number}" for number in range(5)} <= {r.path for r in reg.resources} for reg in registrations)
 
 
-def test_a_device_with_a_name_that_is_taken_or_with_wrong_resources_is_not_added(world):
-    world.add("lamp")
-    twice = [TEMPERATURE, TEMPERATURE]
-    for name, paths, field in (("lamp", [], "endpoint_name"), ("a", ["3303"], "path"), ("a", twice, "resources")):
-        with pytest.raises(BenchRefused) as refusal:
-            world.simulator.add(name, "Test", False, [SimulatedResource(path) for path in paths])
-        assert refusal.value.field == field
-    assert len(world.simulator.list_states()) == len(world.diary.all("registered")) == 1
-
-
 def test_a_sleeping_device_sends_what_the_bench_changes_at_once_and_saves_it_before(world):
     device_id = world.add(queue_mode=True, door={"value": "0", "auto_observable": True})
     world.advance(60)

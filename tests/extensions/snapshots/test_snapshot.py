@@ -12,8 +12,8 @@ from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
 from mirror_server.core.instants import from_datetime
 from mirror_server.extensions.snapshots import arrow as stream
 from mirror_server.extensions.snapshots.service import SnapshotService
-from mirror_server.service import slots
-from mirror_server.service.lru_cache import LruCache
+from mirror_server.service import long_reads
+from mirror_server.service.devices import LruCache
 from mirror_server.store import devices
 
 RANGES = f"{SNAPSHOT}/ranges"
@@ -214,13 +214,14 @@ def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids
 
 def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.snapshots.views.MAX_RANGES", 2)
-    for _ in range(2 * slots._MOST_DOWNLOADS):
+    for _ in range(2 * long_reads._MOST_DOWNLOADS):
         answer = server.call(key, "GET", f"{RANGES}?devices_per_range=1")
         assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "devices_per_range")
     assert "at least 2" in answer.json["message"]
     assert len(ranges_of(server, key, "devices_per_range=2").data) == 2
 
 
+@pytest.mark.with_extension("requests")
 def test_it_has_who_acknowledged_a_failed_write(server, key):
     device_id = server.add_device(key, "a", sensor(TEMPERATURE))
     server.place(key, device_id, "failed", "PUT", TEMPERATURE, value="30")

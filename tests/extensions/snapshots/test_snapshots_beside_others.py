@@ -7,10 +7,11 @@ import pytest
 from bridge_requests import Reader, Request, busy, small_room, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
+from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.views.deferred import Deferred
-from mirror_server.web.asgi_bridge import Bridge
-from mirror_server.web.wsgi_call import Unfinished
+from mirror_server.web.asgi import Unfinished
+from mirror_server.web.bridge import Bridge
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, 
 
 async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_reads(server):
     _, key = small_room(server)
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
 
     deaf = Reader(bridge, key, SNAPSHOT, LOOKED_UP)
     await until(lambda: bool(deaf.sent))

@@ -7,8 +7,8 @@ import pytest
 
 from mirror_server.extensions.streams.sockets import Closing, Frame
 from mirror_server.extensions.streams.websocket_serving import CONNECTION, serve
-from mirror_server.web.calls import Calls
-from mirror_server.web.unread import Unread
+from mirror_server.web.asgi import Reader, Unread
+from mirror_server.web.bridge import Calls
 
 MOST_TAKEN = 100
 
@@ -90,7 +90,7 @@ def serve_to_the_end(log, client, look_seconds):
         ended.append(message["reason"])
 
     async def check():
-        reader = Unread(1000).reader("app", send)
+        reader = Reader(Unread(1000), "app", send)
         calls, is_stopping = Calls(asyncio.get_running_loop()), asyncio.Event()
         scope = {CONNECTION: client}
         async with asyncio.timeout(60):

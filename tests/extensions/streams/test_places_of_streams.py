@@ -5,9 +5,11 @@ from functools import partial
 import pytest
 from bridge_requests import Request, append, assert_refused, check_made_no_further, small_room, until
 
+from mirror_server.config import Settings
 from mirror_server.extensions.streams.event_stream import HEARTBEAT
 from mirror_server.store import maintenance
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.asgi import Reader
+from mirror_server.web.bridge import Bridge
 
 EVENTS = "/v2/notification/events"
 STREAM = (EVENTS, b"")
@@ -18,7 +20,7 @@ MOST = 2
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "status"), [(POLL, None), (STREAM, 200)])
 async def test_streams_and_polls_share_the_places_there_are(server, kind, status):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
     held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
     assert [each.status for each in held] == [None, 200]
     assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
@@ -26,22 +28,6 @@ async def test_streams_and_polls_share_the_places_there_are(server, kind, status
     again = await Request(bridge, server.key(), *kind).begin()
     assert again.status == status
     for each in (held[1], again):
-        await each.leave()
-
-
-@pytest.mark.anyio
-async def test_they_share_the_places_of_an_application(server):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
-    greedy, other = server.key(), server.key()
-
-    held = [await Request(bridge, greedy, *each).begin() for each in (POLL, STREAM)]
-    for kind in (POLL, STREAM):
-        assert_refused(await Request(bridge, greedy, *kind).begin(), "TOO_MANY_POLLS")
-    held.append(await Request(bridge, other, *STREAM).begin())
-    await held.pop(0).leave()
-    held.append(await Request(bridge, greedy, *STREAM).begin())
-    assert [each.status for each in held] == [200] * 3
-    for each in held:
         await each.leave()
 
 
@@ -71,7 +57,7 @@ def test_closed_stream_makes_room_for_another(new_server):
 @pytest.mark.anyio
 async def test_client_that_leaves_a_stream_unread_gets_no_other(server, monkeypatch):
     bridge, key = small_room(server)
-    with bridge._unread.waiting(key.split("_")[1], 200_000):
+    with Reader(bridge.unread, key.split("_")[1], None).waiting(200_000):
         assert_refused(await Request(bridge, key, *STREAM).begin(), "TOO_MUCH_UNREAD")
     await check_made_no_further(bridge, key, (EVENTS, b"after=0"), monkeypatch)
 

@@ -4,7 +4,6 @@ In whichever order the effects of a transaction come.
 """
 
 import threading
-from contextlib import contextmanager
 
 from waits import PATIENCE_SECONDS
 
@@ -13,23 +12,6 @@ from mirror_server.extensions.streams.sockets import Closing
 from mirror_server.extensions.streams.websockets import Websockets
 
 APPLICATION = "app"
-
-
-@contextmanager
-def one_transaction(database):
-    """Make one transaction of what is submitted meanwhile."""
-    is_at_work, may_begin = threading.Event(), threading.Event()
-
-    def keep_at_work(_):
-        is_at_work.set()
-        may_begin.wait(PATIENCE_SECONDS)
-
-    database.submit(keep_at_work)
-    assert is_at_work.wait(PATIENCE_SECONDS)
-    try:
-        yield
-    finally:
-        may_begin.set()
 
 
 def closing(socket):
@@ -59,10 +41,10 @@ def register(services):
     services.part(Websockets).register(APPLICATION, WebsocketRegistration()).result(PATIENCE_SECONDS)
 
 
-def test_of_two_that_begin_in_one_transaction_the_second_stays(server):
+def test_of_two_that_begin_in_one_transaction_the_second_stays(server, hold_writer):
     services = server.services
     register(services)
-    with one_transaction(services.database):
+    with hold_writer(services.database):
         opened = [connect(services) for _ in range(3)]
     for _, begun in opened:
         begun.result(PATIENCE_SECONDS)
@@ -88,7 +70,7 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
     assert [closing(socket) for socket in opened] == [REPLACED, None]
 
 
-def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server):
+def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server, hold_writer):
     services, database = server.services, server.services.database
     services.log.keep_for(APPLICATION)
     register(services)
@@ -103,7 +85,7 @@ def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_tran
     assert database.settle(PATIENCE_SECONDS)
     add()
     may_end = threading.Event()
-    with one_transaction(database):
+    with hold_writer(database):
         database.submit(lambda session: session.after_commit(lambda: may_end.wait(PATIENCE_SECONDS)))
         second, begun = connect(services)
     try:

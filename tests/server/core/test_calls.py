@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import closing
 
-from mirror_server.web.calls import Calls
+from mirror_server.web.bridge import Calls
 
 MANY = 1050
 

@@ -11,8 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from mirror_server.hooks import open_database
-from mirror_server.store.sqlite import log_file
-from mirror_server.store.sqlite.log_file import LogFile
+from mirror_server.store.sqlite import files
+from mirror_server.store.sqlite.files import LogFile
 
 SMALL = 128 * 1024
 LARGEST = 8 * 1024 * 1024
@@ -125,7 +125,7 @@ def test_room_that_others_need_is_not_taken(path, writing, ahead, monkeypatch):
     keep(writing, SMALL)
     size = size_of(path)
     usage = SimpleNamespace(total=100 * size, used=75 * size, free=100 * size)
-    monkeypatch.setattr(log_file.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
     ahead.look()
     assert size_of(path) == size
 
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_made_longer_stays_as_it_was(path, writing, ahead,
     keep(writing, SMALL)
     size = size_of(path)
 
-    monkeypatch.setattr(log_file.os, "fsync", Mock(side_effect=OSError("the disk is full")))
+    monkeypatch.setattr(files.os, "fsync", Mock(side_effect=OSError("the disk is full")))
     ahead.look()
     assert size_of(path) == size
     assert not writing.in_transaction

@@ -9,10 +9,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mirror_server.views.answers import SharedAnswer
-from mirror_server.web.one_write import send_at_once
-from mirror_server.web.wsgi_call import Answer
+from mirror_server.web.asgi import Answer
 
-LINES = b"content-length: 2\r\n"
+LINES = b"content-type: application/json\r\ncontent-length: 2\r\n"
 
 
 class Request:
@@ -31,13 +30,13 @@ class Request:
         return [content for (content,), _ in self.transport.write.call_args_list]
 
     def send(self):
-        return send_at_once(self.cycle.send, 200, LINES, b"{}")
+        return Answer(200, LINES, b"{}").send_at_once(self.cycle.send)
 
 
 def test_head_and_body_are_one_write_and_the_request_is_over():
     request = Request()
     assert request.send()
-    assert request.written == [b"HTTP/1.1 200 OK\r\nserver: x\r\ncontent-length: 2\r\n\r\n{}"]
+    assert request.written == [b"HTTP/1.1 200 OK\r\nserver: x\r\n" + LINES + b"\r\n{}"]
     assert (request.on_response.call_count, request.cycle.response_complete) == (1, True)
 
 
@@ -46,7 +45,7 @@ def test_what_is_not_as_usual_is_left_to_the_server(request_of):
     request = request_of()
     assert not request.send()
     assert request.written == []
-    assert not send_at_once(request.transport.write, 200, LINES, b"{}")
+    assert not Answer(200, LINES, b"{}").send_at_once(request.transport.write)
 
 
 @pytest.mark.parametrize("change", ["nothing", "the server stops", "the client goes away"])

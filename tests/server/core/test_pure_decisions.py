@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from state_diagram import diagram
 
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.clock import ManualClock
@@ -110,7 +111,7 @@ TestDesiredMachine.settings = settings(max_examples=20, stateful_step_count=20)
 
 
 def test_the_diagram_has_a_line_for_each_row():
-    title, first, *others = desired.diagram().splitlines()
+    title, first, *others = diagram().splitlines()
     assert (title, first) == ("stateDiagram-v2", "    [*] --> pending: write accepted (202)")
     assert "    pending --> failure: device rejects, or the command expires" in others
     assert len(others) == len(TRANSITIONS) - 1

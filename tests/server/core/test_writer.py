@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from mirror_server.hooks import open_database
-from mirror_server.store.sqlite import checkpoints
+from mirror_server.store.sqlite import files
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_what_was_submitted_before_closing_is_stored(url):
 
 @pytest.mark.sqlite
 def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "_CHANGES_A_CHECKPOINT", 10)
+    monkeypatch.setattr(files, "_CHANGES_A_CHECKPOINT", 10)
 
     def in_the_file():
         # Without the log beside it.
@@ -199,7 +199,7 @@ def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, 
 
 @pytest.mark.sqlite
 def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "_CHANGES_A_CHECKPOINT", 1)
+    monkeypatch.setattr(files, "_CHANGES_A_CHECKPOINT", 1)
     tried = []
 
     def start(thread):
@@ -215,7 +215,7 @@ def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monke
 
 def test_those_who_wait_are_told_before_what_comes_behind_the_group(database, while_held):
     order = []
-    database.tell_first(lambda _: order.append("wait"))
+    database.wait_for_told = lambda _: order.append("wait")
 
     def work(name):
         def tell():
@@ -237,7 +237,7 @@ def test_those_who_wait_are_told_before_what_comes_behind_the_group(database, wh
 
 def test_nobody_is_waited_for_where_nothing_comes_behind(database):
     waited = []
-    database.tell_first(waited.append)
+    database.wait_for_told = waited.append
     database.write(lambda session: session.after_commit(lambda: None))
     assert database.settle(10)
     assert not waited

@@ -10,9 +10,10 @@ from typing import Any, Self
 
 import pytest
 
+from mirror_server.config import Settings
 from mirror_server.service import long_reads
 from mirror_server.service.long_reads import LongReads
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 
 def scope_of(key: str, path: str, query: bytes = b"", method: str = "GET", **headers: str) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> 
 
 def small_room(server: Any) -> tuple[Bridge, str]:
     """A bridge with room for little that is unread, and a key whose log is larger."""
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000))
     key = server.key()
     server.add_device(key, "d")
     append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))
@@ -156,7 +157,7 @@ async def check_made_no_further(
     with Threads(8) as threads:
         monkeypatch.setattr("mirror_server.views.streamed._THREADS", threads)
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
-        await until(lambda: all(each.sent for each in deaf) and bridge.unread_bytes > 100_000)
+        await until(lambda: all(each.sent for each in deaf) and bridge.unread.total_bytes > 100_000)
         # What is being made counts as much as it may become. When it is there, there may be room for the next.
         count = None
         while count != len(made):
@@ -166,12 +167,12 @@ async def check_made_no_further(
                 await asyncio.sleep(0)
         assert len(made) <= len(deaf)
         # It began when there was room, and what it makes next waits for the client.
-        assert 100_000 < bridge.unread_bytes < 1_000_000
+        assert 100_000 < bridge.unread.total_bytes < 1_000_000
         for each in deaf:
             each.takes.set()
             each.gone.set()
             await each.end()
-        assert bridge.unread_bytes == 0
+        assert bridge.unread.total_bytes == 0
 
 
 async def check_beside_the_loop(server: Any, bridge: Bridge, key: str, path: str) -> None:

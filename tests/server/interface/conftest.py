@@ -7,15 +7,16 @@ from typing import Any
 import databases
 import pytest
 
+from mirror_server.config import Settings
 from mirror_server.hooks import open_database
 from mirror_server.store.session import MANUAL_CLOCK
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 
 @pytest.fixture
 def bridge(server: Any) -> Bridge:
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
+    return Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
 
 
 @pytest.fixture

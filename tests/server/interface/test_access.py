@@ -7,7 +7,7 @@ import pytest
 from device_resources import setting
 from routes_there import is_there
 
-from mirror_server.cli.key_commands import create_key
+from mirror_server.cli.keys import create_key
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from bridge_requests import Request
 
+from mirror_server.config import Settings
 from mirror_server.service.keys import Scope
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +31,7 @@ def test_date_is_left_to_the_server_that_sends_the_response(server):
 
 async def test_responses_of_the_event_loop_are_neither_cached_nor_sniffed(server):
     """At once, parked, and parked until something is stored."""
-    bridge, key = Bridge(server.app, max_body_bytes=1000, max_parked_polls=10), server.all_scopes
+    bridge, key = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=10)), server.all_scopes
     poll = await Request(bridge, key, "/v2/notification/pull", b"after=latest&hold=20").begin()
     asked = [("GET", f"/v3/devices/{server.device}/echo"), ("DELETE", "/v2/subscriptions")]
     answers = [await Request(bridge, key, path, method=method).end() for method, path in asked]

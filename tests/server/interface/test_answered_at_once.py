@@ -11,6 +11,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mirror_server.views import notifications
+from mirror_server.web.asgi import Reader
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +124,7 @@ async def check_unread(server, key, bridge, poll, has_room):
     written = poll.written
     # Its connection is gone, and its task was not woken for that.
     poll.cycle.disconnected = has_room
-    with bridge._unread.waiting(application, 0 if has_room else 1 << 40):
+    with Reader(bridge.unread, application, None).waiting(0 if has_room else 1 << 40):
         await asyncio.to_thread(append, server, key, ENTRY)
         await until(lambda: has_room or server.services.log.open_polls == 0)
         for _ in range(20):
@@ -161,7 +162,7 @@ async def test_failing_response_is_500_and_the_others_are_sent(server, key, brid
 
 async def test_response_is_prepared_before_the_commit_and_sent_after_it(server, key, bridge, monkeypatch):
     prepared = asyncio.Event()
-    commit = server.services.database._backend.commit
+    commit = server.services.database.backend.commit
 
     loop = asyncio.get_running_loop()
     encode = notifications._encode
@@ -180,7 +181,7 @@ async def test_response_is_prepared_before_the_commit_and_sent_after_it(server, 
     monkeypatch.setattr(notifications, "_encode", note)
     poll = await Poll(bridge, key, CURSOR_POLL).begin()
     await asyncio.to_thread(server.services.database.settle, 60)
-    monkeypatch.setattr(server.services.database._backend, "commit", commit_when_prepared)
+    monkeypatch.setattr(server.services.database.backend, "commit", commit_when_prepared)
     await asyncio.to_thread(append, server, key, ENTRY)
     await poll.end()
     assert told[0] == b"", "nothing is told before it is on disk"

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from bridge_requests import Reader, Request, append, assert_refused, small_room, until
 
+from mirror_server.config import Settings
 from mirror_server.views import notifications
-from mirror_server.web import asgi_bridge
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 from mirror_server.web.shares import Shares
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ WRITING = ("/v2/subscriptions", b"", "PUT")
 
 @pytest.fixture
 def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=MOST, body_timeout_seconds=0.05)
+    return Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST, request_timeout_seconds=0.05))
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def requests_take(monkeypatch):
 
     def take(seconds):
         read = itertools.accumulate(itertools.chain.from_iterable((0, 0, taken, 0) for taken in seconds)).__next__
-        monkeypatch.setattr(asgi_bridge, "time", SimpleNamespace(perf_counter=read, thread_time=read))
+        monkeypatch.setattr("mirror_server.web.bridge.time", SimpleNamespace(perf_counter=read, thread_time=read))
 
     return take
 
@@ -48,7 +48,7 @@ async def test_one_poll_too_many_is_429_until_another_has_left(server, bridge):
 
 
 async def test_one_application_has_a_share_of_the_places(server):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=4, poll_share=0.5)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=4, poll_share=0.5))
     greedy, other = server.key(), server.key()
 
     held = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
@@ -67,7 +67,7 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
     bridge, key = small_room(server)
 
     deaf = Reader(bridge, key, "/v2/notification/pull", query)
-    await until(lambda: bridge.unread_bytes > 100_000)
+    await until(lambda: bridge.unread.total_bytes > 100_000)
     for path in (("/v2/notification/pull", b"after=0&hold=0"), POLL):
         refused = await Request(bridge, key, *path).begin()
         assert_refused(refused, "TOO_MUCH_UNREAD")
@@ -77,13 +77,13 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
     await deaf.end()
     assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
     assert len(deaf.json["registrations"]) >= 30
-    assert bridge.unread_bytes == 0
+    assert bridge.unread.total_bytes == 0
     assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
 
 
 async def test_others_are_served_between_the_large_responses_of_one_key(server):
     _, key = small_room(server)
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=100)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     order = []
 
     other = server.key()
@@ -102,7 +102,7 @@ async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and
 
     held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
     append(server, key, body)
-    await until(lambda: bridge.unread_bytes > 100_000)
+    await until(lambda: bridge.unread.total_bytes > 100_000)
     for _ in range(20):
         await asyncio.sleep(0)
     assert sum(each.status == 200 for each in held) == 2
@@ -125,7 +125,7 @@ async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch)
     monkeypatch.setattr(server.services.log, "read", note)
 
     deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
-    await until(lambda: bridge.unread_bytes > 100_000)
+    await until(lambda: bridge.unread.total_bytes > 100_000)
     await until(lambda: not server.services.long_reads._running)
     # One that waits to be taken, and one for when there is room.
     assert sum(len(page.entries) >= 30 for page in pages) <= 2
@@ -135,7 +135,7 @@ async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch)
 
 
 async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
-    monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 60)
+    monkeypatch.setattr("mirror_server.web.bridge._LAST_SECONDS", 60)
 
     held = await Request(bridge, server.key(), *POLL).begin()
     bridge.stop_waiting()
@@ -169,7 +169,7 @@ async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have
     server, key, requests_take, body, seconds, before
 ):
     requests_take(itertools.repeat(seconds))
-    bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for number, (name, by) in enumerate(sent.items()):
         # One key is one application, with as many blanks before it as may be.
@@ -209,7 +209,7 @@ async def test_requests_that_were_called_too_early_wait_again_and_are_served_bef
 
 async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, requests_take):
     requests_take(itertools.repeat(1000))
-    bridge, body = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST), b" " * 100_000
+    bridge, body = Bridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST)), b" " * 100_000
 
     large = [Request(bridge, key, *WRITING, body=body) for _ in range(2)]
     other = await Request(bridge, server.key(), "/v3/devices", b"looked_up=x").end()
@@ -220,7 +220,7 @@ async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(ser
 
 async def test_key_that_rests_on_one_loop_is_served_on_another(server, key, requests_take):
     requests_take(itertools.repeat(1000))
-    bridge = Bridge(server.app, max_body_bytes=1_000_000, max_parked_polls=MOST)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
 
     async def ask():
         return (await Request(bridge, key, "/v3/devices").end()).status

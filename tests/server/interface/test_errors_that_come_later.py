@@ -8,12 +8,13 @@ import pytest
 from bridge_requests import Request
 from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarge
 
+from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.service.keys import Scope
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import requires
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 
 ERRORS = {
     "refused": (Refusal(409, "it is there already; take another", reason="THERE"), 409),
@@ -54,7 +55,7 @@ def told_over_wsgi(server, key, path):
 
 def told_over_asgi(server, key, path):
     async def ask():
-        bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+        bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
         return await Request(bridge, key, path, **{"x-request-id": REQUEST_ID}).end()
 
     answer = asyncio.run(ask())

@@ -14,7 +14,7 @@ from mirror_server.service import long_reads
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.views.deferred import Deferred
-from mirror_server.web.wsgi_call import Unfinished
+from mirror_server.web.asgi import Unfinished
 
 pytestmark = pytest.mark.anyio
 
@@ -183,7 +183,8 @@ async def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(ser
 
 
 def condition(column="endpoint_type", comparison="NOT IN", values=1):
-    return Condition(column, comparison, tuple(map(str, range(values))))
+    is_unique = column in {"device_id", "endpoint_name"}
+    return Condition(column, comparison, tuple(map(str, range(values))), is_unique=is_unique)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_estimate_of_what_takes_long(conditions, rows, options, is_long):
 
 
 async def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge, key, device):
-    refused = (f"/v3/devices/{device}/echo/acknowledgements", b"", "POST", b'{"resource_path":"/1/2/3"}')
+    refused = (f"/v2/device-requests/{device}", b"async-id=x", "POST", b'{"method":"GET","uri":"/1/2/3"}')
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)

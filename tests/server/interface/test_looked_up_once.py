@@ -18,7 +18,7 @@ from mirror_server.store import resources as stored_resources
 from mirror_server.store.commands import Waiting
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
-from mirror_server.web.asgi_bridge import QUEUED
+from mirror_server.web.bridge import QUEUED
 
 pytestmark = pytest.mark.anyio
 

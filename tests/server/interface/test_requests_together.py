@@ -11,11 +11,11 @@ from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
 from mirror_server.devices.link import Answer, Content, IntroducedResource, Outcome, Registration
 from mirror_server.hooks import Extensions
-from mirror_server.service.commands import Placement, _Asked
+from mirror_server.service.commands import Placement
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, devices
 from mirror_server.store.maintenance import violations
-from mirror_server.store.session import TOLD, WAITING
+from mirror_server.store.session import WAITING
 
 PATHS = ("/3303/0/5700", "/3311/0/5850")
 APPS = ("a", "b")
@@ -85,7 +85,7 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
         asked = [asked_at_random(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
         # The same once more: it is the first that counts.
         asked += [asked[at] for at in (0, 3, 3)]
-        placed = run(server, place_all(services), asked)
+        placed = run(server, services.commands._place, asked)
         told.append([(command.app_id, command.async_id, command.requested_at) for command in placed])
         server.services.clock.advance(1)
         with services.database.read() as session:
@@ -96,13 +96,6 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
         told.append(stored(server, ids))
         server.services.clock.advance(1)
     return told
-
-
-def place_all(services: Any) -> Callable[..., Any]:
-    def place(session: Any, asked: list[Placement]) -> Any:
-        return services.commands._place(session, [_Asked(each, each.async_id, is_untold=False) for each in asked])
-
-    return place
 
 
 def answer(outcome: Outcome | None) -> Answer | None:
@@ -142,14 +135,14 @@ def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key)
 def test_one_async_id_for_two_devices_in_one_group_is_a_conflict(server):
     asked = [Placement("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)]
     with pytest.raises(Refusal, match="'1' stands for another request"):
-        at_once(server, place_all(server.services), asked)
+        at_once(server, server.services.commands._place, asked)
 
 
 def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
     services, app_id = server.services, key.split("_")[1]
     (device_id,) = add_devices(server, 1)
     request = CommandRequest("GET", PATHS[0])
-    placed = [services.commands.place(Placement(app_id, device_id, request)) for _ in range(30)]
+    placed = [services.commands.place(Placement(app_id, device_id, request, f"{at}")) for at in range(30)]
     assert [getattr(future.exception(60), "code", None) for future in placed] == [None] * 20 + [429] * 10
     with services.database.read() as session:
         assert len(commands.waiting(session, device_id)) == 20
@@ -158,9 +151,12 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
 def place_elsewhere(server: Any, key: str, ids: list[str]) -> list[str]:
     """Place a read for each device as another process does; return its messages."""
     request = CommandRequest("GET", "/3303/0/5700")
-    placed = [_Asked(Placement(key.split("_")[1], one, request), one, is_untold=True) for one in ids]
+    placed = [Placement(key.split("_")[1], one, request, one) for one in ids]
+    # Its own signals are those of another process.
+    handler = server.services.database.backend.writing.handlers.pop(WAITING)
     server.services.database.write(lambda session: server.services.commands._place(session, placed))
-    return [f"{kind} {device_id}" for device_id in ids for kind in (TOLD, WAITING)]
+    server.services.database.on(WAITING, handler)
+    return [f"{WAITING} {device_id}" for device_id in ids]
 
 
 def test_the_queues_of_devices_that_are_woken_together_are_read_together(server, key, monkeypatch):

@@ -19,9 +19,9 @@ def known_and_stored(server, device) -> tuple[Any, Any]:
 
     def work(session: Session) -> tuple[Any, Any]:
         wanted = [(device, TEMPERATURE)]
-        known = copy(subscriptions.hearers(session, wanted).get(wanted[0]))
-        session.hearings.forget()
-        return known, copy(subscriptions.hearers(session, wanted).get(wanted[0]))
+        known = copy(subscriptions.subscribers(session, wanted).get(wanted[0]))
+        session.subscribers.forget()
+        return known, copy(subscriptions.subscribers(session, wanted).get(wanted[0]))
 
     return server.services.database.write(work)
 

@@ -4,9 +4,10 @@ import signal
 
 import pytest
 
+from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import read_settings
 from mirror_server.server import Services
-from mirror_server.web.serve import ListenError, listen, serve
+from mirror_server.web.serve import listen, serve
 
 
 @pytest.mark.parametrize("when", ["announced", "before", "after"])
@@ -45,5 +46,5 @@ def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypat
     ],
 )
 def test_an_address_that_cannot_be_had_names_the_option_that_helps(host, told):
-    with listen("127.0.0.1", 0) as listener, pytest.raises(ListenError, match=told):
+    with listen("127.0.0.1", 0) as listener, pytest.raises(CannotServe, match=told):
         listen(host, listener.getsockname()[1])

@@ -12,7 +12,7 @@ from operator_commands import done, refused, run
 from mirror_server.hooks import read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import DatabaseError
-from mirror_server.store.sqlite.serving_lock import ServingLock
+from mirror_server.store.sqlite.files import ServingLock
 
 pytestmark = pytest.mark.sqlite
 

@@ -92,7 +92,7 @@ def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_i
 def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, device):
     database = server.services.database
     pages = database.write(lambda session: session.scalar("PRAGMA page_count"))
-    connection = database._backend._connection
+    connection = database.backend._connection
     connection.execute(f"PRAGMA max_page_count = {pages}")
     rules = [{"endpoint-name": f"{number:064}", "resource-path": ["/3303/*"]} for number in range(1000)]
     answer = server.call(key, "PUT", "/v2/subscriptions", json=rules)
@@ -136,7 +136,7 @@ def is_accepted(server, key, device):
 def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device, tmp_path, is_replaced):
     """It is gone when the server ends, and all that was accepted meanwhile with it."""
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
-    server.services.database.backup(tmp_path / "other.db")
+    server.services.database.backend.backup(tmp_path / "other.db")
     path.rename(elsewhere)
     if is_replaced:
         (tmp_path / "other.db").rename(path)
@@ -160,7 +160,7 @@ def test_the_log_beside_another_file_is_left_alone(server, key, tmp_path):
     log = path.with_name(f"{path.name}-wal")
     # What waits to be stored would wait until the file is back.
     assert server.services.database.settle(60)
-    server.services.database.backup(tmp_path / "other.db")
+    server.services.database.backend.backup(tmp_path / "other.db")
     for file in (path, log):
         file.rename(tmp_path / file.name.replace(path.name, "elsewhere.db"))
     (tmp_path / "other.db").rename(path)
@@ -168,7 +168,7 @@ def test_the_log_beside_another_file_is_left_alone(server, key, tmp_path):
     with pytest.raises(StorageFailed):
         server.services.database.write(lambda session: session.run("DELETE FROM settings"))
     assert server.services.database.settle(60)
-    server.services.database._backend.rest()
+    server.services.database.backend.rest()
     assert log.stat().st_size == 200_000
     for file in (path, log):
         (tmp_path / file.name.replace(path.name, "elsewhere.db")).rename(file)
@@ -183,7 +183,7 @@ def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device,
     happened = server.services.database.insist(lambda session: session.run("DELETE FROM settings"))
     refused(server, key, device)
     # What is begun beside the writing is not to end in a traceback.
-    server.services.database._backend._checkpoints._run()
+    server.services.database.backend._checkpoints._run()
     path.unlink()
     elsewhere.rename(path)
     assert happened.result(60) is not None

@@ -4,17 +4,20 @@ import base64
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import databases
 import psycopg
 import pytest
 from devices_on_loopback import until as wait_for
+from flask import Response
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
+from mirror_server.extensions.compat.held_requests import HeldRequests
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
@@ -30,6 +33,7 @@ from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import Session
+from mirror_server.views.deferred import Deferred
 
 PATH = "/3311/0/5850"
 
@@ -54,7 +58,7 @@ def counted(database: Database) -> int:
 
 def cut_once(database: Database, when: str) -> None:
     """Lose the connection at the next COMMIT, before or after PostgreSQL did it."""
-    connection = database._backend._connection
+    connection = database.backend._connection
     run = connection.run
 
     def cut(command: str) -> None:
@@ -302,7 +306,7 @@ def test_while_the_database_takes_nobody_the_version_is_refused_in_words_and_tol
     with pytest.raises(StorageFailed):
         database.version()
     databases.cluster().execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    database._backend._connect_again_at = 0
+    database.backend._connect_again_at = 0
     assert database.version() != before
 
 
@@ -376,27 +380,38 @@ def responses(services: Services, app_id: str) -> list[Any]:
     return [entry for entry in services.log.read(app_id, 0).entries if entry.kind == "async-responses"]
 
 
+def place_held(services: Services, app_id: str, device_id: str) -> Deferred:
+    """Place a read whose async-id the server makes."""
+    placement = Placement(app_id, device_id, CommandRequest("GET", PATH), uuid4().hex)
+    handling = services.part(HeldRequests).hold(placement)
+    assert handling.check is not None
+    assert handling.respond is not None
+    stored = services.commands.place(replace(placement, checks=(handling.check,)))
+    response = handling.respond(stored, lambda _: Response())
+    assert isinstance(response, Deferred)
+    return response
+
+
 def test_a_request_waits_until_the_process_that_took_it_told_its_id(open_services, device, monkeypatch):
-    monkeypatch.setattr("mirror_server.service.untold._LONGEST_SECONDS", 600)
+    monkeypatch.setattr("mirror_server.extensions.compat.held_requests._LONGEST_SECONDS", 600)
     leader, app_id, device_id = device
     other = open_services()
-    placed, told = other.commands.place_untold(Placement(app_id, device_id, CommandRequest("GET", PATH)))
-    async_id = placed.result(60).async_id
-    wait_for(partial(leader._untold.is_held, async_id))
+    response = place_held(other, app_id, device_id)
+    async_id = response.future.result(60).async_id
+    wait_for(lambda: async_id in leader.dispatcher.held)
     leader.dispatcher.wake_all()
     assert leader.database.settle(60)
     assert not responses(leader, app_id)
-    told()
+    response.sent()
     wait_for(lambda: responses(leader, app_id))
-    wait_for(lambda: not (leader._untold.is_held(async_id) or other._untold.is_held(async_id)))
+    wait_for(lambda: async_id not in leader.dispatcher.held | other.dispatcher.held)
 
 
 @pytest.mark.parametrize("ends", ["never told", "leader ended"])
 def test_a_request_whose_id_nobody_tells_is_delivered_all_the_same(open_services, device, ends):
     leader, app_id, device_id = device
     other = open_services()
-    placed, _ = other.commands.place_untold(Placement(app_id, device_id, CommandRequest("GET", PATH)))
-    placed.result(60)
+    place_held(other, app_id, device_id).future.result(60)
     if ends == "leader ended":
         leader.close()
     assert wait_for(lambda: responses(other, app_id))

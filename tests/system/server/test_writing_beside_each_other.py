@@ -26,6 +26,8 @@ from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.postgresql.store import backend
 from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
+from mirror_server.extensions.requests.conditional import check_revision
+from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.bench import Bench
 from mirror_server.extensions.simulator.states import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
@@ -35,7 +37,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.store import devices, logs
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
@@ -85,7 +87,7 @@ def held(database: Database, device_id: str = "d0", *, value: bytes = b"1", alon
         number.set_result(report(session, device_id, value))
         assert go_on.wait(60)
 
-    database._backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
+    database.backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
     open_one = database.submit(hold, touched=None if alone else (device_id,))
     try:
         yield number.result(60)
@@ -406,7 +408,7 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
             [future.result(60) for future in placed.values()]
             entries += other.log.read(app_id, len(entries)).entries
     assert [future.result(60).async_id for future in placed.values()] == list(placed)
-    wait_for(lambda: not leader.commands.waiting(app_id, device_id=None, after=None, limit=1))
+    wait_for(lambda: not waiting_requests(leader, app_id))
     entries += leader.log.read(app_id, len(entries)).entries
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
     assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(placed)
@@ -415,6 +417,11 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
         for device_id, value in last_write.items():
             (row,) = stored_resources.of_device(session, device_id)
             assert (row.desired_value, row.desired_status) == (value, 1)
+
+
+def waiting_requests(process, app_id):
+    with process.database.read() as session:
+        return waiting(session, app_id, device_id=None, after=0, limit=1)
 
 
 def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services, app_id):
@@ -430,8 +437,9 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
             first.commands.place(Placement(app_id, lamp, CommandRequest("GET", PATH), f"{turn}")),
             second.commands.place(Placement(app_id, other, CommandRequest("GET", PATH), f"{turn}")),
         ]
+        is_as_seen = partial(check_revision, app_id=app_id, seen=row.desired_revision or 0)
         writes = [
-            each.commands.place(Placement(app_id, lamp, write, f"{turn}-{at}", if_match=row.desired_revision or 0))
+            each.commands.place(Placement(app_id, lamp, write, f"{turn}-{at}", checks=(is_as_seen,)))
             for at, each in enumerate(services)
         ]
         queries = [each.part(DirectoryService).save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
@@ -442,4 +450,4 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
         for code, futures in ((409, conflicts), (412, writes), (400, queries), (412, rules)):
             refused = [getattr(future.exception(60), "code", None) for future in futures]
             assert sorted(refused, key=str) == [code, None], (code, refused)
-        wait_for(lambda: not first.commands.waiting(app_id, device_id=None, after=None, limit=1))
+        wait_for(lambda: not waiting_requests(first, app_id))

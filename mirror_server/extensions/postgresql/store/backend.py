@@ -33,13 +33,14 @@ from mirror_server.extensions.postgresql.store.connection import (
     Connection,
     is_of_storage,
     opened,
+    reason_of,
     told,
     unreachable,
 )
 from mirror_server.extensions.postgresql.store.election import PostgresElection
 from mirror_server.extensions.postgresql.store.statements import PostgresSession
 from mirror_server.store import schema
-from mirror_server.store.backend import DatabaseError, StorageFailed, Violation, reason_of, shown
+from mirror_server.store.backend import DatabaseError, StorageFailed, Violation, shown
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 
@@ -96,7 +97,7 @@ _TYPES = {
 _SESSION = "SELECT current_setting('mirror.session', true)"
 _SESSION_CHECKS = 5
 _CONNECT_AGAIN_SECONDS = 0.5
-_BUSY_SECONDS = 10
+BUSY_SECONDS = 10
 _LOOK_AGAIN_SECONDS = 0.1
 _SEEN = (
     "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -307,7 +308,7 @@ class PostgresBackend:
     def _wait_until_unseen(self, connection: Connection) -> bool:
         """Wait until nobody sees any more what is deleted by now, which VACUUM has to leave; false if that is long."""
         (now,) = connection.execute("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)").fetchone()
-        end_at = time.monotonic() + _BUSY_SECONDS
+        end_at = time.monotonic() + BUSY_SECONDS
         while connection.execute(_SEEN, {"now": now}).fetchone()[0]:
             if time.monotonic() > end_at:
                 return False

@@ -16,7 +16,7 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrBinaryDumper, StrDumper
 
-from mirror_server.store.backend import DatabaseError, StorageFailed, reason_of, shown
+from mirror_server.store.backend import DatabaseError, StorageFailed, shown
 from mirror_server.store.session import Cursor, Parameters, Row
 
 if TYPE_CHECKING:
@@ -186,6 +186,12 @@ def is_of_storage(error: BaseException) -> bool:
             errors.IdleInTransactionSessionTimeout,
         ),
     )
+
+
+def reason_of(error: BaseException) -> str:
+    """Why the connection failed, in a line for the operator."""
+    cause = error.__cause__ if isinstance(error, StorageFailed) else error
+    return next(iter(str(cause).splitlines()), "no answer")
 
 
 def unreachable() -> StorageFailed:

@@ -40,7 +40,9 @@ _APPEND = (
     " unnest(CAST(:device_ids AS text[]), CAST(:bodies AS bytea[])) WITH ORDINALITY AS entry (device_id, body, place))"
     " SELECT last_seq, stored_bytes FROM counted"
 )
-_HEARERS = subscriptions.HEARERS.format("SELECT * FROM unnest(CAST(:device_ids AS text[]), CAST(:paths AS text[]))")
+_SUBSCRIBERS = subscriptions.SUBSCRIBERS.format(
+    "SELECT * FROM unnest(CAST(:device_ids AS text[]), CAST(:paths AS text[]))"
+)
 
 
 class PostgresSession(Session):
@@ -116,11 +118,11 @@ def _append(
     return None if row is None else LogEnd(*row)
 
 
-@subscriptions.rows_of_hearers.register
-def _rows_of_hearers(session: PostgresSession, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+@subscriptions.subscriber_rows.register
+def _subscriber_rows(session: PostgresSession, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
     if wanted:
         device_ids, paths = map(list, zip(*wanted, strict=True))
-        yield session.rows(_HEARERS, device_ids=device_ids, paths=paths)
+        yield session.rows(_SUBSCRIBERS, device_ids=device_ids, paths=paths)
 
 
 def _arrays(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:

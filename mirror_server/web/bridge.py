@@ -8,40 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
+
+from flask import Response
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
+from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred, until_done
 from mirror_server.views.requests import noted
 from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
-from mirror_server.web.calls import Calls
-from mirror_server.web.parked import Parked, is_gone, until_gone
+from mirror_server.web.asgi import Answer, Message, Reader, Receive, Send, Unfinished, Unread, environ_of
 from mirror_server.web.shares import Shares
-from mirror_server.web.unread import Reader, Unread
-from mirror_server.web.wsgi_call import Answer, Message, Receive, Send, Unfinished, environ_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
-    from flask import Response
 
     from mirror_server.web.app import MirrorApp
 
 QUEUED = "mirror.queued"
 """Key of the ASGI state of a request whose call stood in the loop's queue since it arrived, as uvicorn has it."""
 
-_DEFAULTS = Settings()
 _LARGE_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024
 _LARGE_BODY_BYTES = 64 * 1024
 _LAST_SECONDS = 0.5
 # The threads of a client read two connections in any order, some tens of milliseconds apart on a busy machine.
 _READING_SECONDS = 0.05
+_MOST_AT_ONCE = 100
 _NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 
 
@@ -50,57 +52,27 @@ class Bridge:
 
     Args:
         app: The Flask app.
-        max_body_bytes: Of a longer body no more than this is held in memory; the app refuses it.
-        max_parked_polls: How many polls may be open at once, with what else stays open as they do.
-        poll_share: Which part of these one application may have.
-        max_unread_bytes: How much of its answers an application may leave unread before it gets no more of them.
-        body_timeout_seconds: How long a body may take to arrive.
+        settings: Limits: of bodies, of polls and what else stays open as they do, and of answers that are not read.
         reading_seconds: How long after an answer was sent it counts as read, where something waits for that.
 
     Attributes:
         stopping: Set when the server stops.
+        unread: Counts what waits for clients to take it.
     """
 
-    def __init__(
-        self,
-        app: MirrorApp,
-        *,
-        max_body_bytes: int,
-        max_parked_polls: int,
-        poll_share: float = _DEFAULTS.poll_share,
-        max_unread_bytes: int = _DEFAULTS.max_unread_bytes,
-        body_timeout_seconds: float = _DEFAULTS.request_timeout_seconds,
-        reading_seconds: float = _READING_SECONDS,
-    ) -> None:
+    def __init__(self, app: MirrorApp, settings: Settings, *, reading_seconds: float = _READING_SECONDS) -> None:
         self._app = app
-        self._max_body_bytes = max_body_bytes
-        self._slots = Slots.of_polls(max_parked_polls, poll_share)
-        self._unread = Unread(max_unread_bytes)
-        self._body_timeout_seconds = body_timeout_seconds
+        self._max_body_bytes = settings.max_body_bytes
+        self._body_timeout_seconds = settings.request_timeout_seconds
         self._reading_seconds = reading_seconds
+        self._slots = Slots.of_polls(settings.max_parked_polls, settings.poll_share)
+        self.unread = Unread(settings.max_unread_bytes)
         self._turn = _Turn()
         # By loop: clients in the process of the server may have loops of their own, and an event of one wakes no other.
         self._shares: WeakKeyDictionary[asyncio.AbstractEventLoop, Shares] = WeakKeyDictionary()
         self.stopping = asyncio.Event()
-        self._parked: set[Parked] = set()
+        self._parked: set[_Parked] = set()
         self._calls: Calls | None = None
-
-    @classmethod
-    def of(cls, app: MirrorApp, settings: Settings) -> Bridge:
-        """The limits that an operator set."""
-        return cls(
-            app,
-            max_body_bytes=settings.max_body_bytes,
-            max_parked_polls=settings.max_parked_polls,
-            poll_share=settings.poll_share,
-            max_unread_bytes=settings.max_unread_bytes,
-            body_timeout_seconds=settings.request_timeout_seconds,
-        )
-
-    @property
-    def unread_bytes(self) -> int:
-        """How much of all answers waits for clients to take it."""
-        return self._unread.total_bytes
 
     def answer_refusal(self, refusal: Refusal, scope: Mapping[str, Any]) -> Answer:
         """The answer to a request that did not arrive whole; its scope may lack parts."""
@@ -148,20 +120,20 @@ class Bridge:
             if whole is not None:
                 if len(whole.body) > _LARGE_BYTES:
                     shares.rest(environ)
-                await reader.send(whole)
+                await reader.send_whole(whole)
         finally:
             unfinished.release()
             if isinstance(left, Deferred) and left.sent is not None:
                 asyncio.get_running_loop().call_later(self._reading_seconds, left.sent)
 
     def begin(self, environ: WSGIEnvironment) -> Unfinished:
-        """What the app will leave of a request that it is asked; whoever asks it finishes that, and releases this."""
+        """Prepare to call the app: the caller finishes what it leaves of the request, and releases this."""
         unfinished = Unfinished(environ, self._slots)
-        environ |= {PARK: unfinished.take, IS_FULL: self._unread.is_full}
+        environ |= {PARK: unfinished.take, IS_FULL: self.unread.is_full}
         return unfinished
 
     def ask(self, environ: WSGIEnvironment, *, is_large: bool = False) -> Answer:
-        """What the app answers; the time that it takes counts as its key's."""
+        """Call the app; the time that it takes counts as its key's."""
         began_at, worked_before = time.perf_counter(), time.thread_time()
         answer = Answer.of(self._app, environ)
         seconds, worked = time.perf_counter() - began_at, time.thread_time() - worked_before
@@ -171,7 +143,7 @@ class Bridge:
 
     def reader(self, environ: WSGIEnvironment, send: Send) -> Reader:
         """The client of a request that the app was asked."""
-        return self._unread.reader(noted(environ).get("application", ""), send)
+        return Reader(self.unread, noted(environ).get("application", ""), send)
 
     def _shares_here(self) -> Shares:
         loop = asyncio.get_running_loop()
@@ -226,7 +198,7 @@ class Bridge:
         self, deferred: Deferred, environ: WSGIEnvironment, receive: Receive, reader: Reader
     ) -> Response | None:
         """The response when it can be made; ``None`` where it was sent already, or the client went away."""
-        parked = Parked(self._app, deferred, environ, reader)
+        parked = _Parked(self._app, deferred, environ, reader)
         try:
             if await self._gone(parked, deferred, receive):
                 return None
@@ -234,7 +206,7 @@ class Bridge:
                 if deferred.is_optional:
                     deferred.release()
                 await reader.room()
-                if deferred.takes and await is_gone(receive):
+                if deferred.takes and await _is_gone(receive):
                     return None
             return parked.finished_answer()
         finally:
@@ -243,11 +215,11 @@ class Bridge:
 
     async def _stream(self, streamed: Streamed, answer: Answer, receive: Receive, reader: Reader) -> None:
         """Have the response send itself, until the client goes away or the server stops."""
-        ends = [asyncio.ensure_future(until_gone(receive)), asyncio.ensure_future(self.stopping.wait())]
+        ends = [asyncio.ensure_future(_until_gone(receive)), asyncio.ensure_future(self.stopping.wait())]
         try:
-            await reader.begin(answer)
+            await answer.begin(reader.send)
             if await streamed.send(reader, ends):
-                await reader.end()
+                await reader.send({"type": "http.response.body", "body": b""})
         finally:
             for end in ends:
                 end.cancel()
@@ -255,13 +227,13 @@ class Bridge:
 
     @property
     def calls(self) -> Calls:
-        """What brings calls to the loop that runs here."""
+        """Brings calls of other threads to the loop that runs here."""
         loop = asyncio.get_running_loop()
         if self._calls is None or self._calls.loop is not loop:
             self._calls = Calls(loop)
         return self._calls
 
-    async def _gone(self, parked: Parked, deferred: Deferred, receive: Receive) -> bool:
+    async def _gone(self, parked: _Parked, deferred: Deferred, receive: Receive) -> bool:
         """Wait for the future, the end of its time or of the server; true where nothing is left to be answered."""
         timer = asyncio.get_running_loop().call_later(deferred.timeout_seconds, parked.end)
         self._parked.add(parked)
@@ -284,14 +256,150 @@ class Bridge:
         return gone
 
 
+class _Parked:
+    """A request whose answer comes later, while it waits; made by its task.
+
+    Thousands wait at once: the request's own task listens to its client and is interrupted, rather than a second task
+    for each of them. To wake it takes longer than to make the answer of a poll, which many share. So where there is
+    nothing else to wait for that answer is sent at once, and the task, when it runs, only tidies up.
+
+    Args:
+        app: Makes the answer.
+        deferred: What it waits for.
+        environ: The request.
+        reader: Its client.
+    """
+
+    __slots__ = ("_answer", "_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_reader", "_task")
+
+    def __init__(self, app: MirrorApp, deferred: Deferred, environ: WSGIEnvironment, reader: Reader) -> None:
+        self._app = app
+        self._deferred = deferred
+        self._environ = environ
+        self._reader = reader
+        self._task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._answer: Response | None = None
+        self._is_waiting = True
+        self._is_interrupted = False
+
+    def finished_answer(self) -> Response:
+        """The answer as it is now, or was when it arrived."""
+        answer = self._app.answer(self._deferred, self._environ) if self._answer is None else self._answer
+        return self._app.finish(answer, self._environ)
+
+    def end(self) -> None:
+        """Wait no longer."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self._is_interrupted = True
+            self._task.cancel()
+
+    def arrived(self) -> None:
+        """Answer, as its future is done. Raises nothing."""
+        if self._reader.is_gone:
+            # The task is about to hear of it. An answer would count as read, and nobody could read it.
+            return
+        # Whatever goes wrong before it is sent goes wrong in the task once more, which knows what to do about it.
+        with suppress(Exception):
+            if self._is_waiting and self._send():
+                return
+        self.end()
+
+    def _send(self) -> bool:
+        """Send the answer, unless something has to be waited for before it is made or while it is sent."""
+        if not self._deferred.is_poll or self._deferred.takes or self._reader.must_wait:
+            return False
+        answer = self._answer = self._app.answer(self._deferred, self._environ)
+        if not (isinstance(answer, SharedAnswer) and Answer.of(answer, self._environ).send_at_once(self._reader.send)):
+            return False
+        self._is_waiting = False
+        self._app.finish(answer, self._environ)
+        return True
+
+    async def is_gone(self, receive: Receive) -> bool:
+        """Wait until there is something to do: false where there is an answer to be sent, true if the client is gone.
+
+        To a client that was answered there is nothing more to say either.
+        """
+        gone = False
+        try:
+            await _until_gone(receive)
+            gone = True
+        except asyncio.CancelledError:
+            # Interrupted by others than `end`, or by them too: then the task is to end.
+            if not self._is_interrupted or self._task.uncancel():
+                raise
+        finally:
+            self._is_waiting = False
+        # What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
+        return gone or (self._deferred.takes and await _is_gone(receive))
+
+
+async def _until_gone(receive: Receive) -> None:
+    """Wait until the client goes away; what is left of a body past the limit comes before that."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _is_gone(receive: Receive) -> bool:
+    """Whether the client is known to be gone by now."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await _until_gone(receive)
+            return True
+    return False
+
+
+class Calls:
+    """Calls from other threads, brought to an event loop together and made there in their order.
+
+    One event wakes thousands who wait. To wake the loop for each of them takes about as long as what each does, and
+    what all of them do at once would keep it from everybody else.
+
+    Args:
+        loop: The loop, which others get their turn on between a hundred calls and the next.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._is_due = False
+        self._made = threading.Event()
+        self._made.set()
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """Make a call soon; from any thread. It must not raise. After the end of the loop nothing is called."""
+        # Added before it is looked whether the loop knows, and there looked for the other way round: none is left.
+        self._waiting.append(call)
+        if not (self._is_due or self.loop.is_closed()):
+            self._is_due = True
+            self._made.clear()
+            self.loop.call_soon_threadsafe(self._make)
+
+    def wait(self, seconds: float) -> None:
+        """Wait on another thread, so long at most, until what was asked for is done, and what tasks did for it."""
+        self._made.wait(seconds)
+
+    def _make(self) -> None:
+        self._is_due = False
+        for _ in range(min(len(self._waiting), _MOST_AT_ONCE)):
+            self._waiting.popleft()()
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._make)
+        else:
+            # Behind the tasks that the calls woke.
+            self.loop.call_soon(self._made.set)
+
+
 class _Turn:
-    """What the requests whose turn has come in the loop have in common."""
+    """Looks up once what all requests need that the loop handles in one turn."""
 
     def __init__(self) -> None:
         self._given: Any = None
 
     def once(self, ask: Callable[[], Any]) -> Any:
-        """What ``ask`` gives, which is never ``None``, asked once for all requests that had arrived before.
+        """Call ``ask``, which never gives ``None``, once for all requests that had arrived before.
 
         They stand in the loop's queue, one behind the other, and behind them the end of this turn. What arrives later
         stands behind that. So whatever was done before a request arrived was done before it was asked.

@@ -13,9 +13,12 @@ from resource_paths import LEVEL, REBOOT, TEMPERATURE
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
 from mirror_server.clock import wall_time
+from mirror_server.config import Settings
+from mirror_server.extensions.requests.waits import PendingResponses
 from mirror_server.service import keys
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.asgi import Reader
+from mirror_server.web.bridge import Bridge
 
 pytestmark = pytest.mark.anyio
 
@@ -43,8 +46,8 @@ def without_end(future, timeout_seconds, **options):
 
 @pytest.fixture(autouse=True)
 def no_wait_ends_by_itself(monkeypatch):
-    monkeypatch.setattr("mirror_server.views.device_requests.Deferred", without_end)
-    monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 600)
+    monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", without_end)
+    monkeypatch.setattr("mirror_server.web.bridge._LAST_SECONDS", 600)
 
 
 class Held(Request):
@@ -79,7 +82,7 @@ def ask(server, bridge, key, device):
 
         asked = asyncio.run(whole())
         assert server.services.database.settle(60)
-        assert not server.services.log.awaited._waiting
+        assert not server.services.part(PendingResponses)._waiting
         return asked
 
     return ask
@@ -161,7 +164,7 @@ def test_request_that_cannot_or_need_not_wait_is_answered_at_once(server, key, d
     server.patch(key, device, answer="silent")
     answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=x", {"Prefer": "wait=10"}, json=READ)
     assert (answer.status_code, answer.json) == (202, {"async-response-id": "x"})
-    assert not server.services.log.awaited._waiting
+    assert not server.services.part(PendingResponses)._waiting
 
 
 def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, key, device, ask):
@@ -185,7 +188,7 @@ async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_dis
     await asyncio.to_thread(server.services.database.settle, 60)
     bridge.stop_waiting()
     assert accepted(await asked.end()) is None
-    again = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2)
+    again = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
     with writer_held(server) as is_let_on:
         asked = await Held(again, key, silent, READ, async_id="slow").parked()
         again.stop_waiting()
@@ -193,7 +196,7 @@ async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_dis
         is_let_on.set()
         assert accepted(await asked.end(), "slow") is None
     assert server.responses(key) == {}
-    assert not server.services.log.awaited._waiting
+    assert not server.services.part(PendingResponses)._waiting
 
 
 async def test_repeat_ends_the_wait_of_both_and_a_client_that_disconnects_leaves_nothing_behind(
@@ -205,13 +208,13 @@ async def test_repeat_ends_the_wait_of_both_and_a_client_that_disconnects_leaves
     gone = await Held(bridge, key, silent, READ, async_id="gone").parked()
     await gone.leave()
     assert gone.status is None
-    assert not server.services.log.awaited._waiting
+    assert not server.services.part(PendingResponses)._waiting
     server.advance(key, 240)
     assert server.responses(key) == dict.fromkeys(("mine", "gone"), (504, "TIMEOUT"))
 
 
 async def test_202_comes_without_a_response_when_the_time_is_over(bridge, key, silent, monkeypatch):
-    monkeypatch.setattr("mirror_server.views.device_requests.Deferred", with_short_time)
+    monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", with_short_time)
     assert accepted(await Held(bridge, key, silent, READ).end()) is None
 
 
@@ -241,7 +244,7 @@ async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, 
 async def test_slow_disk_is_waited_for_longer_than_the_preference(server, bridge, key, device, monkeypatch):
     with writer_held(server) as is_let_on:
         short = partial(with_short_time, is_over=is_let_on.set)
-        monkeypatch.setattr("mirror_server.views.device_requests.Deferred", short)
+        monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", short)
         assert accepted(await Held(bridge, key, device, READ).end()) is None
     assert server.responses(key) == {"mine": (200, None)}
 
@@ -252,15 +255,15 @@ def with_short_time(future, timeout_seconds, *, expired, is_over=None, **options
 
     def over():
         answer = expired()
-        assert isinstance(answer, Deferred) == (is_over is not None)
         if is_over is not None:
+            assert isinstance(answer, Deferred)
             is_over()
         return answer
 
     return Deferred(future, 0.01, expired=over, **options)
 
 
-def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_the_first_ends(server, key, device):
+def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(server, key, device):
     parked = []
     asked = {"headers": {"Prefer": "wait=5"}, "json": READ, "environ_overrides": {PARK: parked.append}}
     path = f"/v2/device-requests/{device}?async-id=mine"
@@ -268,9 +271,7 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_the_first_ends(se
     server.call(key, "POST", path, **asked)
     with writer_held(server) as is_let_on:
         server.call(key, "POST", path, **asked, settled=False)
-        server.services.log.awaited.tell(key.split("_")[1], "mine", None)
         (_, repeat) = parked
-        assert repeat.future.done()
         answer = repeat.answer()
         assert isinstance(answer, Deferred)
         assert not answer.future.done()
@@ -284,10 +285,10 @@ async def test_client_with_much_unread_gets_a_202_without_the_response(server, b
     asked = await Held(bridge, key, silent, READ).parked()
     # The device has it, so that its time to answer is over behind the advance.
     await asyncio.to_thread(server.services.database.settle, 60)
-    with bridge._unread.waiting(application, 1 << 40):
+    with Reader(bridge.unread, application, None).waiting(1 << 40):
         await asyncio.to_thread(server.advance, key, 120)
         await asked.parked()
-        assert not server.services.log.awaited._waiting
+        assert not server.services.part(PendingResponses)._waiting
     assert accepted(await asked.end()) is None
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 

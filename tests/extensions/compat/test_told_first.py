@@ -9,9 +9,10 @@ from bridge_requests import Request
 from device_resources import action, setting
 from resource_paths import REBOOT, SWITCH, TEMPERATURE
 
+from mirror_server.config import Settings
 from mirror_server.store import commands
 from mirror_server.views.deferred import PARK
-from mirror_server.web.asgi_bridge import Bridge
+from mirror_server.web.bridge import Bridge
 from mirror_server.web.serve import _server_of
 
 READ = b'{"method":"GET","uri":"/3303/0/5700"}'
@@ -29,13 +30,13 @@ def light(server, key):
 
 @pytest.fixture
 def bridge(server):
-    return Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=0)
+    return Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=0)
 
 
 def waits(server, key):
     """How many requests of the key wait for their devices."""
     assert server.services.database.settle(60)
-    return len(server.call(key, "GET", "/v2/device-requests").json["data"])
+    return len(server.waiting(key))
 
 
 def place(server, bridge, key, device, body=READ, query=b"", *, ends="taken"):
@@ -86,7 +87,7 @@ def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
         with server.services.database.read() as session:
             found.append([command.async_id for command in commands.waiting(session, light)])
 
-    server.services.database.tell_first(wait)
+    server.services.database.wait_for_told = wait
     for name in ("first", "second"):
         server.place(key, light, name, "GET", TEMPERATURE)
         assert waits(server, key) == 0
@@ -106,7 +107,7 @@ def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monke
 
 
 def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no_sooner(server, key, light):
-    bridge = Bridge(server.app, max_body_bytes=1000, max_parked_polls=2, reading_seconds=600)
+    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=600)
     ask = partial(place, server, bridge, key, light)
     ask()
     assert (waits(server, key), server.responses(key)) == (1, {})
@@ -121,7 +122,7 @@ def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no
 def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
     place(server, bridge, key, light, READ.replace(b"3303", b"3304"))
     place(server, bridge, key, "0" * 32)
-    assert not server.services._untold._held
+    assert not server.services.dispatcher.held
     assert server.place(key, light, "next", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"next": (200, None)}
 

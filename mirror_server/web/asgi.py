@@ -1,20 +1,24 @@
-"""One call of the WSGI app from ASGI: the request as its environment, its answer, and what it leaves unfinished."""
+"""The app, which speaks WSGI, from ASGI: a request as its environment, its answer, and the client who takes that."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.service.slots import Slots
+from mirror_server.service.long_reads import Slots
 from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import CALLER, noted, request_id
 from mirror_server.views.streamed import Streamed
-from mirror_server.web.one_write import send_at_once
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -30,7 +34,7 @@ _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
 
 class Unfinished:
-    """What the app leaves of a request for its server to finish, if anything.
+    """Takes what the app leaves of a request for its server to finish, if anything.
 
     Args:
         environ: The request.
@@ -86,7 +90,7 @@ class Answer:
 
     @classmethod
     def of(cls, app: WSGIApplication, environ: WSGIEnvironment) -> Self:
-        """What a WSGI app answers; whatever gave the body is closed. What many get is encoded once for all of them."""
+        """Call a WSGI app, and close what gave the body. An answer that many get is encoded once for all of them."""
         if isinstance(app, SharedAnswer):
             lines = b"%b%b: %b\r\n" % (app.lines, _REQUEST_ID, request_id(environ).encode())
             return cls(app.status_code, lines, app.content)
@@ -119,14 +123,36 @@ class Answer:
             self.lines += b"connection: close\r\n"
         elif self.send_at_once(send):
             return
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await self.begin(send)
         await send_pieces(send, self.body, is_end=True)
 
+    async def begin(self, send: Send) -> None:
+        """Send its head alone."""
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+
     def send_at_once(self, send: Send) -> bool:
-        """Send it in one write, without waiting for anything; false where that is not possible."""
-        has_length = b"\r\ncontent-length: " in self.lines or self.status in _WITHOUT_BODY
-        is_short = has_length and len(self.body) <= _PIECE_BYTES
-        return is_short and send_at_once(send, self.status, self.lines, self.body)
+        """Send it in one write, without waiting for anything; false where that is not possible, and nothing was sent.
+
+        uvicorn looks at each header and writes head and body apart, which for thousands of equal answers at once takes
+        longer than to send them. Who waits for what its client sends finds that there is nobody to answer any more.
+        """
+        cycle = _cycle_of(send)
+        if cycle is None or cycle.scope["method"] == "HEAD" or len(self.body) > _PIECE_BYTES:
+            return False
+        if b"\r\ncontent-length: " not in self.lines and self.status not in _WITHOUT_BODY:
+            return False
+        if cycle.disconnected:
+            return True
+        # Behind the last answer a connection is closed.
+        if cycle.flow.write_paused or not cycle.keep_alive:
+            return False
+        common = [b"%b: %b\r\n" % header for header in cycle.default_headers]
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write(b"".join([STATUS_LINE[self.status], *common, self.lines, b"\r\n", self.body]))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
 
 async def send_pieces(send: Send, content: bytes, *, is_end: bool) -> None:
@@ -137,6 +163,100 @@ async def send_pieces(send: Send, content: bytes, *, is_end: bool) -> None:
     rest = content[-(len(content) % _PIECE_BYTES or _PIECE_BYTES) :]
     if rest or is_end:
         await send({"type": "http.response.body", "body": rest, "more_body": not is_end})
+
+
+def _cycle_of(send: object) -> RequestResponseCycle | None:
+    """Uvicorn's side of a request, by what it gives to send with; ``None`` under another server."""
+    cycle = getattr(send, "__self__", None)
+    return cycle if isinstance(cycle, RequestResponseCycle) else None
+
+
+class Unread:
+    """How much of the answers of each application waits for its clients to take it.
+
+    Args:
+        most_bytes: With this much an application gets no further answers before it has taken some.
+
+    Attributes:
+        by_application: How many bytes wait.
+        taken: Set when some were taken.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self.by_application: Counter[str] = Counter()
+        self.taken = asyncio.Event()
+
+    @property
+    def total_bytes(self) -> int:
+        """That of all applications."""
+        return self.by_application.total()
+
+    def is_full(self, app_id: str) -> bool:
+        """Whether this application leaves as much unread as it may."""
+        return app_id in self.by_application and self.by_application[app_id] >= self._most_bytes
+
+
+class Reader:
+    """The client of one request: it gets its answer as fast as it takes it, and what waits is counted.
+
+    Args:
+        unread: Where it is counted.
+        app_id: Its application.
+        send: Sends to it.
+
+    Attributes:
+        send: Sends to it, without being counted.
+    """
+
+    __slots__ = ("_app_id", "_unread", "send")
+
+    def __init__(self, unread: Unread, app_id: str, send: Send) -> None:
+        self._unread = unread
+        self._app_id = app_id
+        self.send = send
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have gone away, which its task hears of in a moment."""
+        cycle = _cycle_of(self.send)
+        return cycle is not None and cycle.disconnected
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether its application is to take other answers first."""
+        return self._unread.is_full(self._app_id)
+
+    async def room(self) -> None:
+        """Wait until an answer may be made for it.
+
+        Its application took some then, or its connections ended, which those of a client that takes nothing do.
+        """
+        while self.must_wait:
+            self._unread.taken.clear()
+            await self._unread.taken.wait()
+
+    @contextmanager
+    def waiting(self, size: int) -> Iterator[None]:
+        """Meanwhile so much more waits, until it is taken or not sent any more."""
+        waiting = self._unread.by_application
+        waiting[self._app_id] += size
+        try:
+            yield
+        finally:
+            waiting[self._app_id] -= size
+            if not waiting[self._app_id]:
+                del waiting[self._app_id]
+            self._unread.taken.set()
+
+    async def send_whole(self, answer: Answer) -> None:
+        """Send an answer."""
+        with self.waiting(len(answer.body)):
+            await answer.send(self.send)
+
+    async def send_chunk(self, chunk: bytes) -> None:
+        """Send a part of an answer."""
+        await send_pieces(self.send, chunk, is_end=False)
 
 
 def environ_of(scope: Message) -> WSGIEnvironment:

@@ -18,14 +18,6 @@ from mirror_server.store.backend import shown
 if TYPE_CHECKING:
     from mirror_server.server import Services
 
-host_option = click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    envvar="MIRROR_HOST",
-    show_envvar=True,
-    help="Address to listen on.",
-)
 port_option = click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -38,7 +30,14 @@ port_option = click.option(
 
 
 @main.command()
-@host_option
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="MIRROR_HOST",
+    show_envvar=True,
+    help="Address to listen on.",
+)
 @port_option
 @options_of("run", Settings, *of_all("settings"))
 def run(host: str, port: int, **settings: Any) -> None:
@@ -69,23 +68,15 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
     """
     # Flask and uvicorn, which no other command needs.
     from mirror_server.server import Services  # noqa: PLC0415
-    from mirror_server.web.serve import ListenError, listen, serve  # noqa: PLC0415
+    from mirror_server.web.serve import listen, serve  # noqa: PLC0415
 
     try:
-        _configure_logging(settings)
-        listener = listen(host, port)
-    except (CannotServe, ListenError) as error:
-        raise click.ClickException(visible(str(error))) from error
-    address = ListenAddress(host, listener.getsockname()[1])
-    with listener:
-        try:
+        # An extension sets up the log; where none does, it is plain.
+        Extensions(settings.without).hook.configure_logging(settings=settings)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        with listen(host, port) as listener:
+            address = ListenAddress(host, listener.getsockname()[1])
             services = Services(settings)
             serve(services, listener, lambda scheme: announce(f"{scheme}://{address}", services))
-        except CannotServe as error:
-            raise click.ClickException(visible(str(error))) from error
-
-
-def _configure_logging(settings: Settings) -> None:
-    """Let an extension set up the log; where none does, it is plain."""
-    Extensions(settings.without).hook.configure_logging(settings=settings)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    except CannotServe as error:
+        raise click.ClickException(visible(str(error))) from error

@@ -18,7 +18,7 @@ from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import DatabaseError, shown
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
-from mirror_server.store.sqlite.backend import copy
+from mirror_server.store.sqlite.files import copy
 
 
 @main.command()
@@ -38,7 +38,7 @@ def erase(device_id: str, database_url: str, **settings: Any) -> None:
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
         rows, erasures = _erase(database, device_id, read_settings(database_url=database_url, **settings))
         faults = [fault for each in erasures if (fault := each.finish(is_alone)) is not None]
-        is_purged = database.purge() and not faults
+        is_purged = database.backend.purge() and not faults
     if is_purged and not any(rows.values()):
         raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
     receipt = {
@@ -111,7 +111,7 @@ def backup(file: Path, database_url: str) -> None:
     The copy of a database of an older version is of that version, so that there is a way back from an upgrade.
     """
     with closing(open_database(database_url, must_exist=True, as_it_is=True)) as database:
-        database.backup(file)
+        database.backend.backup(file)
     click.echo(f"wrote {file}")
 
 
@@ -145,7 +145,7 @@ def went_back(database_url: str) -> None:
     """
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
-        if not is_alone and database.is_served():
+        if not is_alone and database.backend.is_served():
             raise click.ClickException("a server runs on this database; stop it first, and run this again")
         database.write(maintenance.leave_behind)
     click.echo(f"{shown(database_url)} counts on from beyond all that was told of it")

@@ -20,10 +20,6 @@ from mirror_server.store.keys import StoredKey
 from mirror_server.store.session import LOG, Session
 
 
-def _read_time(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
-    return read_time(text)
-
-
 @main.group()
 def keys() -> None:
     """Make, list, renew and revoke access keys. One key is one application."""
@@ -83,7 +79,7 @@ def _shown(instant: Instant) -> str:
     metavar="TIME",
     default="24h",
     show_default=True,
-    callback=_read_time,
+    type=read_time,
     help="How long the key as it was before is still good: 30m, 24h, 7d, or 0 to end it at once.",
 )
 @database_option

@@ -1,0 +1,144 @@
+"""The waiting device requests of an application, and acknowledging a failed write. Source: wire.md 1 and 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.device_requests import NO_FAILED_WRITE, AcknowledgementBody, WaitingRequestPage
+from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
+from mirror_server.core.commands import Command
+from mirror_server.core.errors import Refusal
+from mirror_server.extensions.requests import store
+from mirror_server.extensions.requests.conditional import desired_revision_of
+from mirror_server.service.devices import known
+from mirror_server.service.keys import Scope
+from mirror_server.store import commands, keys, resources
+from mirror_server.store.resources import ResourceRow
+from mirror_server.store.session import Session
+from mirror_server.views import serialize
+from mirror_server.views.answers import empty_answer, page_answer, when_stored
+from mirror_server.views.description import TEXT, Answer, Parameter, described, json_of, whole_number
+from mirror_server.views.requests import (
+    app_id,
+    leader_only,
+    query_paging,
+    read_body,
+    requires,
+    services,
+)
+
+_PAGING = (
+    Parameter("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+    Parameter("after", "The async-id of the last request of the page before.", TEXT),
+)
+_WAITING_PAGE = Answer(
+    200,
+    "A page; the values of writes are not shown.",
+    json_of(WaitingRequestPage, "one that waits and one that the device has in hand"),
+)
+
+routes = Blueprint("more_device_requests", __name__)
+
+
+@routes.get("/v2/device-requests")
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
+@leader_only()
+def list_waiting_requests() -> Response:
+    """The requests of this application that have no answer yet, oldest first."""
+    return _waiting(None)
+
+
+@routes.get("/v2/device-requests/<device_id>")
+@requires(Scope.READ, Scope.WRITE, query=("limit", "after"))
+@described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
+@leader_only()
+def list_waiting_requests_of_device(device_id: str) -> Response:
+    """The requests of this application for one device that have no answer yet, oldest first."""
+    return _waiting(device_id)
+
+
+@routes.post("/v3/devices/<device_id>/echo/acknowledgements")
+@requires(Scope.WRITE)
+@described(
+    "Mirror",
+    Answer(204, "It is acknowledged."),
+    body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
+    errors=(409,),
+    is_extension=True,
+)
+def acknowledge_failed_write(device_id: str) -> Response:
+    """Acknowledge a failed write, so that it does not count as failed any more.
+
+    The desired value shows when and by whom until the next write. A write that was acknowledged before stays as it is.
+    The reason ``NO_FAILED_WRITE`` (409) says that the last write has not failed, or is another one than that of
+    ``revision``.
+    """
+    body = read_body(AcknowledgementBody)
+    clock, asker, path = services().clock, app_id(), body.resource_path
+
+    def work(session: Session) -> None:
+        if _failed(session, device_id, path, body.revision).acknowledged_at is None:
+            key = keys.find(session, asker)
+            by = body.by or (key.name if key else asker)
+            store.acknowledge(session, device_id, path, by=by, at=clock.now())
+
+    return when_stored(services().database.submit(work), lambda _: empty_answer())
+
+
+def _waiting(device_id: str | None) -> Response:
+    paging = query_paging()
+    with services().database.read() as session:
+        if device_id is not None:
+            known(session, device_id)
+        last = commands.find(session, app_id(), paging.after) if paging.after is not None else None
+        if paging.after is not None and last is None:
+            raise Refusal.of_field("after", f"no request with the async-id {paging.after!r}; begin again without it")
+        number = last.command_id if last else 0
+        # One more tells that there is more.
+        found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)
+    under_way = services().dispatcher.under_way()
+    waiting = [_waiting_request(each, with_device=each.command_id in under_way) for each in found]
+    return page_answer(paging, waiting, None)
+
+
+def _waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
+    """A device request that waits; never what it writes."""
+    request = command.request
+    return {
+        "object": "device-request",
+        "async_response_id": command.async_id,
+        "device_id": command.device_id,
+        "method": request.method,
+        "uri": request.path if request.query is None else f"{request.path}?{request.query}",
+        "state": "with_device" if with_device else "waiting",
+        "placed_at": serialize.timestamp(command.requested_at),
+        "expires_at": serialize.timestamp(command.expires_at),
+        "attempts": command.attempts,
+    }
+
+
+def _failed(session: Session, device_id: str, path: str, revision: int | None) -> ResourceRow:
+    """The resource, whose last write has failed.
+
+    Raises:
+        Refusal: The device (404) or the resource (400) is unknown, or the write did not fail or is another one (409).
+    """
+    known(session, device_id)
+    resource = resources.find(session, device_id, path)
+    if resource is None:
+        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+        raise Refusal.of_field("resource_path", message, reason="RESOURCE_NOT_FOUND")
+    if resource.desired_status != DesiredStatus.FAILURE:
+        status = "none" if resource.desired_status is None else DesiredStatus(resource.desired_status).name.lower()
+        message = (
+            f"the last write of {path} has not failed (its status is {status}), so there is nothing to acknowledge"
+        )
+        raise Refusal(409, message, reason=NO_FAILED_WRITE, fields=[("resource_path", message)])
+    if revision not in (None, resource.desired_revision):
+        message = f"{desired_revision_of(resource)}, not {revision}; read the resource again and decide again"
+        raise Refusal(409, message, reason=NO_FAILED_WRITE, fields=[("revision", message)])
+    return resource

@@ -1,0 +1,149 @@
+"""``Prefer: wait``: a device request is answered when it has ended, with its response. Source: wire.md 2; RFC 7240."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from flask import Response, g, request
+from werkzeug.http import parse_list_header
+
+from mirror_sdk.wire.device_requests import MAX_WAIT_SECONDS, DeviceRequestAccepted
+from mirror_sdk.wire.routes import PREFER_HEADER, PREFERENCE_APPLIED_HEADER
+from mirror_server.core.commands import Command
+from mirror_server.core.instants import Instant
+from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, shown
+from mirror_server.hooks import Handling, extends
+from mirror_server.service.commands import Placement
+from mirror_server.store.commands import Target
+from mirror_server.store.session import Session
+from mirror_server.views.answers import when_stored
+from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.description import OF_ACCEPTED, TEXT, Answer, header, json_of
+
+if TYPE_CHECKING:
+    from mirror_server.server import Services
+
+Pending: TypeAlias = Future[LogEntry | None]
+"""Done with the async response as it is in the log; ``None`` where there is none to wait for."""
+
+_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+PREFER = header(
+    PREFER_HEADER,
+    "With `wait=SECONDS` (RFC 7240) the 202 is held back until the request has ended, and tells how; for so long at"
+    f" most, and {MAX_WAIT_SECONDS} s. Only with an `async-id` that was not used before; a server that cannot wait"
+    " sends its 202 at once.",
+)
+_PREFERENCE_APPLIED = header(
+    PREFERENCE_APPLIED_HEADER,
+    "`wait=SECONDS` where the answer to the request was waited for and is there (RFC 7240).",
+    TEXT | {"pattern": "^wait=[0-9]+$"},
+)
+ENDED = Answer(
+    202,
+    "Accepted, and on disk; with `Prefer: wait` maybe ended, too.",
+    json_of(DeviceRequestAccepted, "202", "202 with the answer"),
+    headers=(*OF_ACCEPTED, _PREFERENCE_APPLIED),
+)
+
+
+class PendingResponses:
+    """The requests whose 202 is held back, by application and async-id; several may wait for the same."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._waiting: dict[tuple[str, str], set[Pending]] = {}
+        self._lock = threading.Lock()
+
+    @extends
+    def device_request(self, placement: Placement) -> Handling | None:
+        """Hold back the 202 of a request that prefers to wait."""
+        seconds = _read_seconds() if "async-id" in request.args else 0
+        # It is held without a thread, or not at all; and the leader alone knows first of responses.
+        if not (seconds and PARK in request.environ and self._services.is_leader()):
+            return None
+        pending, is_admitted = Pending(), g.still_admits
+
+        def is_new(_session: Session, _target: Target) -> None:
+            self._add(placement.name, pending)
+
+        def respond(stored: Future[Command], accepted: Callable[..., Response]) -> Response:
+            stored.add_done_callback(partial(self._stored, placement.name, pending))
+
+            def answer(entry: LogEntry | None = None) -> Response:
+                if not stored.done():
+                    # The time is over, or the same request of before has ended: its own 202 still waits for the disk.
+                    return when_stored(stored, lambda _: answer(entry))
+                if entry is None or not is_admitted():
+                    # The request was accepted, and repeating it would be wrong; its result is not for an invalid key.
+                    return accepted(stored.result())
+                response = accepted(stored.result(), **{"async-response": shown(entry, CURSOR_EXTRAS)})
+                response.headers[PREFERENCE_APPLIED_HEADER] = f"wait={seconds}"
+                return response
+
+            return Deferred(pending, seconds, render=answer, expired=answer, close=pending.cancel, is_optional=True)
+
+        return Handling(is_new, respond)
+
+    @extends
+    def responses_added(
+        self, session: Session, app_id: str, entries: Sequence[Mapping[str, Any]], first_seq: int, at: Instant
+    ) -> None:
+        """Answer the requests that wait for these responses, once they are on disk."""
+        if not self._waiting:
+            return
+        for seq, entry in enumerate(entries, first_seq):
+            name = (app_id, entry["id"])
+            if name in self._waiting:
+                response = LogEntry(seq, ASYNC_RESPONSES, dict(entry), at)
+                session.after_commit(partial(self.resolve, name, response))
+
+    def resolve(self, name: tuple[str, str], response: LogEntry | None) -> None:
+        """Answer those who wait for a response; ``None`` that there is none to wait for."""
+        with self._lock:
+            waiting = self._waiting.pop(name, set())
+        for pending in waiting:
+            # It may have been cancelled at this moment.
+            with suppress(InvalidStateError):
+                pending.set_result(response)
+
+    def _add(self, name: tuple[str, str], pending: Pending) -> None:
+        with self._lock:
+            self._waiting.setdefault(name, set()).add(pending)
+        # Not under the lock, which the callback takes.
+        pending.add_done_callback(partial(self._forget, name))
+
+    def _stored(self, name: tuple[str, str], pending: Pending, stored: Future[Command]) -> None:
+        error = stored.exception()
+        # Nobody may wait any more.
+        with suppress(InvalidStateError):
+            if error is not None:
+                pending.set_exception(error)
+            elif pending not in self._waiting.get(name, ()) and not pending.done():
+                # It was queued before: its response may be there already, and would be waited for in vain.
+                self.resolve(name, None)
+                pending.set_result(None)
+
+    def _forget(self, name: tuple[str, str], pending: Pending) -> None:
+        with self._lock:
+            waiting = self._waiting.get(name, set())
+            waiting.discard(pending)
+            if not waiting:
+                self._waiting.pop(name, None)
+
+
+def _read_seconds() -> int:
+    """For how long the client would wait for the response; what cannot be read is no wish."""
+    for wish in parse_list_header(request.headers.get(PREFER_HEADER, "")):
+        name, _, value = wish.partition(";")[0].partition("=")
+        if name.strip().lower() == "wait":
+            seconds = value.strip().strip('"')
+            # Of several the first one counts.
+            return min(int(seconds), MAX_WAIT_SECONDS) if _SECONDS.fullmatch(seconds) else 0
+    return 0
