@@ -81,8 +81,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -120,6 +122,8 @@ if TYPE_CHECKING:
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
+SERVER = "the server"
+"""What :func:`require_distinct` calls the core."""
 
 specifies = pluggy.HookspecMarker(_PROJECT)
 extends = pluggy.HookimplMarker(_PROJECT)
@@ -532,8 +536,15 @@ class Extensions:
 
     @property
     def storages(self) -> list[Storage]:
-        """What they store, in the order of their names."""
-        return list(reversed(self.hook.storage()))
+        """What they store, in the order of their names.
+
+        Raises:
+            CannotServe: Two of them have a branch of the same name.
+        """
+        found = list(self.each("storage"))
+        names = [(f"storage branch {storage.branch.name}", whose) for whose, storage in found]
+        require_distinct([("storage branch core", SERVER), *names])
+        return [storage for _, storage in found]
 
     @property
     def names(self) -> list[str]:
@@ -546,11 +557,26 @@ class Extensions:
         Raises:
             CannotServe: One of them is none that there is, or takes something else.
         """
+        kind = type(extension)
+        name = name or f"{extension_of(kind.__module__) or kind.__module__} ({kind.__name__})"
+        misfit = f"the extension {name} does not fit this version of the server"
         try:
             self._manager.register(extension, name)
-            self._manager.check_pending()
-        except pluggy.PluginValidationError as error:
-            raise CannotServe(f"an extension does not fit this version of the server: {error}") from error
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise CannotServe(f"{misfit}: {error}") from error
+        hooks = [hook for hook, caller in vars(self.hook).items() if caller.has_spec()]
+        for caller in self._manager.get_hookcallers(extension) or ():
+            if caller.name not in hooks:
+                (marked,) = caller.get_hookimpls()
+                near = get_close_matches(caller.name, hooks, 1)
+                cure = f"did you mean {near[0]}?" if near else "'mirror-server help extensions' names all"
+                raise CannotServe(f"{misfit}: {marked.function.__name__}() is marked as a hook {caller.name}; {cure}")
+
+    def each(self, hook: str) -> Iterator[tuple[str, Any]]:
+        """What a hook without arguments gives, by the name of the extension, in the order of these names."""
+        for each in getattr(self.hook, hook).get_hookimpls():
+            if (found := each.function()) is not None:
+                yield f"the extension {each.plugin_name}", found
 
     def collected(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The functions behind a hook, for where it is called too often for anything in between; by position.
@@ -567,11 +593,19 @@ class Extensions:
         return tuple(each.function for each in found)
 
     def check(self, settings: Settings) -> None:
-        """Refuse a setting of an extension that is left out, and a database that it opens.
+        """Refuse a setting of an extension that is left out, a database that it opens, and two settings of one name.
 
         Raises:
             CannotServe: There is one.
         """
+        kinds = [(SERVER, Settings)]
+        for name, extension in installed().items():
+            kinds += [(f"the extension {name}", kind) for kind in _called(extension, "settings")]
+        names = [(name, SERVER) for name in ("setting host", "option --host", "setting port", "option --port")]
+        for whose, kind in kinds:
+            for each in fields(kind):
+                names += [(f"setting {each.name}", whose), (f"option {option_name(each)}", whose)]
+        require_distinct(names)
         scheme = settings.database_url.partition("://")[0]
         for name, why in self.left_out.items():
             for schemes in _called(installed()[name], "locations"):
@@ -609,6 +643,34 @@ def installed() -> Mapping[str, ModuleType | Broken]:
         for added in _called(extension, "locations"):
             LOCATIONS.update(added)
     return dict(sorted(found.items()))
+
+
+def require_distinct(names: Iterable[tuple[str, str]]) -> None:
+    """Refuse two names that are the same, as ``setting port``; each comes with whose it is.
+
+    Raises:
+        CannotServe: There are two.
+    """
+    taken: dict[str, str] = {}
+    for name, whose in names:
+        if name in taken:
+            raise CannotServe(f"{taken[name]} and {whose} both have the {name}; rename one of them")
+        taken[name] = whose
+
+
+def extension_of(module: str) -> str:
+    """The name of the extension that a module is part of; empty where it is of none."""
+    for attribute in ("__name__", "__package__"):
+        for name, extension in installed().items():
+            if f"{module}.".startswith(f"{getattr(extension, attribute, None) or '?'}."):
+                return name
+    return ""
+
+
+def failed_in(error: BaseException) -> str:
+    """The name of the extension in whose code an exception was raised; empty where it was in none."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next(filter(None, (extension_of(frame.f_globals.get("__name__", "")) for frame in frames[::-1])), "")
 
 
 def of_all(hook: str) -> list[Any]:
