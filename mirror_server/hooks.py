@@ -70,7 +70,7 @@ The hooks, in the order in which a server calls them
 - For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``; for one with a
   wrong key ``client_of``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
+  ``device_fields``, ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -442,9 +442,36 @@ def size(database: Database) -> str | None:
 def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
     """Read the conditions on devices in the query of a request; without this hook its parameters are refused.
 
+    The first extension that does not return ``None`` reads all of them. The directory takes every parameter: to add a
+    filter to its own, use :func:`device_fields`.
+
     Args:
         given: The parameters that the view does not know itself; at least one.
         own: Those that it knows, to name them to who wrote one that is not known.
+    """
+
+
+class DeviceField(NamedTuple):
+    """A field that the directory filters devices by.
+
+    Attributes:
+        name: Its name in filters.
+        column: SQL for its value, of a row of the table ``devices``. It must not be NULL:
+            ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
+        read: Reads a value, from the name of the filter and the text; may raise a
+            :class:`~mirror_server.core.errors.Refusal`. Values are texts without it.
+    """
+
+    name: str
+    column: str
+    read: Callable[[str, str], str | int] | None = None
+
+
+@specifies
+def device_fields() -> Sequence[DeviceField]:  # type: ignore[empty-body]
+    """Fields that the directory filters devices by: in parameters, ``filter=``, saved queries and the description.
+
+    Called once. All operators of the directory are possible.
     """
 
 
