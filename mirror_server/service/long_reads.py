@@ -29,7 +29,6 @@ _COMPARISON_MICROSECONDS = 0.05
 _CONDITION_MICROSECONDS = 40
 _VALUE_MICROSECONDS = 10
 _RETURNED_MICROSECONDS = 25
-_INDEXED = frozenset({"device_id", "endpoint_name", "query_id", "e.revision"})
 
 
 def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
@@ -44,7 +43,7 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
     if any(condition.is_looked_up for condition in conditions):
         return True
     values = sum(len(condition.values) for condition in conditions)
-    named = [len(each.values) for each in conditions if each.comparison == "IN" and each.column in _INDEXED]
+    named = [len(each.values) for each in conditions if each.comparison == "IN" and each.is_unique]
     scanned = min(rows, *named) if named else rows
     returned = min(returned, scanned)
     microseconds: float = returned * _RETURNED_MICROSECONDS + values * _VALUE_MICROSECONDS

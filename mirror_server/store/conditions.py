@@ -14,7 +14,8 @@ class Condition:
     """A filter of a list: a column of its table, an SQL comparison and its values.
 
     ``of`` is what the parameter ``:of`` stands for in a column that is an expression. ``among`` is SQL that holds of
-    all it may select, and is found by an index where the column is not; ``{}`` stands for the values.
+    all it may select, and is found by an index where the column is not; ``{}`` stands for the values. ``is_unique`` is
+    whether no two rows have the same value in the column, which has an index then.
     """
 
     column: str
@@ -22,6 +23,7 @@ class Condition:
     values: tuple[str | int, ...]
     of: str | None = None
     among: str | None = None
+    is_unique: bool = False
 
     @property
     def is_looked_up(self) -> bool:

@@ -52,7 +52,10 @@ class Selection:
     def device_conditions(self, given: Sequence[tuple[str, str]]) -> list[Condition] | None:
         if any(name not in self.COLUMNS for name, _ in given):
             return None
-        return [Condition(self.COLUMNS[name], "IN", tuple(value.split(","))) for name, value in given]
+        return [
+            Condition(self.COLUMNS[name], "IN", tuple(value.split(",")), is_unique=name == "named")
+            for name, value in given
+        ]
 
 
 class Server:

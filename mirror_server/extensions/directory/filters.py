@@ -48,12 +48,14 @@ class Fields:
         readers: How the values of a field are read that are no texts.
         not_kept: Fields of the public API that nothing here has a value of.
         attributes: The field whose name is followed by that of a custom attribute, where there is one.
+        unique: Fields of which no two rows have the same value.
     """
 
     columns: Mapping[str, str]
     readers: Mapping[str, ReadValue] = field(default_factory=dict)
     not_kept: Collection[str] = ()
     attributes: str | None = None
+    unique: Collection[str] = ("id",)
 
 
 def read_moment(name: str, text: str) -> Instant:
@@ -105,6 +107,7 @@ DIRECTORY = Fields(
     },
     not_kept=NOT_KEPT,
     attributes=ATTRIBUTE_FILTER,
+    unique=("id", "endpoint_name"),
 )
 
 
@@ -193,7 +196,8 @@ def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Co
         values = tuple(texts) if read is None else tuple(read(name, part) for part in texts)
         column = fields.columns[named]
         is_name = column == descriptions.NAME and comparison == "IN"
-        return Condition(column, comparison, values, among=descriptions.AMONG_NAMES if is_name else None)
+        among = descriptions.AMONG_NAMES if is_name else None
+        return Condition(column, comparison, values, among=among, is_unique=named in fields.unique)
     if named in fields.not_kept:
         nothing = descriptions.NOTHING if comparison in {"IN", "NOT IN"} else descriptions.NEVER
         return Condition(nothing, comparison, tuple(texts))

@@ -139,7 +139,7 @@ def _query_devices() -> tuple[Condition, ...]:
     device_ids = request.args.getlist("device_id")
     if len(device_ids) > MAX_DEVICES:
         raise Refusal.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
-    return (Condition("device_id", "IN", tuple(device_ids)),) if device_ids else ()
+    return (Condition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
 
 
 def _page_of(asked: HistorySelection, limit: int | None, before: tuple[Reading, Position] | None) -> HistorySelection:

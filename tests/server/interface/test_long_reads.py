@@ -183,7 +183,8 @@ async def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(ser
 
 
 def condition(column="endpoint_type", comparison="NOT IN", values=1):
-    return Condition(column, comparison, tuple(map(str, range(values))))
+    is_unique = column in {"device_id", "endpoint_name"}
+    return Condition(column, comparison, tuple(map(str, range(values))), is_unique=is_unique)
 
 
 @pytest.mark.parametrize(
