@@ -288,10 +288,12 @@ class Handling(NamedTuple):
             :class:`~mirror_server.core.errors.Refusal`.
         respond: Makes the response in place of the server. It takes the future of the command, and the function that
             makes the usual 202 of that, with further members of its body.
+        is_conditional: Whether ``check`` is about the request's ``If-Match``, which is refused where no one checks it.
     """
 
     check: Callable[[Session, Target], object] | None = None
     respond: Callable[[Future[Command], Callable[..., Response]], Response] | None = None
+    is_conditional: bool = False
 
 
 @specifies

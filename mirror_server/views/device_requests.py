@@ -69,6 +69,9 @@ def place_device_request(device_id: str) -> Response:
     )
     parts = services()
     handlings = [found for hook in parts.device_request_hooks if (found := hook(placement)) is not None]
+    if "If-Match" in request.headers and not any(each.is_conditional for each in handlings):
+        # To ignore it would overwrite what the writer wants to keep.
+        raise Refusal.of_field("If-Match", "this server does not check preconditions; leave the header out")
     return place(placement, *handlings)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import databases
 import httpx
-from process_server import PATIENCE_SECONDS, ServerProcess
+from process_server import PATIENCE_SECONDS, Application, ServerProcess, decoded, wait_until
 from resource_paths import SWITCH
 
 
@@ -117,3 +117,29 @@ class Reader:
                 for kind, entries in answer.json().items():
                     self.uids.setdefault(kind, []).extend(entry["uid"] for entry in entries)
                 self.after = int(answer.headers["Mirror-Cursor"])
+
+
+def check_load(application: Application, loads: list[Load], readers: list[Reader]) -> list[tuple[str, Any]]:
+    """Let everything end, and see that nothing was lost or doubled; gives the log."""
+    for load in loads:
+        load.stop()
+    placed = [async_id for load in loads for async_id in load.accepted]
+    wait_until(lambda: len(application.responses()) >= len(placed), "all async responses")
+    entries = list(application.entries())
+    wait_until(lambda: all(reader.after >= len(entries) for reader in readers), "the readers to get everything")
+    uids: dict[str, list[str]] = {}
+    for kind, entry in entries:
+        uids.setdefault(kind, []).append(entry["uid"])
+    assert {kind: len(set(listed)) for kind, listed in uids.items()} == {kind: len(uids[kind]) for kind in uids}
+    for reader in readers:
+        reader.stop()
+        assert (reader.gaps, reader.uids) == ([], uids)
+    responses = application.responses()
+    assert {async_id: len(found) for async_id, found in responses.items()} == dict.fromkeys(placed, 1)
+    assert {found[0]["status"] for found in responses.values()} == {200}
+    for load in loads:
+        assert load.unexpected == []
+        desired = application.resource(load.device_id, SWITCH)["desired"]
+        assert (desired["status"], decoded(desired["value"])) == (1, load.last_written)
+        assert application.simulated_values(load.device_id)[SWITCH] == load.last_written
+    return entries

@@ -10,7 +10,7 @@ from email.message import Message as Headers
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from process_server import Application
+from process_server import Application, wait_until
 
 Message = dict[str, list[dict[str, Any]]]
 
@@ -90,3 +90,20 @@ def numbers_of(application: Application) -> dict[str, int]:
                 if number == last:
                     return found
     raise AssertionError("the stream ended")
+
+
+def check_webhook(application: Application, receiver: Receiver) -> int:
+    """It got the whole log in order; gives how many messages came again, as what was under way in a kill does."""
+    numbers = numbers_of(application)
+    last = list(numbers)[-1]
+    wait_until(lambda: last in {uid for batch in receiver.batches for uid in batch}, "the webhook to get all")
+    assert receiver.unexpected == []
+    repeated = reached = 0
+    for batch in receiver.batches:
+        found = [numbers[uid] for uid in batch]
+        assert sorted(found) == list(range(min(found), min(found) + len(found)))
+        assert min(found) <= reached + 1, "a hole"
+        repeated += min(found) <= reached
+        reached = max(reached, *found)
+    assert reached == len(numbers)
+    return repeated

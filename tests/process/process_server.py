@@ -74,6 +74,12 @@ def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProces
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
 
+def run_python(*arguments: str, seconds: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python until it ends, in a process of its own."""
+    command, options = [sys.executable, *arguments], {"env": child_environment(), **options}
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, **options)
+
+
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
-from process_server import answers, child_environment
+from process_server import answers, child_environment, run_python
 
 pytestmark = pytest.mark.process
 
@@ -23,14 +20,7 @@ print(AsyncMirrorClient.from_env().base_url)
 def run_connecting(program: str = PROGRAM, **variables: str) -> list[str]:
     """The lines that a program prints which connects twice, and makes another client."""
     inherited = {name: value for name, value in child_environment().items() if name not in {"API_HOST", "API_KEY"}}
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env=inherited | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    run = run_python("-c", program, env=inherited | variables)
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from process_server import ROOT, child_environment
+from process_server import ROOT, child_environment, run_python
 
 pytestmark = pytest.mark.process
 
@@ -27,14 +27,8 @@ def test_the_command_of_an_installed_package_measures_that_package(tmp_path: Pat
     assert "mirror-benchmarks = mirror_sdk.testing.benchmarks:main\n" in points.read_text()
     program = "from mirror_sdk.testing.benchmarks import main; main()"
     options = [*TINY.split(), "--json", str(result), "read_value"]
-    ended = subprocess.run(
-        [sys.executable, "-c", program, *options],
-        env=child_environment(PYTHONPATH=str(installed)),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
+    ended = run_python(
+        "-c", program, *options, seconds=180, env=child_environment(PYTHONPATH=str(installed)), cwd=tmp_path
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert {figure["benchmark"] for figure in json.loads(result.read_text())["figures"]} == {"read_value"}

@@ -3,8 +3,6 @@
 import asyncio
 import gc
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from contextlib import contextmanager
 import pandas as pd
 import pytest
 from forked import Forked
-from process_server import Application, ServerProcess, child_environment, wait_until
+from process_server import Application, ServerProcess, child_environment, run_python, wait_until
 from resource_paths import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
@@ -257,13 +255,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_a_fork_waits_for_the_end_of_what_is_imported_elsewhere(shared_server, bench):
     """In the child it would stay half made, and locked by a thread that is not there."""
-    ran = subprocess.run(
-        [sys.executable, "-c", FORKS_IN_AN_IMPORT],
-        env=child_environment(API_HOST=shared_server.url, API_KEY=bench.key),
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
+    ran = run_python(
+        "-c", FORKS_IN_AN_IMPORT, seconds=150, env=child_environment(API_HOST=shared_server.url, API_KEY=bench.key)
     )
     assert ran.returncode == 0, ran.stderr
 

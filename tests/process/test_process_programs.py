@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_server import ROOT, child_environment
+from process_server import ROOT, child_environment, run_python
 
 import mirror_server.views
 
@@ -88,14 +88,8 @@ def _run_in(folder: Path, *names: str, hidden: str = "") -> subprocess.Completed
     """The command where neither Node nor npm is found, nor a module."""
     hide = f"import sys, runpy; sys.modules[{hidden!r}] = None; sys.path.insert(0, {str(PROGRAMS)!r});"
     run = f"sys.argv[0] = {str(PROGRAMS)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
-    return subprocess.run(
-        [sys.executable, "-c", f"{hide} {run}", *names],
-        env=child_environment() | {"PATH": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        cwd=folder,
+    return run_python(
+        "-c", f"{hide} {run}", *names, seconds=600, env=child_environment() | {"PATH": str(folder)}, cwd=folder
     )
 
 

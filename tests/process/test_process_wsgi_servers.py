@@ -18,7 +18,15 @@ from pathlib import Path
 import databases
 import httpx
 import pytest
-from process_server import PATIENCE_SECONDS, Application, child_environment, decoded, wait_until, wait_until_quick
+from process_server import (
+    PATIENCE_SECONDS,
+    Application,
+    child_environment,
+    decoded,
+    run_python,
+    wait_until,
+    wait_until_quick,
+)
 from resource_paths import LEVEL
 
 from mirror_server.hooks import open_database, read_settings
@@ -236,14 +244,7 @@ def test_sigterm_ends_it_in_order_and_a_restart_goes_on(server, application):
 
 
 def run_program(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *shlex.split(program)],
-        env=child_environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    return run_python(*shlex.split(program), env=child_environment(**variables))
 
 
 def test_a_setting_that_cannot_be_used_is_told_in_a_line():

@@ -389,30 +389,7 @@ def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
 # A look at what there is
 
 
-@pytest.mark.parametrize("timeout_seconds", [0, 1e-9])
-def test_a_look_reads_all_that_is_there(timeout_seconds):
-    log = Log(page=1)
-    pump = pump_of(log)
-    expectation = pump.expect("a")
-    for number in range(5):
-        log.add("async-responses", {"id": f"other{number}", "status": 503, "payload": ""})
-    log.add_answer("a")
-    log.add("de-registrations", "d1")
-    assert pump.wait(expectation, timeout_seconds) is not None
-    # No more than it takes.
-    assert pump.reader.position == 6
-    other = pump.expect("b")
-    assert pump.wait(other, 0) is None
-    assert log.polls[-2:] == [{"after": "6", "hold": "0"}, {"after": "7", "hold": "0"}]
-
-
-def test_a_look_ends_when_the_service_stays_away(log, pump):
-    expectation = pump.expect("a")
-    log.before_poll = lambda number: refusal(503)
-    assert pump.wait(expectation, 0) is None
-    assert 3 <= len(log.polls) - 1 <= 5
-    assert log.time() < 1005
-    assert isinstance(pump.last_failure, ServerError)
+# A look at what there is
 
 
 def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, pump):

@@ -13,7 +13,6 @@ from resource_paths import TEMPERATURE
 from mirror_sdk import (
     AsyncMirrorClient,
     BadRequest,
-    CompatibilityWarning,
     ConnectionFailed,
     GapWarning,
     MirrorClient,
@@ -180,13 +179,6 @@ def test_an_entry_that_comes_twice_in_a_message_is_given_twice():
     """At-least-once delivery: the uid shows it."""
     events = answering({"registrations": [left(5), left(4), left(4)]}, 5).events(after=3, timeout=0)
     assert [(event.seq, events.position) for event in events] == [(4, 4), (4, 4), (5, 5)]
-
-
-def test_one_that_cannot_be_read_stands_at_its_place():
-    message = {"registrations": [left(6)], "notifications": [{"seq": 5}], "de-registrations": [left(4)]}
-    events = answering(message).events(after=3, timeout=0)
-    with pytest.warns(CompatibilityWarning, match="notifications"):
-        assert kinds(events) == ["deregistration", "unknown", "registration"]
 
 
 @pytest.mark.parametrize("time", [{}, {"Mirror-Time": "yesterday"}], ids=["none", "none that is one"])

@@ -87,13 +87,6 @@ def test_an_older_report_accuses_nobody(status, value, kind):
         assert (asked_for["since"].iloc[0], asked_for["age"].iloc[0]) == (pd.Timestamp(AT), pd.Timedelta(seconds=1))
 
 
-def test_opaque_values_have_an_order_too():
-    device = device_of((AT, 7), (AT, 9), value=b"\xff", wanted=b"\xfe")
-    assert drift_frame(state_frame([device], taken_at=AFTER), unconfirmed=True).empty
-    state = state_frame([device], taken_at=AFTER, raw=True)
-    assert drift_frame(state, unconfirmed=True)["kind"].tolist() == ["unconfirmed"]
-
-
 def test_a_table_without_revisions_accuses_nobody_of_what_bears_the_same_time():
     """One of an earlier version, from a file for example."""
     parts = [((AT, 9), (AT, 7), []), ((AFTER, 9), (AT, 7), ["reverted"]), ((BEFORE, 7), (AT, 9), [])]
@@ -116,23 +109,6 @@ def kinds(client, light, **options):
     found = [table.mirror.drift(**options)["kind"].tolist() for table in tables]
     assert found[0] == found[1] == found[2]
     return found[0]
-
-
-def test_a_value_that_was_read_before_it_was_written_is_no_drift(client, new_client, bench, light):
-    assert client.read_value(light, LEVEL) == 94
-    client.write_value(light, LEVEL, 40)
-    resource = client.get_device(light)[LEVEL]
-    assert resource.reported.reported_at == resource.desired.desired_at
-    assert kinds(client, light) == []
-    assert kinds(client, light, unconfirmed=True) == ["unconfirmed"]
-    client.read_value(light, LEVEL)
-    assert kinds(client, light, unconfirmed=True) == []
-    new_client().write_value(light, LEVEL, 50)
-    assert kinds(client, light) == []
-    assert kinds(client, light, unconfirmed=True) == ["unconfirmed"]
-    bench.set_value(light, LEVEL, 5)
-    client.read_value(light, LEVEL)
-    assert kinds(client, light) == ["reverted"]
 
 
 def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client, bench, light, settle):
@@ -158,14 +134,6 @@ def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client,
     assert kinds(client, light, unconfirmed=True) == []
     change(8)
     assert kinds(client, light) == ["reverted"]
-
-
-def test_an_explanation_tells_that_the_report_is_older(client, light):
-    client.read_value(light, LEVEL)
-    client.write_value(light, LEVEL, 40)
-    told = str(client.explain(light, LEVEL))
-    assert "The device took 40; the last report, 94, is older: read it, or subscribe, to confirm." in told
-    assert "another value since" not in told
 
 
 def test_a_plan_goes_by_what_came_last(client, bench, light):

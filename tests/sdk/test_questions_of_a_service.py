@@ -76,20 +76,6 @@ def test_wherever_it_was_told_the_answer_is_the_same(told):
     assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
 
 
-def test_what_is_known_is_what_the_mirror_says_of_each_instant(told, plain):
-    history = told[0]["history"]
-    shown = history.mirror.align([TEMPERATURE], on="30s")[TEMPERATURE]
-    unknown = 0
-    for (device_id, begin), value in shown.items():
-        state = plain.as_of(begin, paths=[TEMPERATURE])
-        (row,) = state[state["device_id"] == device_id].to_dict("records")
-        unknown += pd.isna(value)
-        assert pd.isna(value) or value == row["reported_num"]
-    # Those of the roof while it was away, and no others: what was told before is told again when it is back.
-    assert unknown == 5
-    assert shown.iloc[-1] == 21.5
-
-
 def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, bench, mirror, folder):
     plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
     hall = bench.add_device("hall", [SENSOR, LAMP])

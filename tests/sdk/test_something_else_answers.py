@@ -228,21 +228,6 @@ def test_pages_to_the_end_are_read(client_of):
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3"]
 
 
-@pytest.mark.both_clients
-@pytest.mark.parametrize("cursor", [3, 0])
-def test_a_log_that_gives_the_same_again_is_an_unexpected_answer(client_of, cursor):
-    def answer(request):
-        cursors.append(request.url.params["after"])
-        assert len(cursors) < 10
-        message = {"de-registrations": [{"ep": DEVICE, "seq": 3, "uid": "u", "timestamp": 1}]}
-        return httpx.Response(200, headers={"Mirror-Cursor": str(cursor)}, json=message)
-
-    cursors = []
-    client = client_of(transport=httpx.MockTransport(answer))
-    with pytest.raises(UnexpectedAnswer, match=f"follows entry 3.* {cursor} "):
-        list(client.events(after=3, timeout=0))
-
-
 # A wrong path in base_url
 
 

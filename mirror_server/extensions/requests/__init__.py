@@ -5,7 +5,7 @@
 - ``GET /v2/device-requests`` lists the requests of the application that have not ended.
 - ``POST /v3/devices/{id}/echo/acknowledgements`` notes that someone saw that a write failed.
 
-Without it the headers change nothing. Begin with ``waits``. Source: wire.md 1 and 2.
+Without it ``Prefer`` changes nothing and ``If-Match`` is refused. Begin with ``waits``. Source: wire.md 1 and 2.
 """
 
 from __future__ import annotations

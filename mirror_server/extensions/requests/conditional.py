@@ -51,7 +51,8 @@ class ConditionalWrites:
             return None
         if not placement.request.is_write:
             raise Refusal.of_field("If-Match", "it goes with the write of a value alone; leave it out")
-        return Handling(check=partial(check_revision, app_id=placement.app_id, seen=_read(text.strip())))
+        check = partial(check_revision, app_id=placement.app_id, seen=_read(text.strip()))
+        return Handling(check=check, is_conditional=True)
 
 
 def _read(text: str) -> _Revision:

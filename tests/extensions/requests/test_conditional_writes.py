@@ -149,3 +149,12 @@ def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, o
     (winner,) = (str(place) for place, answer in enumerate(answers, 1) if answer.status_code == 202)
     assert value_of(desired(server, key, light)) == winner
     assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
+
+
+def test_server_without_conditional_writes_refuses_a_precondition(new_server, refused):
+    server = new_server(without=("requests",))
+    key = server.key()
+    device = server.add_device(key, "light-1", control(LEVEL, "10"))
+    assert "preconditions" in refused(write(server, key, device, "40", "0"), 400, "If-Match").message
+    assert not desired(server, key, device)
+    assert write(server, key, device, "40", None).status_code == 202

@@ -207,47 +207,6 @@ threading.Thread(target=flood, daemon=True).start()
     is_told.touch()
 
 
-def test_kernel_and_page_answer_while_a_fleet_of_five_thousand_is_read_again(open_notebook: Any) -> None:
-    notebook = open_notebook(
-        """
-import itertools, threading, time
-from datetime import UTC, datetime
-class Larger(MirrorClient):
-    # To make so many devices takes a minute: those there are are listed many times. A tenth of them is always new.
-    turns = itertools.count()
-    def list_devices(self, **options):
-        now, turn, own = datetime.now(UTC), next(self.turns), super().list_devices(**options)
-        return [one.model_copy(update={"id": f"{n:032x}", "endpoint_name": f"large-{n:04}"}
-                               | ({"last_contact_at": now} if n % 10 == turn % 10 else {}))
-                for n, one in zip(range(5000), itertools.cycle(own))]
-fleet = FleetMap(Larger.from_env()); fleet
-""",
-        """
-def read_again():
-    for _ in range(10):
-        with fleet._live.lock:
-            fleet.model.load()
-        time.sleep(1)
-threading.Thread(target=read_again, daemon=True).start()
-""",
-        ASKED,
-    )
-    widget = notebook.widget()
-    count = widget.locator(".mirror-grid-count")
-    search = widget.get_by_label("Search in Fleet")
-    heading = grid(widget, "Fleet").get_by_role("columnheader", name="Last contact (UTC)")
-    expect(count).to_have_text("5,000 rows")
-    notebook.wait_for_the_cells()
-    notebook.run(2)
-    for order in ("ascending", "descending"):
-        ask(notebook, 3)
-        search.fill("large-42")
-        expect(count).to_have_text("100 of 5,000 rows")
-        search.fill("")
-        heading.click()
-        expect(heading).to_have_attribute("aria-sort", order)
-
-
 def test_widgets_of_a_page_leave_no_module_in_the_state_that_a_notebook_stores(open_notebook: Any) -> None:
     state = "len(json.dumps(ipywidgets.Widget.get_manager_state()))"
     notebook = open_notebook(

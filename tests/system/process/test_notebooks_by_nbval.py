@@ -6,13 +6,11 @@ What they put out on a fresh mirror is compared in ``tests/process/test_notebook
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from process_server import ROOT, child_environment
+from process_server import ROOT, child_environment, run_python
 from test_notebooks import NOTEBOOKS
 
 from mirror_sdk.lab.demo import DemoServer
@@ -25,15 +23,9 @@ def test_no_notebook_fails_on_a_mirror_that_others_used(tmp_path: Path) -> None:
     options = ["-q", "-p", "no:cacheprovider", "-p", "nbval.plugin", "-W", "default", f"--junitxml={report}"]
     server = DemoServer()
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, "--nbval-lax", *map(str, reversed(NOTEBOOKS))],
-            env=child_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **server.environment),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        words = ["-m", "pytest", *options, "--nbval-lax", *map(str, reversed(NOTEBOOKS))]
+        env = child_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **server.environment)
+        ended = run_python(*words, seconds=600, env=env, cwd=ROOT)
     finally:
         server.close()
     assert ended.returncode == 0, ended.stdout[-8000:] + ended.stderr

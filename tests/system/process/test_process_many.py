@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any
@@ -12,10 +12,9 @@ from typing import Any
 import databases
 import httpx
 import pytest
-from process_load import SWITCH, Load, Reader, pending_without_command
-from process_receiver import Receiver, numbers_of, register
+from process_load import SWITCH, Load, Reader, check_load, pending_without_command
+from process_receiver import Receiver, check_webhook, register
 from process_server import (
-    CALLS_THIS_MACHINE,
     PATIENCE_SECONDS,
     Application,
     ServerProcess,
@@ -29,6 +28,7 @@ from resource_paths import TEMPERATURE
 from mirror_sdk.wire.history import HistoryEnd
 from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import NDJSON
+from tests.system.process.conftest import clients, start_all
 
 pytestmark = pytest.mark.process
 
@@ -36,60 +36,6 @@ EVENTS = "/v2/notification/events"
 BEFORE_THE_END_SECONDS = 30
 """Less than a poll is held here: what happens in this time is not its end."""
 BEFORE_A_HEARTBEAT_SECONDS = 10
-StartServers = Callable[..., list[ServerProcess]]
-
-
-class Servers:
-    """Several processes on one database; the first one leads."""
-
-    def __init__(self, factory: pytest.TempPathFactory) -> None:
-        self._factory = factory
-        self._made: list[ServerProcess] = []
-
-    def start(self, count: int, database_url: str, *options: str) -> list[ServerProcess]:
-        options = (*(options or ("--simulate", "0")), *CALLS_THIS_MACHINE)
-        folders = [self._factory.mktemp(f"server-{number}") for number in range(count)]
-        servers = [ServerProcess(folder, *options, database_url=database_url) for folder in folders]
-        self._made += servers
-        servers[0].start()
-        start_all(servers[1:])
-        return servers
-
-    def close(self) -> None:
-        for server in self._made:
-            server.close()
-
-
-@pytest.fixture
-def start_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServers]:
-    servers = Servers(tmp_path_factory)
-    yield servers.start
-    servers.close()
-
-
-def start_all(servers: list[ServerProcess]) -> None:
-    """Start them all at once."""
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda server: server.start(), servers))
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerProcess]]:
-    """Two processes for all tests that kill none."""
-    servers = Servers(tmp_path_factory)
-    yield servers.start(2, databases.new_postgresql_url(), "--simulate", "0", "--keep-history", "7d")
-    servers.close()
-
-
-def clients(pair: list[ServerProcess]) -> tuple[Application, Application]:
-    """One new application at the leader, and the same one at the other process."""
-    key = pair[0].key()
-    return pair[0].client(key), pair[1].client(key)
-
-
-@pytest.fixture
-def applications(pair: list[ServerProcess]) -> tuple[Application, Application]:
-    return clients(pair)
 
 
 @pytest.fixture
@@ -376,46 +322,11 @@ class Fleet:
 
     def check(self) -> None:
         """Let everything end, and see that nothing was lost or doubled."""
-        for load in self.loads:
-            load.stop()
-        application = self.application
-        placed = [async_id for load in self.loads for async_id in load.accepted]
-        wait_until(lambda: len(application.responses()) >= len(placed), "all async responses")
-        count = len(list(application.entries()))
-        wait_until(lambda: all(reader.after >= count for reader in self.readers), "the readers to get everything")
-        for reader in self.readers:
-            reader.stop()
-        uids: dict[str, list[str]] = {}
-        for kind, entry in application.entries():
-            uids.setdefault(kind, []).append(entry["uid"])
-        assert [load.unexpected for load in self.loads] == [[]] * len(self.loads)
-        assert [reader.gaps for reader in self.readers] == [[]] * len(self.readers)
-        responses = application.responses()
-        assert {async_id: len(found) for async_id, found in responses.items()} == dict.fromkeys(placed, 1)
-        assert {found[0]["status"] for found in responses.values()} == {200}
-        assert {kind: len(set(listed)) for kind, listed in uids.items()} == {kind: len(uids[kind]) for kind in uids}
-        assert [reader.uids for reader in self.readers] == [uids] * len(self.readers)
-        for load in self.loads:
-            desired = application.resource(load.device_id, SWITCH)["desired"]
-            assert (desired["status"], decoded(desired["value"])) == (1, load.last_written)
-            assert application.simulated_values(load.device_id)[SWITCH] == load.last_written
-        self._check_webhook()
-        url = self.servers[0].database_url
+        check_load(self.application, self.loads, self.readers)
+        check_webhook(self.listening, self.receiver)
         assert pending_without_command(self.servers[0]) == []
-        assert run_command("check", "--database", url).stdout == "all is well\n"
+        assert run_command("check", "--database", self.servers[0].database_url).stdout == "all is well\n"
         assert [server.stderr.count("Traceback") for server in self.servers] == [0] * len(self.servers)
-
-    def _check_webhook(self) -> None:
-        numbers = numbers_of(self.listening)
-        log = list(numbers)
-        wait_until(lambda: log[-1] in {uid for batch in self.receiver.batches for uid in batch}, "the webhook")
-        assert self.receiver.unexpected == []
-        reached = 0
-        for batch in self.receiver.batches:
-            found = [numbers[uid] for uid in batch]
-            assert min(found) <= reached + 1, "a hole"
-            reached = max(reached, *found)
-        assert reached == len(log)
 
 
 def test_kills_of_any_process_under_load_lose_nothing_and_double_nothing(start_servers, receiver) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import databases
 import pytest
-from process_server import Application, ServerProcess, run_command, wait_until
+from process_server import run_command, wait_until
 from process_websockets import (
     CHANNEL,
     CONNECT,
@@ -21,41 +18,9 @@ from process_websockets import (
     state,
 )
 
+from tests.system.process.conftest import clients
+
 pytestmark = pytest.mark.process
-
-Pair = tuple[ServerProcess, ServerProcess]
-Applications = tuple[Application, Application]
-
-
-@contextmanager
-def started(factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """The leader, and another process."""
-    url = databases.new_postgresql_url()
-    folders = [factory.mktemp(f"server-{number}") for number in range(2)]
-    first, second = (ServerProcess(folder, "--simulate", "0", database_url=url) for folder in folders)
-    try:
-        yield first.start(), second.start()
-    finally:
-        first.close()
-        second.close()
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """For all tests that kill none."""
-    with started(tmp_path_factory) as made:
-        yield made
-
-
-def clients(pair: Pair) -> Applications:
-    """One new application at the leader, and the same one at the other process."""
-    key = pair[0].key()
-    return pair[0].client(key), pair[1].client(key)
-
-
-@pytest.fixture
-def applications(pair: Pair) -> Applications:
-    return clients(pair)
 
 
 def test_socket_at_one_process_gets_what_the_other_decides(pair, applications, sockets):
@@ -114,27 +79,27 @@ def test_end_of_a_channel_or_of_a_key_at_one_process_closes_sockets_at_the_other
     assert [closed(reader)[0] for reader in readers] == [1008, 1008]
 
 
-def test_kills_of_the_process_with_the_socket_and_of_the_leader_lose_nothing(tmp_path_factory, sockets):
-    with started(tmp_path_factory) as pair:
-        first, second = clients(pair)
-        register(first)
-        device_id = device(first, "d")
-        socket = sockets.open(pair[1], first.key)
-        ids = [f"killed-{number}" for number in range(20)]
-        seen: list[str] = []
-        for async_id in ids:
-            first.write(device_id, SWITCH, async_id, async_id)
-            if async_id == ids[10]:
-                seen += responses(socket, async_id)
-                pair[1].kill()
-                seen += rest(socket)
-        wait_until(lambda: state(first)["status"] == "disconnected", "the end to be seen")
-        pair[1].start()
-        socket = sockets.open(pair[1], first.key)
-        seen += responses(socket, *(set(ids) - set(seen)))
-        assert list(dict.fromkeys(seen)) == ids
+def test_kills_of_the_process_with_the_socket_and_of_the_leader_lose_nothing(start_servers, sockets):
+    pair = start_servers(2, databases.new_postgresql_url())
+    first, second = clients(pair)
+    register(first)
+    device_id = device(first, "d")
+    socket = sockets.open(pair[1], first.key)
+    ids = [f"killed-{number}" for number in range(20)]
+    seen: list[str] = []
+    for async_id in ids:
+        first.write(device_id, SWITCH, async_id, async_id)
+        if async_id == ids[10]:
+            seen += responses(socket, async_id)
+            pair[1].kill()
+            seen += rest(socket)
+    wait_until(lambda: state(first)["status"] == "disconnected", "the end to be seen")
+    pair[1].start()
+    socket = sockets.open(pair[1], first.key)
+    seen += responses(socket, *(set(ids) - set(seen)))
+    assert list(dict.fromkeys(seen)) == ids
 
-        pair[0].kill()
-        wait_until(lambda: second.write(device_id, SWITCH, "2", "after").status_code == 202, "another leader")
-        assert responses(socket, "after") == ["after"]
-        assert state(second)["status"] == "connected"
+    pair[0].kill()
+    wait_until(lambda: second.write(device_id, SWITCH, "2", "after").status_code == 202, "another leader")
+    assert responses(socket, "after") == ["after"]
+    assert state(second)["status"] == "connected"
