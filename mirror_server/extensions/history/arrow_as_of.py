@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +45,6 @@ class PastFleet:
                 yield part, begins
 
 
-class PastDevice(NamedTuple):
-    """What was known of a device."""
-
-    device_id: str
-    endpoint_name: str
-    resources: list[ResourceRow]
-
-
 def arrow_stream(fleet: PastFleet, compression: Compression, end: Callable[[], bytes]) -> Generator[bytes]:
     """Return the stream piece by piece, with the columns of a snapshot; its last batch is empty and has the end.
 
@@ -68,8 +60,8 @@ def arrow_stream(fleet: PastFleet, compression: Compression, end: Callable[[], b
     yield pieces.tail(end())
 
 
-def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[PastDevice]:
-    """Return each device of some rows. Facts of a resource that the history does not have are ``None``."""
+def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[tuple[str, str, list[ResourceRow]]]:
+    """Return id, endpoint name and resources of each device. Facts that the history does not have are ``None``."""
     columns = {name: to_values(rows.column(name)) for name in rows.schema.names}
     columns["desired_updated_at"] = [
         None if status in {None, DesiredStatus.PENDING} else at
@@ -79,7 +71,7 @@ def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[PastDevice]:
     resources = list(map(ResourceRow, *(columns.get(name, nothing) for name in ResourceRow._fields)))
     for begin, end in pairwise(begins.tolist()):
         own = [resources[place] for place in range(begin, end) if columns["path"][place] is not None]
-        yield PastDevice(columns["device_id"][begin], columns["endpoint_name"][begin], own)
+        yield columns["device_id"][begin], columns["endpoint_name"][begin], own
 
 
 def _begins(rows: pa.RecordBatch) -> _Numbers:

@@ -10,7 +10,7 @@ what remains of the rows that were trimmed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,7 +41,7 @@ from mirror_server.extensions.history.reading import LAST_DEVICE, Reading, Sourc
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import ORIGINS
-from mirror_server.extensions.history.store.segments import STATE, Block, Bounds
+from mirror_server.extensions.history.store.segments import STATE, Bounds
 from mirror_server.store.session import Session
 
 _ROWS_AT_A_TIME = 2000
@@ -247,8 +247,11 @@ def rows_up_to(
         instant: The instant.
         sealed_only: Whether rows of the tail and writes that wait are left out.
     """
-    checkpoint = last_checkpoint(reading.session, instant)
-    behind = _of_state(checkpoint) if checkpoint else None
+    last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)
+    behind = None if last is None else (last.at, last.revision)
+    blocks = [
+        block for block in segments.blocks(reading.session, STATE) if last and block.segment_id == last.segment_id
+    ]
     known = RowsUpTo(wanted.selection, wanted.device_ids, wanted.erased, None, instant, None)
     behind_it = replace(known, base_at=wanted.base_at, behind=behind)
     places = [*sources(runs_of(reading.session, checkpoint), known), *reading.sources(behind_it)]
@@ -261,29 +264,17 @@ def rows_up_to(
     )
 
 
-def last_checkpoint(session: Session, instant: Instant) -> list[Block]:
-    """Return the blocks of the last checkpoint up to an instant; empty if there is none."""
-    found = [run for run in segments.runs(segments.blocks(session, STATE)) if _of_state(run)[0] <= instant]
-    return max(found, key=lambda run: (_of_state(run), run[0].segment_id), default=[])
-
-
-def _of_state(checkpoint: Sequence[Block]) -> tuple[Instant, int]:
-    """Return the instant and the revision of a checkpoint."""
-    return checkpoint[0].state_at or 0, checkpoint[0].state_revision or 0
-
-
 def is_needed(session: Session) -> bool:
     """Return whether a history is kept that has no checkpoint since it was last started."""
-    revision, state = segments.last_state_revision(session), history.state(session)
-    return state.is_kept and (revision is None or revision < state.begun_revision)
+    state = history.state(session)
+    return state.is_kept and all(each.revision < state.begun_revision for each in segments.checkpoints(session))
 
 
 def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
     """Return instant, revision and rows of the first checkpoint of a history."""
     at, revision = _begun_at(session, now), history.state(session).begun_revision
-    registrations = in_order(of_rows(history.registrations(session)))
-    resources = (in_order(of_rows(rows)) for rows in history.mirror(session, _ROWS_AT_A_TIME))
-    rows = merged(Source("", LAST_DEVICE, each) for each in (iter([registrations]), resources))
+    mirror = [iter([history.registrations(session)]), *history.mirror(session, _ROWS_AT_A_TIME)]
+    rows = merged(Source("", LAST_DEVICE, (in_order(of_rows(some)) for some in each)) for each in mirror)
     known = RowFilter(HistorySelection(revision=revision), None, {}, None)
     return (at, revision), (not_after(known.apply(batch), at) for batch in rows)
 

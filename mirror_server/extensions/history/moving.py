@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,13 +14,13 @@ import pyarrow as pa
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.extensions.history.archive import OTHER_DAY, Archive, name_of_file
 from mirror_server.extensions.history.as_of import state_rows
-from mirror_server.extensions.history.columns import Flags, kept, numbers
+from mirror_server.extensions.history.columns import kept, numbers
 from mirror_server.extensions.history.filters import kept_until
 from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
 from mirror_server.extensions.history.reading import Reading, Run, merged, runs_of, sources
 from mirror_server.extensions.history.sealing import DAY, day_of, store_segment
 from mirror_server.extensions.history.store import segments
-from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
+from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds
 from mirror_server.store.database import Database
 from mirror_server.store.session import LEADER, Session
 
@@ -36,9 +36,6 @@ _LAST_AT = 253_402_300_800_000
 
 _ROWS_OF_A_FILE = 500_000
 _BYTES_OF_A_FILE = 32 * 1024 * 1024
-
-
-_IsOfDay = Callable[[pa.RecordBatch], Flags]
 
 
 class Moving:
@@ -121,19 +118,16 @@ class Moving:
     def _write(self, runs: list[Run], leader: str | None) -> Iterator[ArchivedFile]:
         days = _days(runs)
         for run in runs:
-            for day in days:
-                yield from self._write_day(run, _name_of(day), partial(_is_at, [day]), leader)
-            yield from self._write_day(run, OTHER_DAY, partial(_is_at_none_of, days), leader)
-
-    def _write_day(self, run: Run, day: str, is_of_day: _IsOfDay, leader: str | None) -> Iterator[ArchivedFile]:
-        # No other run has the same last row.
-        number = max(piece.bounds.last_revision for piece in run)
-        rows = (kept(batch, is_of_day(batch)) for batch in merged(sources([run])))
-        for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
-            name = name_of_file(self._mirror(), day, number, part, leader)
-            with self._archive.writing(name) as file:
-                file.write(encoded(some, SMALL))
-            yield ArchivedFile(name, day, self._archive.size(name), bounds(some))
+            # No other run has the same last row.
+            number = max(piece.bounds.last_revision for piece in run)
+            for day in [*days, None]:
+                rows = (_of_day(batch, day, days) for batch in merged(sources([run])))
+                day_name = OTHER_DAY if day is None else to_datetime(day * DAY).strftime("%Y-%m-%d")
+                for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
+                    name = name_of_file(self._mirror(), day_name, number, part, leader)
+                    with self._archive.writing(name) as file:
+                        file.write(encoded(some, SMALL))
+                    yield ArchivedFile(name, day_name, self._archive.size(name), bounds(some))
 
 
 class Trimming:
@@ -173,7 +167,7 @@ class Trimming:
         state = store_segment(self._database, state_rows(reading, base_at), (base_at, reading.state.sealed_revision))
 
         def work(session: Session) -> None:
-            before = {block.segment_id for block in segments.blocks(session, STATE) if (block.state_at or 0) < base_at}
+            before = {each.segment_id for each in segments.checkpoints(session) if each.at < base_at}
             segments.forget(session, old | before)
             segments.forget_files(session, names)
             segments.put(session, state)
@@ -201,16 +195,10 @@ def _days(runs: Iterable[Run]) -> list[int]:
     return sorted(day for day, _ in found.most_common(_MOST_DAYS))
 
 
-def _is_at(days: Collection[int], batch: pa.RecordBatch) -> Flags:
-    return np.isin(numbers(batch.column("changed_at")) // DAY, list(days))
-
-
-def _is_at_none_of(days: Collection[int], batch: pa.RecordBatch) -> Flags:
-    return ~_is_at(days, batch)
-
-
-def _name_of(day: int) -> str:
-    return to_datetime(day * DAY).strftime("%Y-%m-%d")
+def _of_day(batch: pa.RecordBatch, day: int | None, days: Sequence[int]) -> pa.RecordBatch:
+    """Return the rows of a day; ``None`` stands for all but these days."""
+    found = numbers(batch.column("changed_at")) // DAY
+    return kept(batch, ~np.isin(found, days) if day is None else found == day)
 
 
 def _newest(bounds: Bounds) -> Instant:

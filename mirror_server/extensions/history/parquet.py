@@ -121,12 +121,6 @@ class ParquetRows:
         """Close the file."""
         self._file.close(force=True)
 
-    @property
-    def row_count(self) -> int:
-        """How many rows there are."""
-        count: int = self._file.metadata.num_rows
-        return count
-
     def devices(self, group: int) -> tuple[str, str]:
         """First and last device of a group, '' where rows have none."""
         about = self._statistics(group, "device_id")

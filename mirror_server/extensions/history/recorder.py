@@ -122,4 +122,4 @@ def _row_of(reported: Reported) -> Row:
     content, content_type, origin, received_at, _, device_id, path, _ = reported.value
     by = history.REPORTED_BY["registration" if reported.is_published else history.ORIGINS[origin]]
     stored_type = None if content_type == history.PLAIN_TEXT else content_type
-    return reported.revision, device_id, by, path, reported.changed_at, received_at, content, stored_type
+    return reported.revision, device_id, path, reported.changed_at, received_at, by, content, stored_type

@@ -83,7 +83,6 @@ class Sealing:
     def __init__(self, database: Database, rows: int = ROWS_OF_A_SEGMENT) -> None:
         self._database = database
         self._rows = rows
-        self._seen = (0, 0)
         self._ahead_since: Instant | None = None
 
     def begin(self, now: Instant, sure_now: Instant) -> bool:
@@ -125,7 +124,7 @@ class Sealing:
         """
         with self._database.read() as session:
             sealed = history.state(session).sealed_revision
-            if not self._is_due(session, sealed, max(base_at, now // DAY * DAY)):
+            if not self._is_due(session, max(base_at, now // DAY * DAY)):
                 return False
             rows = self._oldest(session, sealed)
             revision = int(numbers(rows.column("revision"))[-1])
@@ -156,14 +155,14 @@ class Sealing:
 
     def checkpoint(self, reading: Reading, now: Instant) -> bool:
         """Make a checkpoint, where many rows were sealed since the last one; false where they are few."""
-        last = segments.last_state_revision(reading.session) or 0
+        made = segments.checkpoints(reading.session)
+        last = max((each.revision for each in made), default=0)
         new = [block for block in segments.blocks(reading.session, ROWS) if block.bounds.last_revision > last]
-        rows = _REPORTS_BETWEEN_CHECKPOINTS * segments.last_state_rows(reading.session)
-        if sum(block.bounds.row_count for block in new) < max(rows, 1):
+        rows_of_last = max(((each.segment_id, each.row_count) for each in made), default=(0, 0))[1]
+        if sum(block.bounds.row_count for block in new) < max(_REPORTS_BETWEEN_CHECKPOINTS * rows_of_last, 1):
             return False
-        revision = reading.state.sealed_revision
-        blocks = store_segment(self._database, state_rows(reading, now), (now, revision))
-        return self._put(blocks, is_still_so=lambda session: (segments.last_state_revision(session) or 0) == last)
+        blocks = store_segment(self._database, state_rows(reading, now), (now, reading.state.sealed_revision))
+        return self._put(blocks, is_still_so=lambda session: segments.checkpoints(session) == made)
 
     def delete_left(self) -> None:
         """Delete what does not count any more, a little at a time, so that others write in between."""
@@ -172,18 +171,9 @@ class Sealing:
         while self._database.insist(partial(segments.delete_contents, most=1)).result():
             pass
 
-    def _is_due(self, session: Session, sealed: int, over_at: Instant) -> bool:
-        count, first_at = history.count_tail(session)
-        if first_at is None:
-            return False
-        return count >= self._rows or first_at < over_at or self._bytes(session, sealed) >= _BYTES_OF_A_SEGMENT
-
-    def _bytes(self, session: Session, sealed: int) -> int:
-        """How many bytes the values of the tail have that are not sealed; each is looked at once."""
-        size, revision = self._seen if self._seen[1] >= sealed else (0, sealed)
-        more, revision = history.bytes_behind(session, revision)
-        self._seen = size + more, revision
-        return size + more
+    def _is_due(self, session: Session, over_at: Instant) -> bool:
+        count, first_at, size = history.measure_tail(session)
+        return first_at is not None and (count >= self._rows or first_at < over_at or size >= _BYTES_OF_A_SEGMENT)
 
     def _oldest(self, session: Session, sealed: int) -> pa.RecordBatch:
         """The first rows of the tail that are not sealed, as many as make a segment, of one day; by revision."""
@@ -200,11 +190,10 @@ class Sealing:
             size += int(value_sizes(of_day).sum())
             if of_day.num_rows < len(some) or count >= self._rows or size >= _BYTES_OF_A_SEGMENT:
                 break
-        self._seen = 0, 0
         return together(found)
 
     def _to_merge(self, session: Session, now: Instant) -> list[list[Block]] | None:
-        ends = segments.state_revisions(session)
+        ends = sorted({each.revision for each in segments.checkpoints(session)})
 
         def interval(run: list[Block]) -> tuple[int, int]:
             return day_of(run), bisect_left(ends, max(block.bounds.last_revision for block in run))
@@ -251,7 +240,7 @@ def _begin_anew(session: Session, now: Instant) -> None:
     """
     if not _is_ahead(session, now):
         return
-    segments.forget(session, {block.segment_id for block in segments.blocks(session, STATE)})
+    segments.forget(session, {each.segment_id for each in segments.checkpoints(session)})
     base_at = segments.base_at(session)
     if base_at is not None and base_at > now:
         segments.put_base(session, now)

@@ -58,7 +58,7 @@ from mirror_server.views.streamed import (
 
 if TYPE_CHECKING:
     from mirror_server.extensions.history.arrow import HistoryPage
-    from mirror_server.extensions.history.arrow_as_of import PastDevice, PastFleet
+    from mirror_server.extensions.history.arrow_as_of import PastFleet
     from mirror_server.extensions.history.service import OpenPast
 
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
@@ -272,17 +272,12 @@ def _lines(fleet: PastFleet, reader: str, instant: Instant, end: Callable[[], by
     from mirror_server.extensions.history.arrow_as_of import devices_of  # noqa: PLC0415
 
     for rows, begins in fleet.parts():
-        for device in devices_of(rows, begins):
-            yield _device_object(device, reader, instant)
+        for device_id, endpoint_name, resources in devices_of(rows, begins):
+            told = {
+                "object": "device-echo",
+                "created_at": timestamp(instant),
+                "device_id": device_id,
+                "endpoint_name": endpoint_name,
+            }
+            yield orjson.dumps(told | resources_content(resources, reader))
     yield end()
-
-
-def _device_object(device: PastDevice, reader: str, instant: Instant) -> bytes:
-    """Return the body of E1 as of an earlier instant."""
-    told = {
-        "object": "device-echo",
-        "created_at": timestamp(instant),
-        "device_id": device.device_id,
-        "endpoint_name": device.endpoint_name,
-    }
-    return orjson.dumps(told | resources_content(device.resources, reader))

@@ -11,11 +11,9 @@ one. So a large segment holds nobody up, and what a process left behind in the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from dataclasses import replace as replaced
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
@@ -76,8 +74,7 @@ _IN_SPAN = (
 """What a gap of the service concerns is told by its end, so that its begin is no bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A part of a segment; ``state_at`` and ``state_revision`` are those of a checkpoint."""
 
     segment_id: int
@@ -88,8 +85,16 @@ class Block:
     bounds: Bounds
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedFile:
+class Checkpoint(NamedTuple):
+    """A checkpoint: its instant, its revision, its segment and how many rows it has."""
+
+    at: Instant
+    revision: int
+    segment_id: int
+    row_count: int
+
+
+class ArchivedFile(NamedTuple):
     """A file of the archive: its name below the archive's folder, and what is known of its rows."""
 
     file_name: str
@@ -108,7 +113,8 @@ _FILE = f"file_name, day, size_bytes, {_BOUNDS}"
 def blocks(session: Session, kind: str, span: Span = EVERYWHERE) -> list[Block]:
     """The blocks of a kind, :data:`ROWS` or :data:`STATE`, that count, those of a segment in their order."""
     statement = f"SELECT {_BLOCK} FROM history_segments WHERE kind = :kind AND {_IN_SPAN} ORDER BY segment_id, block"
-    return [_block(*row) for row in session.rows(statement, kind=kind, **span._asdict())]
+    rows = session.rows(statement, kind=kind, **span._asdict())
+    return [Block._make((*row[:5], Bounds._make(row[5:]))) for row in rows]
 
 
 def runs(some: Iterable[Block]) -> list[list[Block]]:
@@ -122,26 +128,13 @@ def oldest_state_at(session: Session) -> Instant | None:
     return instant
 
 
-def last_state_revision(session: Session) -> int | None:
-    """Up to which revision the checkpoints know rows; ``None`` without one."""
-    revision: int | None = session.scalar("SELECT max(state_revision) FROM history_segments WHERE kind = 'state'")
-    return revision
-
-
-def state_revisions(session: Session) -> list[int]:
-    """Up to which revision each of the checkpoints knows rows, in their order."""
-    statement = "SELECT DISTINCT state_revision FROM history_segments WHERE kind = 'state' ORDER BY state_revision"
-    return [revision for (revision,) in session.rows(statement)]
-
-
-def last_state_rows(session: Session) -> int:
-    """How many rows the last checkpoint has."""
-    return int(
-        session.scalar(
-            "SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE segment_id ="
-            " (SELECT max(segment_id) FROM history_segments WHERE kind = 'state')"
-        )
+def checkpoints(session: Session) -> list[Checkpoint]:
+    """Return all checkpoints."""
+    rows = session.rows(
+        "SELECT min(state_at), min(state_revision), segment_id, sum(row_count) FROM history_segments"
+        " WHERE kind = 'state' GROUP BY segment_id"
     )
+    return [Checkpoint(*map(int, row)) for row in rows]
 
 
 def content(session: Session, segment_id: int, block: int) -> bytes:
@@ -173,7 +166,7 @@ def put_content(session: Session, segment_id: int, block: int, content: bytes) -
 
 def put(session: Session, some: Sequence[Block]) -> None:
     """Have blocks count from now on."""
-    _insert(session, "history_segments", _BLOCK, [_flat(block) for block in some])
+    _insert(session, "history_segments", _BLOCK, some)
 
 
 def forget(session: Session, segment_ids: Iterable[int]) -> None:
@@ -196,7 +189,7 @@ def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> b
     session.run(f"DELETE FROM history_blocks {where}", **about)
     if bounds.row_count or block.kind == STATE:
         put_content(session, block.segment_id, block.block, content)
-        put(session, [replaced(block, bounds=bounds)])
+        put(session, [block._replace(bounds=bounds)])
     return True
 
 
@@ -218,7 +211,7 @@ def files(session: Session, span: Span = EVERYWHERE) -> list[ArchivedFile]:
     """The files of the archive that count, by name."""
     statement = f"SELECT {_FILE} FROM history_files WHERE row_count > 0 AND {_IN_SPAN} ORDER BY file_name"
     rows = session.rows(statement, **span._asdict())
-    return [_file(*row) for row in rows]
+    return [ArchivedFile._make((*row[:3], Bounds._make(row[3:]))) for row in rows]
 
 
 def is_file(session: Session, name: str) -> bool:
@@ -247,7 +240,7 @@ def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile
 
 def put_files(session: Session, some: Sequence[ArchivedFile]) -> None:
     """Have files count from now on."""
-    _insert(session, "history_files", _FILE, [_flat(file) for file in some])
+    _insert(session, "history_files", _FILE, some)
 
 
 def forget_files(session: Session, names: Iterable[str]) -> None:
@@ -277,21 +270,7 @@ def put_base(session: Session, instant: Instant) -> None:
     session.run("UPDATE history_state SET base_at = :instant", instant=instant)
 
 
-def _block(
-    segment_id: int, block: int, kind: str, state_at: Instant | None, state_revision: int | None, *bounds: Any
-) -> Block:
-    return Block(segment_id, block, kind, state_at, state_revision, Bounds(*bounds))
-
-
-def _file(file_name: str, day: str, size_bytes: int, *bounds: Any) -> ArchivedFile:
-    return ArchivedFile(file_name, day, size_bytes, Bounds(*bounds))
-
-
-def _flat(one: Block | ArchivedFile) -> tuple[object, ...]:
-    *about, bounds = (getattr(one, field.name) for field in fields(one))
-    return (*about, *bounds)
-
-
-def _insert(session: Session, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+def _insert(session: Session, table: str, columns: str, rows: Sequence[Block] | Sequence[ArchivedFile]) -> None:
     places = ", ".join("?" * (columns.count(",") + 1))
-    session.run_many(f"INSERT INTO {table} ({columns}) VALUES ({places})", rows)
+    values = [(*row[:-1], *row.bounds) for row in rows]
+    session.run_many(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)
