@@ -249,9 +249,8 @@ def rows_up_to(
     """
     last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)
     behind = None if last is None else (last.at, last.revision)
-    blocks = [
-        block for block in segments.blocks(reading.session, STATE) if last and block.segment_id == last.segment_id
-    ]
+    every = segments.blocks(reading.session, STATE)
+    checkpoint = [block for block in every if last is not None and block.segment_id == last.segment_id]
     known = RowsUpTo(wanted.selection, wanted.device_ids, wanted.erased, None, instant, None)
     behind_it = replace(known, base_at=wanted.base_at, behind=behind)
     places = [*sources(runs_of(reading.session, checkpoint), known), *reading.sources(behind_it)]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from mirror_server.arrow import INSTANT, WORD, to_array
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.selection import Position
-from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, HistoryRow
+from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, TAIL_COLUMNS, HistoryRow
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -29,9 +29,8 @@ SCHEMA = pa.schema([pa.field(name, _TYPES.get(name, WORD)) for name in HistoryRo
 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)
 
-_KIND = SCHEMA.get_field_index("what")
-_KINDS = [to_array(words, WORD) for words in zip(*KINDS, strict=True)]
-"""What happened, and by what a value came, of each kind."""
+_KINDS = dict(zip(("what", "origin"), (to_array(words, WORD) for words in zip(*KINDS, strict=True)), strict=True))
+"""The words of each kind, by column."""
 
 _LARGEST_KEY = 2**62
 
@@ -49,16 +48,16 @@ def of_tail(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     """Rows as the tail has them; see :func:`mirror_server.extensions.history.store.history.stored_tail`."""
     if not rows:
         return NO_ROWS
-    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    values, content_types = columns[_KIND + 1 : _KIND + 3]
-    columns[_KIND + 2] = [
+    columns: dict[str, Sequence[Any]] = dict(zip(TAIL_COLUMNS, zip(*rows, strict=True), strict=True))
+    columns["content_type"] = [
         PLAIN_TEXT if name is None and value is not None else name
-        for name, value in zip(content_types, values, strict=True)
+        for name, value in zip(columns["content_type"], columns["value"], strict=True)
     ]
-    kinds = to_array(columns.pop(_KIND), pa.int32())
-    fields = [field for field in SCHEMA if field.name not in ("what", "origin")]
-    arrays = [to_array(column, field.type) for column, field in zip(columns, fields, strict=True)]
-    arrays[_KIND:_KIND] = [words.take(kinds) for words in _KINDS]
+    kinds = to_array(columns["kind"], pa.int32())
+    words = {name: words.take(kinds) for name, words in _KINDS.items()}
+    arrays = [
+        words[field.name] if field.name in words else to_array(columns[field.name], field.type) for field in SCHEMA
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 

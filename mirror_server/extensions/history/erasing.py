@@ -144,9 +144,10 @@ class Erasing:
         with self._database.read() as session:
             # When the next one leads, nothing that this process stored is on its way to the database any more.
             is_over = session.setting(LEADER) != leader
-            needless = [file.file_name for file in new if is_over and not segments.is_file(session, file.file_name)]
-        for name in needless:
-            archive.delete(name)
+            known = segments.files(session)
+        for file in new:
+            if is_over and file not in known:
+                archive.delete(file.file_name)
 
     def _archive_of(self, file_name: str) -> Archive:
         if self._archive is None:

@@ -101,22 +101,17 @@ class Keeper:
         """
         with self._looking:
             now, sure_now = self._clock.now(), self._clock.sure_now()
+            base_at = self._trimming.base_at(sure_now)
             self._try("begin a history", lambda: self._sealing.begin(now, sure_now))
-            self._try("compress new rows of the history", lambda: self._seal(now, sure_now))
+            # What a killed process left may have rows of an erased device.
+            self._try("tidy up the history", self._sealing.delete_left)
+            self._try("compress new rows of the history", lambda: self._again(lambda: self._sealing.seal(now, base_at)))
             self._try("delete what was erased from the history", self._erasing.erase)
             self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
             self._try("merge parts of the history", lambda: self._again(lambda: self._sealing.merge(now)))
             self._try("archive the history", lambda: self._move(now))
             self._try("trim the history", lambda: self._trim(sure_now))
             self._try("tidy up the history", self._sealing.delete_left)
-
-    def _seal(self, now: Instant, sure_now: Instant) -> None:
-        self._sealing.delete_left()
-        self._again(lambda: self._sealing.seal(now, self._trimming.base_at(sure_now)) and self._delete_left())
-
-    def _delete_left(self) -> bool:
-        self._sealing.delete_left()
-        return True
 
     def _checkpoint(self, now: Instant) -> None:
         with self._service.reading() as reading:

@@ -241,7 +241,7 @@ def _begin_anew(session: Session, now: Instant) -> None:
     if not _is_ahead(session, now):
         return
     segments.forget(session, {each.segment_id for each in segments.checkpoints(session)})
-    base_at = segments.base_at(session)
+    base_at = history.state(session).base_at
     if base_at is not None and base_at > now:
         segments.put_base(session, now)
     history.begin(session, session.last_revision())

@@ -55,6 +55,9 @@ _COLUMNS = (
 )
 """The columns of the tail besides ``revision`` and ``device_number``. Reported values have only the first six."""
 
+TAIL_COLUMNS = ("revision", "device_id", "endpoint_name", *_COLUMNS)
+"""The columns of :func:`stored_tail`."""
+
 
 def _insert(columns: Sequence[str]) -> str:
     return (
@@ -113,12 +116,14 @@ class State(NamedTuple):
         is_kept: Whether rows are written now, or were when the last server ended.
         begun_revision: Where the mirror stood when this was last switched on: changes from before have no row.
         alive_at: When a server that writes rows was last known to run; ``None`` where none ever did.
+        base_at: Up to when rows were trimmed; ``None`` if none were.
     """
 
     sealed_revision: int
     is_kept: bool
     begun_revision: int
     alive_at: Instant | None
+    base_at: Instant | None
 
 
 def add(session: Session, rows: Sequence[HistoryRow]) -> None:
@@ -218,9 +223,8 @@ def delete_sealed(session: Session, most: int) -> int:
 
 def state(session: Session) -> State:
     """Where the history stands."""
-    row = session.row("SELECT sealed_revision, is_kept, begun_revision, alive_at FROM history_state")
-    sealed_revision, is_kept, begun_revision, alive_at = row or (0, 0, 0, None)
-    return State(sealed_revision, bool(is_kept), begun_revision, alive_at)
+    ((sealed_revision, is_kept, *more),) = session.rows(f"SELECT {', '.join(State._fields)} FROM history_state")
+    return State(sealed_revision, bool(is_kept), *more)
 
 
 def seal(session: Session, revision: int) -> None:

@@ -214,11 +214,6 @@ def files(session: Session, span: Span = EVERYWHERE) -> list[ArchivedFile]:
     return [ArchivedFile._make((*row[:3], Bounds._make(row[3:]))) for row in rows]
 
 
-def is_file(session: Session, name: str) -> bool:
-    """Whether a file counts."""
-    return bool(session.scalar("SELECT 1 FROM history_files WHERE file_name = :name AND row_count > 0", name=name))
-
-
 def replaced_files(session: Session) -> list[str]:
     """The names of files that count no more and are to be deleted; see :func:`replace_file`."""
     return [name for (name,) in session.rows("SELECT file_name FROM history_files WHERE row_count = 0")]
@@ -257,12 +252,6 @@ def forget_erasures(session: Session, done: Iterable[tuple[str, int]]) -> None:
     """Note that nothing of these devices is left up to these revisions."""
     statement = "DELETE FROM history_erasures WHERE device_id = ? AND up_to_revision = ?"
     session.run_many(statement, sorted(done))
-
-
-def base_at(session: Session) -> Instant | None:
-    """Up to when rows were trimmed; ``None`` where none were yet."""
-    instant: Instant | None = session.scalar("SELECT base_at FROM history_state")
-    return instant
 
 
 def put_base(session: Session, instant: Instant) -> None:
