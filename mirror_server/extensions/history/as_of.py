@@ -126,9 +126,9 @@ def _is_last(series: Integers) -> Flags:
 
 
 def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.RecordBatch]:
-    """What rows in order led to at an instant: a row for each resource of which something was known; no batch is empty.
+    """Return the state that rows in order led to: a row for each resource that was known; no batch is empty.
 
-    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null where it is not known, and
+    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null if it is not known, and
     those of :class:`mirror_server.store.resources.ResourceRow` that the history knows. A device of which nothing else
     was known has one row without a path. ``reported_at`` is the row's ``changed_at``, so never behind the instant, and
     ``reported_origin`` the word of the mirror; a write that had not ended has neither revision nor category.
@@ -140,7 +140,7 @@ def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.R
 
 
 def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The winners of all rows, in order, those of a device in one batch."""
+    """Return the winners of all rows in order, those of a device in one batch."""
     held = NO_ROWS
     for batch in batches:
         some = winners(together([held, batch]))
@@ -154,7 +154,7 @@ def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """The state of whole devices, of their winners."""
+    """Return the state of whole devices from their winners."""
     is_write, has_path = is_one_of(rows.column("what"), "desired"), is_known(rows.column("path"))
     series, devices = numbered(rows, "device_id", "path"), numbered(rows, "device_id")
     heads = np.flatnonzero(np.diff(series, prepend=-1))
@@ -166,7 +166,7 @@ def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
 
 
 def _places(series: Integers, flags: Flags, count: int) -> Integers:
-    """For each series the row with a flag, of which it has one at most; -1 without one."""
+    """Return for each series the row with a flag, of which there is at most one; -1 without one."""
     places = np.full(count, -1, np.int64)
     found = np.flatnonzero(flags)
     places[series[found]] = found
@@ -174,14 +174,14 @@ def _places(series: Integers, flags: Flags, count: int) -> Integers:
 
 
 def _is_alone(devices: Integers) -> Flags:
-    """Where a device has one row only."""
+    """Return which rows are the only one of their device."""
     same = devices[1:] == devices[:-1]
     is_alone: Flags = ~(np.concatenate([[False], same]) | np.concatenate([same, [False]]))
     return is_alone
 
 
 def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
-    """Whether devices were registered, of the first row of each, which is that of its registration where it has one."""
+    """Return whether devices were registered, from the first row of each, which is that of a registration if any."""
     is_in = is_one_of(rows.column("what"), "registration", "reg_update")
     is_told = ~is_known(rows.column("path"))
     return pc.if_else(to_flags(is_told[firsts]), to_flags(is_in[firsts]), pa.scalar(None, pa.bool_()))
@@ -220,7 +220,7 @@ def _table(
 
 
 def _at(rows: pa.RecordBatch, places: Integers) -> pa.RecordBatch:
-    """The rows at these places; one without anything where that is -1."""
+    """Return the rows with these indices; for -1 a row of nulls."""
     validity = to_flags(places >= 0).buffers()[1]
     return rows.take(pa.Array.from_buffers(pa.int64(), len(places), [validity, pa.py_buffer(np.maximum(places, 0))]))
 

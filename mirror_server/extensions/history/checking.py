@@ -1,4 +1,4 @@
-"""Whether segments and files hold what the database says they hold."""
+"""Checks that segments and files contain what the database says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TWICE = "a row of the history stands in two places"
 
 
 def violations(database: Database, archive: Archive | None) -> Iterator[Violation]:
-    """What is wrong with segments and files; each of them is read whole.
+    """Read all segments and files, and return what is wrong with them.
 
     Args:
         database: Where the history is.
@@ -75,7 +75,7 @@ def _has(piece: Piece, device_id: str) -> bool:
 
 
 def _repeated(revisions: Sequence[Integers], sealed: int) -> Iterator[str]:
-    """Rows that stand twice in segments and files, or in the tail besides."""
+    """Return rows that are in two segments or files, or also in the tail."""
     every = np.concatenate([np.zeros(0, np.int64), *revisions])
     values, counts = np.unique(every, return_counts=True)
     yield from (f"revision {value}" for value in values[counts > 1].tolist())

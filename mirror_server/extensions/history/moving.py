@@ -1,4 +1,4 @@
-"""How rows leave the database: those of days that are over go to the archive, those kept long enough go for good."""
+"""Moves rows of days that are over to the archive, and deletes rows that were kept long enough."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _NAME_SETTING = "history_archive_name"
 
 _MOST_DAYS = 40
-"""How many days one move has files for: clocks that are far off would have one for each of their rows."""
+"""The most days that one move has files for: clocks that are far off could have one for each of their rows."""
 
 _LAST_AT = 253_402_300_800_000
 """The end of the year 9999: later days have no name."""
@@ -51,7 +51,7 @@ class Moving:
         self._archive = archive
 
     def prepare(self) -> None:
-        """Make the archive, where nothing is in it: what cannot be written to is told now, not when a day is over.
+        """Make the archive if it has no files, so that one that cannot be written to is reported before a day is over.
 
         Raises:
             OSError: It cannot be made, or not written to.
@@ -62,7 +62,7 @@ class Moving:
             self._archive.make()
 
     def move(self, now: Instant) -> bool:
-        """Move the rows of the first day that is over; false where there is none.
+        """Move the rows of the first day that is over; return false if there is none.
 
         Raises:
             OSError: The archive cannot be written.
@@ -85,7 +85,7 @@ class Moving:
         return self._database.insist(work).result()
 
     def delete_unknown(self, held: Collection[str] = ()) -> None:
-        """Delete the files that do not count, which a process left that was killed; not those that somebody reads.
+        """Delete files that do not count, which a killed process left, but not those that are still being read.
 
         Raises:
             OSError: The archive cannot be read or written.
@@ -103,11 +103,11 @@ class Moving:
             self._archive.delete(name)
 
     def _is_own(self, leader: str | None) -> bool:
-        """Whether this process leads; it may have waited so long that another one does."""
+        """Return whether this process leads; it may have waited so long that another one does."""
         return leader is None or leader.startswith(f"{self._database.process_id}-")
 
     def _mirror(self) -> str:
-        """What the names of this mirror's files have that those of another have not."""
+        """Return the part of file names that tells this mirror from others."""
         with self._database.read() as session:
             name = session.setting(_NAME_SETTING)
         if name is None:
@@ -131,7 +131,7 @@ class Moving:
 
 
 class Trimming:
-    """Deletes what is kept long enough; what it led to remains, as the oldest checkpoint.
+    """Deletes rows that were kept long enough; the state they led to remains as the oldest checkpoint.
 
     Args:
         database: Where the rows are.
@@ -144,14 +144,14 @@ class Trimming:
         self._step = min(DAY, self._keep_milliseconds // 10)
 
     def base_at(self, now: Instant) -> Instant:
-        """What was received before is kept no longer."""
+        """Return the instant before which received rows are not kept any more."""
         return now - self._keep_milliseconds
 
     def trim(self, reading: Reading, now: Instant) -> set[str] | None:
-        """Delete rows, where some are old enough; all of those that old must be sealed.
+        """Delete rows that are old enough; all rows of that age must be sealed.
 
         Returns:
-            The names of files that do not count any more; ``None`` where nothing was to be deleted.
+            The names of files that do not count any more; ``None`` if there was nothing to delete.
         """
         base_at = self.base_at(now)
         begun_at = segments.oldest_state_at(reading.session)
@@ -178,14 +178,14 @@ class Trimming:
 
 
 def _of_first_day(session: Session, now: Instant) -> list[Block]:
-    """The blocks of the first day that is over."""
+    """Return the blocks of the first day that is over."""
     runs = [run for run in segments.runs(segments.blocks(session, ROWS)) if day_of(run) < now // DAY]
     day = min(map(day_of, runs), default=None)
     return [block for run in runs if day_of(run) == day for block in run]
 
 
 def _days(runs: Iterable[Run]) -> list[int]:
-    """The days at which most of the rows happened, numbered from 1970 on."""
+    """Return the days with most of the rows, as numbers of days since 1970."""
     found: Counter[int] = Counter()
     for piece in (piece for run in runs for piece in run):
         with ParquetRows(piece.source()) as rows:

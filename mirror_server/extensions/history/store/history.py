@@ -30,24 +30,24 @@ KINDS: tuple[tuple[str, str | None], ...] = (
     ("expired", None),
     ("gap", None),
 )
-"""What happened, and by what a value came. The tail has the place in this list: new ones are added at its end."""
+"""The kinds of rows: ``what`` and ``origin``. The tail has the index in this list; new kinds are added at its end."""
 
 ORIGINS: Mapping[Origin, str] = {
     "subscription": "observation",
     "auto_observation": "auto_observation",
     "read": "read",
 }
-"""By what a value came, in words of the mirror, and in those of the history."""
+"""The origins of values: words of the mirror, and for each that of the history."""
 
 GAP = 9
-"""The place of that: of a stretch in which nothing could be heard, and which is about no device."""
+"""The index of gaps in :data:`KINDS`: intervals in which nothing could be received. They have no device."""
 
 PLAIN_TEXT = "text/plain"
 """The content type of most values, which the tail leaves out."""
 
 _NUMBERS = {words: number for number, words in enumerate(KINDS)}
 REPORTED_BY = {origin: number for (what, origin), number in _NUMBERS.items() if what == "reported"}
-"""The places in :data:`KINDS` of values that were reported, by what they came."""
+"""The indices in :data:`KINDS` of reported values, by origin."""
 
 _COLUMNS = (
     *("path", "changed_at", "received_at", "kind", "value", "content_type"),
@@ -109,7 +109,7 @@ class HistoryRow(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the history stands.
+    """The state of the history.
 
     Attributes:
         sealed_revision: The rows up to here are in segments or files.
@@ -181,7 +181,7 @@ def stored_tail(
 
 
 def _named(values: Sequence[str], letter: str, parameters: dict[str, Any]) -> str:
-    """Values as parameters of a statement, which are added to those it has."""
+    """Add values to the parameters of a statement, and return their placeholders."""
     names = [f"{letter}{index}" for index in range(len(values))]
     parameters |= dict(zip(names, values, strict=True))
     return ", ".join(f":{name}" for name in names) or "NULL"
@@ -205,7 +205,7 @@ def measure_tail(session: Session) -> tuple[int, Instant | None, int]:
 
 
 def newest(session: Session) -> int:
-    """The revision of the last row of the tail, 0 without one; no row with a smaller one is stored any more.
+    """Return the revision of the last row of the tail, or 0; no row with a smaller one is stored any more.
 
     Rows are stored in the order of their revisions, also where transactions with other numbers are under way.
     """
@@ -213,7 +213,7 @@ def newest(session: Session) -> int:
 
 
 def delete_sealed(session: Session, most: int) -> int:
-    """Delete rows of the tail that are in segments, so many at most; gives how many it was."""
+    """Delete up to ``most`` rows of the tail that are in segments; return how many."""
     return session.run(
         "DELETE FROM history WHERE revision IN (SELECT revision FROM history"
         " WHERE revision <= (SELECT sealed_revision FROM history_state) ORDER BY revision LIMIT :most)",
@@ -222,43 +222,43 @@ def delete_sealed(session: Session, most: int) -> int:
 
 
 def state(session: Session) -> State:
-    """Where the history stands."""
+    """Return the state of the history."""
     ((sealed_revision, is_kept, *more),) = session.rows(f"SELECT {', '.join(State._fields)} FROM history_state")
     return State(sealed_revision, bool(is_kept), *more)
 
 
 def seal(session: Session, revision: int) -> None:
-    """Note that the rows up to this revision are in segments from now on."""
+    """Record that the rows up to this revision are in segments from now on."""
     session.run("UPDATE history_state SET sealed_revision = :revision", revision=revision)
 
 
 def begin(session: Session, revision: int) -> None:
-    """Note that rows are written from now on, beginning behind this revision."""
+    """Record that rows are written from now on, starting behind this revision."""
     session.run("UPDATE history_state SET is_kept = 1, begun_revision = :revision", revision=revision)
 
 
 def end(session: Session) -> None:
-    """Note that the mirror changes from now on without rows."""
+    """Record that the mirror changes without rows from now on."""
     session.run("UPDATE history_state SET is_kept = 0 WHERE is_kept = 1")
 
 
 def show_life(session: Session, at: Instant) -> None:
-    """Note that rows are written at this instant."""
+    """Record that rows are written at this instant."""
     session.run("UPDATE history_state SET alive_at = :at", at=at)
 
 
 def heard_until(session: Session) -> Instant | None:
-    """Until when rows were written, as far as is known; ``None`` where none ever were."""
+    """Return until when rows were written, as far as is known; ``None`` if none ever were."""
     last_at: Instant | None = session.scalar("SELECT received_at FROM history ORDER BY revision DESC LIMIT 1")
     alive_at = state(session).alive_at
     return alive_at if last_at is None else max(last_at, alive_at or last_at)
 
 
 def erase(session: Session, device_ids: Sequence[str]) -> int:
-    """Delete what the tail has of devices, and note that the rest is to be deleted; they are still known.
+    """Delete the rows of devices from the tail, and record that the others are to be deleted. The devices still exist.
 
     Returns:
-        How many rows of the tail it was, those that had gone on to segments left out.
+        The number of rows that were not sealed.
     """
     count = 0
     for some in parts(device_ids):
@@ -327,9 +327,9 @@ def waiting_writes(session: Session) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class HistorySize:
-    """How many rows the history has in each of its places, and how many bytes these take.
+    """The rows and bytes in each place of the history.
 
-    What a row of the tail takes is not known without reading it: about 50 bytes and its value.
+    The bytes of the tail are not known without reading it: a row has about 50 bytes and its value.
     """
 
     tail_rows: int
@@ -340,7 +340,7 @@ class HistorySize:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of all rows."""
         return self.tail_rows + self.segment_rows + self.archive_rows
 
     def __str__(self) -> str:
@@ -353,7 +353,7 @@ class HistorySize:
 
 
 def measure(session: Session) -> HistorySize:
-    """Count the rows of the history; those of the tail one by one, which are bounded."""
+    """Measure the history. Counting the rows of the tail reads its index; their number is bounded."""
     counts = session.row(
         "SELECT (SELECT count(*) FROM history WHERE revision > (SELECT sealed_revision FROM history_state)),"
         " (SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE kind = 'rows'),"
@@ -399,4 +399,4 @@ VIOLATIONS = {
         " WHERE h.value <> r.reported_value"
     ),
 }
-"""The kinds of violations, and a statement for each that returns a row for each place where it is found."""
+"""The kinds of violations, and for each a statement that returns a row for each occurrence."""
