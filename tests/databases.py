@@ -256,7 +256,7 @@ def open_before(url: str, extension: Branch) -> Database:
 
 
 def new_database_of_version(version: str, folder: Path) -> str:
-    """A database whose core has this version, as its migrations make it, with the device ``d1`` and its ``/3/0/0``."""
+    """Make a database whose core has this version, with one device ``d1`` that has one resource ``/3/0/0``."""
     core = Branch("core", folder / f"core-{version}")
     core.folder.mkdir()
     for migration in _CORE.migrations:
@@ -295,7 +295,7 @@ _DEVICE = (
     " VALUES ('d1', '/3/0/0', 1, '', 'text/plain', 1, :value, 'text/plain', 2000, 1, 'read')",
     "UPDATE revisions SET last_revision = 1",
 )
-"""As any version takes them: what a migration adds has a default."""
+"""Valid in every version, because a column that a migration adds has a default."""
 
 _NEXT_OF_CORE = """
 ALTER TABLE settings ADD COLUMN length INTEGER NOT NULL DEFAULT 0;

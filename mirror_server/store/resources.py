@@ -107,12 +107,12 @@ REPORT = (
     " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
     " WHERE device_id = ? AND path = ?"
 )
-"""Stores a value; each ``?`` is a member of :func:`_row_of`, in the same order.
+"""Updates one resource; the parameters stand in the order of :func:`_row_of`.
 
-:func:`report` may execute it twice for a value, and not at all for one that a later value of its group replaces: what
-adds to the row, such as a count, would come out wrong. The extension postgresql makes of it a statement for many rows
-(``store/statements.py``): there the type of a value is that of the column before its ``?``, and each column whose name
-ends in ``revision`` has the last number of all added to it.
+:func:`report` may run it twice for a value, and skips a value that a later one of the same call replaces. So it must
+not add to what the row holds: a count would be wrong. The extension postgresql rewrites it for many rows
+(``store/statements.py``): it takes the type of each parameter from the column before it, and adds the revision counter
+to every column whose name ends in ``revision``.
 """
 
 
@@ -287,7 +287,7 @@ DESIRE = (
     " desired_status = ?, desired_at = ?, requested_at = ?, desired_updated_at = ?, desired_category = ?,"
     " desired_revision = ?, acknowledged_at = NULL, acknowledged_by = NULL WHERE device_id = ? AND path = ?"
 )
-"""Stores a desired value; each ``?`` is a member of :func:`_row_of_desired`, as with :data:`REPORT`."""
+"""Updates one resource; the parameters stand in the order of :func:`_row_of_desired`. See also :data:`REPORT`."""
 
 
 def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at: Instant | None = None) -> int:

@@ -115,7 +115,7 @@ def test_an_upgrade_keeps_what_the_version_before_stored(url):
 
 
 @pytest.mark.parametrize("version", [migration.stem for migration in schema.CORE.migrations])
-def test_a_device_of_any_version_is_shown_as_it_was(version, tmp_path):
+def test_upgrade_from_any_version_keeps_the_device(version, tmp_path):
     url = databases.new_database_of_version(version, tmp_path)
     with closing(open_database(url)) as database, database.read() as session:
         device, (resource,) = devices.object_of(session, "d1")

@@ -33,7 +33,7 @@ _TYPES_BY_NAME = {
 
 
 def _types_of(update: str) -> str:
-    """The types of the values of an update of resources, by the column that stands before each."""
+    """The types of the parameters of an update of resources: each is that of the column before it."""
     return " ".join(_TYPES_BY_NAME[name] for name in re.findall(r"(\w+) = \S*\?", update))
 
 
@@ -164,7 +164,7 @@ def _for_many(statement: str) -> str:
 
 @lru_cache
 def _counted(statement: str) -> str:
-    """The same, where each column whose name ends in ``revision`` gets its value more than ``counted``."""
+    """The same, with the counter added to every column whose name ends in ``revision``."""
     change, _, rest = _for_many(statement).partition(" FROM ")
     return f"{re.sub(r'revision = ', 'revision = counted.last_revision + ', change)} FROM counted, {rest}"
 
