@@ -16,6 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Shares, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     EMPTY,
     Message,
@@ -26,8 +27,6 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     is_request,
     is_response,
 )
-from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 from mirror_server.extensions.lwm2m.coap.sockets import Transport
 from mirror_server.extensions.lwm2m.exchange import Counts, NoAnswer, Peer, Unreachable
 

@@ -19,16 +19,21 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.conversion import (
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Shares, Tuning
+from mirror_server.extensions.lwm2m.coap.messages import (
+    BLOCK_BYTES,
+    EMPTY,
+    Block,
+    Message,
+    Option,
+    Type,
     block_of,
+    code_number,
     refusal,
     request_message,
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.messages import BLOCK_BYTES, EMPTY, Block, Message, Option, Type, code_number
-from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 from mirror_server.extensions.lwm2m.coap.transmission import Exchange, MessageLayer
 from mirror_server.extensions.lwm2m.exchange import (
     INSTALL_DTLS,

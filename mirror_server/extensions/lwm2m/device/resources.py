@@ -6,9 +6,9 @@ Source: LwM2M core 5.1.2, 6.2.1, 6.4, and its data formats; RFC 6690; RFC 7641.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import cbor2
 
@@ -138,48 +138,17 @@ def outer_paths(path: str) -> list[str]:
     return ["/" + "/".join(words[:length]) for length in range(len(words), 0, -1)]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkStyle:
-    """How a device writes the links of its registration; devices differ in it.
-
-    Attributes:
-        of: Whether each resource is announced, or the instances of objects alone.
-        root: The link of the root, such as ``</>;rt="oma.lwm2m";ct=110``; none where it is empty.
-        has_quotes: Whether the numbers of ``aobs`` and ``ver`` stand in quotes.
-        publishes_values: Whether values come along as ``;v="..."``.
-        object_versions: The version of objects that are announced with one.
-    """
-
-    of: Literal["resources", "instances"] = "resources"
-    root: str = ""
-    has_quotes: bool = True
-    publishes_values: bool = False
-    object_versions: Mapping[int, str] = field(default_factory=dict)
-
-    def write(self, resources: Sequence[DeviceResource]) -> str:
-        """The links of the registration. Source: LwM2M core 6.2.1; RFC 6690."""
-        ordered = sorted(resources, key=lambda resource: parse_path(resource.path))
-        versions = [f"</{number}>;ver={self._quoted(version)}" for number, version in self.object_versions.items()]
-        if self.of == "instances":
-            links = [f"<{path}>" for path in dict.fromkeys(outer_paths(resource.path)[-2] for resource in ordered)]
-        else:
-            links = [self._link(resource) for resource in ordered]
-        return ",".join([*([self.root] if self.root else []), *versions, *links])
-
-    def _link(self, resource: DeviceResource) -> str:
+def write_links(resources: Iterable[DeviceResource]) -> str:
+    """Return the links of a registration. Source: LwM2M core 6.2.1; RFC 6690."""
+    links = []
+    for resource in sorted(resources, key=lambda resource: parse_path(resource.path)):
         link = f"<{resource.path}>"
         if not resource.is_executable and resource.observable:
             link += ";obs"
         if resource.auto_observed_token is not None:
-            link += f";aobs={self._quoted(str(resource.auto_observed_token))}"
-        if self.publishes_values and resource.value is not None:
-            text = encode(resource.value, resource.path, TEXT_PLAIN, allow_read_only=True)[0].decode()
-            escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-            link += f';v="{escaped}"'
-        return link
-
-    def _quoted(self, text: str) -> str:
-        return f'"{text}"' if self.has_quotes else text
+            link += f';aobs="{resource.auto_observed_token}"'
+        links.append(link)
+    return ",".join(links)
 
 
 @dataclass(slots=True)
@@ -281,12 +250,12 @@ def encode_values(
     Raises:
         NotAcceptable: The format does not hold them.
     """
-    is_one = path in values
-    if content_format in {TEXT, OCTETS} and not is_one:
-        raise NotAcceptable(path)
-    if content_format == OCTETS and not isinstance(values[path], bytes):
-        raise NotAcceptable(path)
-    if content_format == TLV and path.count("/") == 1:
+    is_held = {
+        TEXT: path in values,
+        OCTETS: isinstance(values.get(path), bytes),
+        TLV: path.count("/") > 1,
+    }
+    if not is_held.get(content_format, True):
         raise NotAcceptable(path)
     content_type = CONTENT_TYPES[content_format]
     try:
