@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.limits import Limits, Shares, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
     Block,
@@ -71,12 +71,11 @@ class CoapEndpoint:
         Raises:
             CannotListen: The address is taken, or not of this machine, or what DTLS needs is not installed.
         """
-        shares = Shares(self._limits, asyncio.get_running_loop().time)
-        way = MessageLayer(self, self._tuning, self._limits, self.counts, shares)
+        way = MessageLayer(self, self._tuning, self._limits, self.counts)
         if keys is None:
             way.transport = await open_socket(address, way, self._limits, self.counts)
         else:
-            sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, shares)
+            sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, way.shares)
             sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
             way.transport = self._sessions = sessions
         self._ways[keys is not None] = way
