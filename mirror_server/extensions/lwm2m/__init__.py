@@ -124,7 +124,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings, check_listening
 from mirror_server.hooks import extends
 
 if TYPE_CHECKING:
@@ -156,18 +156,16 @@ def help_topics() -> dict[str, str]:
 @extends
 def storage() -> Storage:
     """Keys and registrations."""
-    from mirror_server.extensions.lwm2m.store import maintenance
+    from mirror_server.extensions.lwm2m import registrations
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
-    return Storage(branch=Branch("lwm2m", Path(__file__).parent / "migrations"), erase=maintenance.erase)
+    return Storage(branch=Branch("lwm2m", Path(__file__).parent / "migrations"), erase=registrations.erase)
 
 
 @extends
 def check_settings(settings: Settings) -> None:
-    """Find what is missing, and what would be open to everybody."""
-    from mirror_server.extensions.lwm2m.listening import check_listening
-
+    """Find what is not installed, and what would be open to everybody."""
     check_listening(settings)
 
 

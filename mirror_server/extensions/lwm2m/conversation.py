@@ -23,9 +23,8 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.extensions.lwm2m.exchange import Request, Response
-from mirror_server.extensions.lwm2m.observations import Observations
 from mirror_server.extensions.lwm2m.payloads import BadPayload, Told, content_type, contents, is_doubtful
-from mirror_server.extensions.lwm2m.registry import Observed, RegisteredDevice
+from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
 
 if TYPE_CHECKING:  # the sockets need an extra
@@ -43,7 +42,7 @@ class Conversation:
 
     Args:
         endpoint: The way to them.
-        observations: What they observe.
+        registry: The devices, and what they observe.
         clock: Domain time.
         note_unreadable: Called with an answer that cannot be read: of which device, of what path, and why.
     """
@@ -51,12 +50,12 @@ class Conversation:
     def __init__(
         self,
         endpoint: CoapEndpoint,
-        observations: Observations,
+        registry: Registry,
         clock: Clock,
         note_unreadable: Callable[[RegisteredDevice, str, BadPayload], None],
     ) -> None:
         self.endpoint = endpoint
-        self._observations = observations
+        self._registry = registry
         self._clock = clock
         self._note_unreadable = note_unreadable
 
@@ -83,7 +82,7 @@ class Conversation:
         response = await self._get(device, path, None)
         return self._told(device, path, response) or [] if response.is_success else []
 
-    async def read_rest(self, observed: Observed) -> list[Told]:
+    async def read_rest(self, observed: ObservedResource) -> list[Told]:
         """The values that a notification began to tell; none where the device does not tell them.
 
         Raises:
@@ -141,7 +140,7 @@ class Conversation:
 
     async def _observe(self, device: RegisteredDevice, path: str) -> Answer:
         numbers = _accepts(device, path, None)
-        observed = self._observations.begin(device, path)
+        observed = self._registry.observe(device, path)
         if not observed.is_asked:
             return await self._initial(device, observed)
         observed.hold()
@@ -155,17 +154,18 @@ class Conversation:
             is_observed = response.is_success and sequence is not None
         finally:
             if not is_observed and device.observed.get(path) is observed:
-                self._observations.end(device, path)
+                self._registry.end_observation(device, path)
         _remember_read(device, path, number, response)
         _note_failure(device, "observe", path, response)
         if response.is_success and not is_observed:
             _log.warning("device %s: observe %s was answered without an observation", device.device_id, path)
             return Answer(Outcome.METHOD_NOT_ALLOWED)
         if sequence is not None:
-            observed.begin(sequence, self._clock.now())
+            # Notifications with higher numbers are newer.
+            observed.sequence, observed.heard_at = sequence, self._clock.now()
         return self._answer(device, path, response)
 
-    async def _initial(self, device: RegisteredDevice, observed: Observed) -> Answer:
+    async def _initial(self, device: RegisteredDevice, observed: ObservedResource) -> Answer:
         """The initial value of a resource that the device sends by itself.
 
         It is read where the mirror has no value from this registration. A device that does not let it be read sends
@@ -185,7 +185,7 @@ class Conversation:
             return Answer(Outcome.DONE)
         request = _request(device, path, _accepts(device, path, None)[0])
         response = await self.endpoint.cancel(device.peer, request, observed.token)
-        self._observations.end(device, path)
+        self._registry.end_observation(device, path)
         _note_failure(device, "observe no longer", path, response)
         return Answer(outcome(response))
 

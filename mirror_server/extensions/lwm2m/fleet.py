@@ -23,6 +23,7 @@ from mirror_server.devices.link import (
     Observe,
     Outcome,
 )
+from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.conversation import Conversation
 from mirror_server.extensions.lwm2m.exchange import (
     NoAnswer,
@@ -33,12 +34,11 @@ from mirror_server.extensions.lwm2m.exchange import (
     Unreachable,
 )
 from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
-from mirror_server.extensions.lwm2m.minutes import LimitedWarnings
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
-from mirror_server.extensions.lwm2m.registrar import Registrar, RegistrationLimits
+from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
 from mirror_server.extensions.lwm2m.registration import RegistrationRefused
-from mirror_server.extensions.lwm2m.registry import Observed, RegisteredDevice
-from mirror_server.extensions.lwm2m.store import registrations
+from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.store import resources
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -70,17 +70,6 @@ class _GivenUp(Exception):
     """The request went to where the device is no more; whether it took it is not known."""
 
 
-@dataclass(slots=True)
-class FleetCounts:
-    """What happened since the start, besides :class:`~mirror_server.extensions.lwm2m.registrar.RegistrationCounts`."""
-
-    notifications: int = 0
-    unreadable_notifications: int = 0
-    unknown_notifications: int = 0
-    failed_exchanges: int = 0
-    unreadable_answers: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class _Delivery:
     """A command on its way; ``is_sent`` once the device's turn was its own, and something of it may have been sent."""
@@ -97,8 +86,7 @@ class Fleet:
         events: The service.
         database: Where registrations are kept.
         clock: Domain time.
-        awake_seconds: How long after its last message a device in queue mode listens.
-        limits: What registrations may take.
+        settings: The limits for devices.
     """
 
     def __init__(
@@ -107,22 +95,15 @@ class Fleet:
         events: DeviceEvents,
         database: Database,
         clock: Clock,
-        awake_seconds: float,
-        limits: RegistrationLimits,
+        settings: LwM2MSettings,
     ) -> None:
-        self.counts = FleetCounts()
-        self.registrar = Registrar(
-            events=events,
-            database=database,
-            clock=clock,
-            limits=limits,
-            greet=self._greet,
-        )
+        self.registrar = Registrar(events=events, database=database, clock=clock, settings=settings, greet=self._greet)
+        self.counts = self.registrar.counts
         self.registry = self.registrar.registry
         self._events = events
         self._database = database
         self._clock = clock
-        self._awake_seconds = awake_seconds
+        self._awake_seconds = settings.coap_awake_seconds
         self._conversation: Conversation | None = None
         self._deliveries: dict[str, _Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,11 +116,11 @@ class Fleet:
     async def take_up(self) -> None:
         """Take up the devices that were registered when the service ended, or another process had them."""
         for row in await asyncio.to_thread(self._database.look, registrations.load):
-            self.registrar.take_up(RegisteredDevice.from_store(row))
+            self.registry.add(RegisteredDevice.from_store(row))
 
     def begin(self, endpoint: CoapEndpoint) -> None:
         """Ask devices by this endpoint from now on."""
-        self._conversation = Conversation(endpoint, self.registrar.observations, self._clock, self._note_unreadable)
+        self._conversation = Conversation(endpoint, self.registry, self._clock, self._note_unreadable)
         self._sweep()
 
     async def end(self) -> None:
@@ -185,7 +166,7 @@ class Fleet:
 
     def notified(self, notification: Notification) -> bool:
         """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
-        observed = self.registrar.observations.find(notification)
+        observed = self.registry.observed_by(notification)
         now = self._clock.now()
         if observed is None or not observed.device.is_registered(now):
             self.counts.unknown_notifications += 1
@@ -206,7 +187,7 @@ class Fleet:
 
     def flooded(self, notification: Notification) -> None:
         """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
-        observed = self.registrar.observations.find(notification)
+        observed = self.registry.observed_by(notification)
         if observed is not None and observed.is_asked:
             self._end_observation(observed, "was stopped: it sends more messages than one device may")
 
@@ -271,7 +252,7 @@ class Fleet:
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None
 
-    def _take(self, observed: Observed, notification: Notification, now: Instant) -> None:
+    def _take(self, observed: ObservedResource, notification: Notification, now: Instant) -> None:
         """Tell the service what a notification says, if it is news."""
         response = notification.response
         if not response.is_success:
@@ -429,7 +410,7 @@ class Fleet:
             self._note_unreadable(device, path, error)
             return None
 
-    async def _read_whole(self, observed: Observed) -> None:
+    async def _read_whole(self, observed: ObservedResource) -> None:
         """Read a value that is too long for one notification."""
         device = observed.device
         with suppress(NoAnswer, Unreachable, _GivenUp):
@@ -440,16 +421,16 @@ class Fleet:
                     told = await self._ask(device, observed.path, self._conversation.read_rest(observed))
                     self._collect(device, told, self._clock.now())
 
-    def _end_observation(self, observed: Observed, how: str) -> None:
+    def _end_observation(self, observed: ObservedResource, how: str) -> None:
         device, path = observed.device, observed.path
         self._valueless.warn("the observation of %s by device %s %s", path, device.device_id, how)
         if observed.is_asked:
-            self.registrar.observations.end(device, path)
+            self.registry.end_observation(device, path)
             # What came before goes to its subscribers first.
             self._hand_over()
             self._events.observation_ended(device.device_id, path)
 
-    def _tell(self, observed: Observed, response: Response, now: Instant) -> None:
+    def _tell(self, observed: ObservedResource, response: Response, now: Instant) -> None:
         device, path = observed.device, observed.path
         try:
             told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)

@@ -25,10 +25,19 @@ from mirror_server.devices.link import (
     Observation,
     Registration,
 )
+from mirror_server.extensions.lwm2m import device_keys, registrations
 from mirror_server.extensions.lwm2m.exchange import Peer, Request, Response
-from mirror_server.extensions.lwm2m.links import BadLinks, LinkedResource, Links, TooManyLinks, read_links
-from mirror_server.extensions.lwm2m.minutes import MINUTE_SECONDS, LimitedWarnings, Minutes
-from mirror_server.extensions.lwm2m.observations import Observations
+from mirror_server.extensions.lwm2m.links import (
+    BadLinks,
+    LinkedResource,
+    Links,
+    Structure,
+    TooManyLinks,
+    hash_of,
+    read_links,
+    structure_of,
+    with_discovered,
+)
 from mirror_server.extensions.lwm2m.registration import (
     RegistrationParameters,
     RegistrationRefused,
@@ -37,8 +46,7 @@ from mirror_server.extensions.lwm2m.registration import (
 )
 from mirror_server.extensions.lwm2m.registry import RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import shown, structured_formats
-from mirror_server.extensions.lwm2m.store import device_keys, registrations
-from mirror_server.extensions.lwm2m.structure import Structure, hash_of, introduced_of, structure_of, with_discovered
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -58,6 +66,10 @@ _MOST_ADDRESSES = 100_000
 _HELD: Instant = 2**63 - 1
 """When a registration ends while no update can be stored: later than any instant."""
 
+_MINUTE_SECONDS = 60
+_LINES_SHOWN = 60
+"""So many warnings of a minute have a line."""
+
 _FULL_SECONDS = 60
 """After how long a device may try again where there is no place for it."""
 _TOO_MANY = "4.29"
@@ -66,23 +78,65 @@ _VALUE = b"v="
 """Is in links that carry values."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationLimits:
-    """What registrations may take: devices in all, links of each, and registrations of one address in a minute."""
-
-    devices: int = 100_000
-    links: int = 1000
-    per_minute: int = 600
-
-
 @dataclass(slots=True)
-class RegistrationCounts:
-    """What came since the start."""
+class Counts:
+    """The events since the start."""
 
     registrations: int = 0
     updates: int = 0
     deregistrations: int = 0
     refused: int = 0
+    notifications: int = 0
+    unreadable_notifications: int = 0
+    unknown_notifications: int = 0
+    failed_exchanges: int = 0
+    unreadable_answers: int = 0
+
+
+class _Minutes:
+    """One minute after the other, each from when it is first asked about.
+
+    Args:
+        clock: Domain time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_at: Instant = 0
+
+    def is_over(self) -> bool:
+        """Whether the last minute is over, or the clock was set back; then the next one begins."""
+        now = self._clock.now()
+        if self._began_at <= now < after_seconds(self._began_at, _MINUTE_SECONDS):
+            return False
+        self._began_at = now
+        return True
+
+
+class LimitedWarnings:
+    """Warnings that devices cause at will: so many of a minute are in the log, then one says where the rest is.
+
+    Args:
+        log: Where they are written.
+        clock: Domain time.
+        what: What they tell of, in the plural; ``/metrics`` counts it.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Clock, what: str) -> None:
+        self._log = log
+        self._what = what
+        self._minutes = _Minutes(clock)
+        self._count = 0
+
+    def warn(self, message: str, *arguments: object) -> None:
+        """Write a warning as :meth:`logging.Logger.warning` does, unless there were enough in this minute."""
+        if self._minutes.is_over():
+            self._count = 0
+        self._count += 1
+        if self._count <= _LINES_SHOWN:
+            self._log.warning(message, *arguments)
+        if self._count == _LINES_SHOWN:
+            self._log.warning("further %s of this minute are counted in /metrics alone", self._what)
 
 
 class Registrar:
@@ -92,13 +146,12 @@ class Registrar:
         events: The service.
         database: Where registrations are kept.
         clock: Domain time.
-        limits: What they may take.
+        settings: The limits for registrations.
         greet: Called with each device whose registration or update is being answered.
 
     Attributes:
-        counts: What came since the start.
-        registry: The devices that are registered.
-        observations: What they observe.
+        counts: The events since the start, also those that the fleet counts.
+        registry: The devices that are registered, and what they observe.
     """
 
     def __init__(
@@ -107,21 +160,20 @@ class Registrar:
         events: DeviceEvents,
         database: Database,
         clock: Clock,
-        limits: RegistrationLimits,
+        settings: LwM2MSettings,
         greet: Callable[[RegisteredDevice], None],
     ) -> None:
-        self.counts = RegistrationCounts()
+        self.counts = Counts()
         self.registry = Registry()
-        self.observations = Observations()
         self._events = events
         self._database = database
         self._clock = clock
-        self._limits = limits
+        self._settings = settings
         self._greet = greet
         # What a device says is taken one after the other, so that none is taken for two.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lately: Counter[str] = Counter()
-        self._minutes = Minutes(clock)
+        self._minutes = _Minutes(clock)
         self._refusals = LimitedWarnings(_log, clock, "refusals")
 
     async def register(self, peer: Peer, request: Request) -> Response:
@@ -146,18 +198,11 @@ class Registrar:
         name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
         return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", response)
 
-    def take_up(self, device: RegisteredDevice) -> None:
-        """Take in a device that was registered when the service ended."""
-        self.registry.add(device)
-        self._expect_tokens(device)
-
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Reach a device at another address from now on, also after a restart."""
         if peer == device.peer:
             return
-        self.registry.leave_peer(device)
-        self.observations.move(device, peer)
-        self.registry.join_peer(device)
+        self.registry.move(device, peer)
         device.give_up_exchange()
         self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
 
@@ -228,7 +273,7 @@ class Registrar:
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            return Response(_TOO_MANY, b"too many registrations; try again later", 0, MINUTE_SECONDS)
+            return Response(_TOO_MANY, b"too many registrations; try again later", 0, _MINUTE_SECONDS)
         parameters = read_registration(request.query)
         name = parameters.endpoint_name
         await self._check_identity(peer, name)
@@ -237,7 +282,7 @@ class Registrar:
             former = await self._former(name)
             # One that begins anew, or two devices that take the name from each other: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
-            if former is None and len(self.registry) >= self._limits.devices:
+            if former is None and len(self.registry) >= self._settings.max_coap_devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
             structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
@@ -296,7 +341,7 @@ class Registrar:
             if former.links_hash == structure.links_hash:
                 device.to_discover = structure.unknown
         await self._keep(device)
-        self.take_up(device)
+        self.registry.add(device)
         self._tell_published(device, structure.links.published)
         return device
 
@@ -324,7 +369,6 @@ class Registrar:
         return Response("2.02")
 
     def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
-        self.observations.end_all(former)
         self.registry.remove(former)
         # What is under way goes on where the address is the same. An execute does not: a device that restarted has
         # forgotten that it got the message already.
@@ -336,8 +380,7 @@ class Registrar:
 
     async def _update(self, peer: Peer, location: str, request: Request) -> Response:
         device = await self._device(peer, location)
-        told = read_update(request.query)
-        parameters = device.updated(told)
+        parameters = read_update(request.query, device)
         structure = None
         # Some tell all their links at each update.
         if request.payload and hash_of(request.payload) != device.links_hash:
@@ -357,11 +400,14 @@ class Registrar:
         except NotRegistered:
             self.forget(device)
             raise _unknown() from None
-        device.renew(self._clock.now(), parameters)
+        has_new_binding = parameters.binding != device.binding
+        device.binding, device.queue_mode = parameters.binding, parameters.queue_mode
+        device.lifetime_seconds = parameters.lifetime_seconds
+        device.expires_at = after_seconds(self._clock.now(), device.lifetime_seconds)
         self.move(device, peer)
         if structure is not None:
             await self._take_structure(device, structure)
-        elif told.binding is not None:
+        elif has_new_binding:
             await self._keep(device)
         if structure is None and _VALUE in request.payload:
             published = self._read_links(request.payload).published
@@ -385,8 +431,8 @@ class Registrar:
         former, device.tokens = device.tokens, _tokens(links.resources)
         ended = [path for path in former.values() if path not in device.tokens.values()]
         for path in ended:
-            self.observations.end(device, path)
-        self._expect_tokens(device)
+            self.registry.end_observation(device, path)
+        self.registry.expect_unasked(device)
         await self._keep(device, ended)
         self._tell_published(device, links.published)
 
@@ -403,13 +449,8 @@ class Registrar:
 
     def forget(self, device: RegisteredDevice) -> None:
         """Let go of a device whose registration has ended."""
-        self.observations.end_all(device)
         self.registry.remove(device)
         device.give_up_exchange()
-
-    def _expect_tokens(self, device: RegisteredDevice) -> None:
-        for token, path in device.tokens.items():
-            self.observations.expect(device, bytes.fromhex(token), path)
 
     def _tell_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
         now = self._clock.now()
@@ -442,7 +483,7 @@ class Registrar:
         if peer.address not in self._lately and len(self._lately) >= _MOST_ADDRESSES:
             return False
         self._lately[peer.address] += 1
-        return self._lately[peer.address] <= self._limits.per_minute
+        return self._lately[peer.address] <= self._settings.coap_registrations_per_minute
 
     async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
         """Over DTLS a device registers the name its key is for, and no other.
@@ -460,7 +501,7 @@ class Registrar:
         return await asyncio.to_thread(self._database.look, statement)
 
     def _read_links(self, payload: bytes) -> Links:
-        return read_links(payload, most_links=self._limits.links)
+        return read_links(payload, most_links=self._settings.max_coap_links)
 
     def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
         """The values that differ from those the mirror has: a notification in between brought another one."""
@@ -479,7 +520,10 @@ def _name_of(device: RegisteredDevice, session: Session) -> str:
 
 
 def _introduced(device_id: str, session: Session) -> list[IntroducedResource]:
-    return introduced_of(resources.announced(session, device_id))
+    return [
+        IntroducedResource(each.path, each.resource_type, each.content_type, each.observable, each.auto_observed)
+        for each in resources.announced(session, device_id)
+    ]
 
 
 def _introduced_by_name(endpoint_name: str, session: Session) -> list[IntroducedResource]:

@@ -1,8 +1,12 @@
-"""The real devices that are registered, in memory: lean, because there may be many."""
+"""The registered devices in memory, and the resources they observe: lean, because there may be many.
+
+Source: RFC 7641; LwM2M core, observation.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +18,11 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.extensions.lwm2m.exchange import Notification, Peer
 from mirror_server.extensions.lwm2m.registration import RegistrationParameters
 
+_TOKEN_BYTES = 8
+"""The longest there is: nobody who does not see the traffic can guess it."""
 _HALF_OF_SEQUENCES = 1 << 23
 _MOST_HELD = 100
 _SEQUENCE_LIVES_MILLISECONDS = 128_000
-
-
 _AS_STORED = ("device_id", "location", "version", "binding", "prefix")
 
 
@@ -62,7 +66,7 @@ class RegisteredDevice(RegistrationParameters):
     is_known_address: bool = True
     is_silent: bool = False
     is_reachable: bool = True
-    observed: dict[str, Observed] = field(default_factory=dict)
+    observed: dict[str, ObservedResource] = field(default_factory=dict)
     read_formats: dict[str, int] = field(default_factory=dict)
     write_formats: dict[str, int] = field(default_factory=dict)
     is_being_discovered: bool = False
@@ -126,12 +130,6 @@ class RegisteredDevice(RegistrationParameters):
             return peer.is_secure and self.peer.is_secure and peer.identity == self.peer.identity
         return peer.host == self.peer.host
 
-    def renew(self, now: Instant, parameters: RegistrationParameters) -> None:
-        """It updated its registration."""
-        self.binding, self.queue_mode = parameters.binding, parameters.queue_mode
-        self.lifetime_seconds = parameters.lifetime_seconds
-        self.expires_at = after_seconds(now, self.lifetime_seconds)
-
     def give_up_exchange(self) -> None:
         """Wait no more for the answer to the request that is under way: it went to where the device is no more."""
         if self.exchange is not None:
@@ -139,7 +137,7 @@ class RegisteredDevice(RegistrationParameters):
 
 
 @dataclass(slots=True)
-class Observed:
+class ObservedResource:
     """A resource that a device sends on its own account.
 
     Attributes:
@@ -165,17 +163,13 @@ class Observed:
     has_value: bool = False
 
     def hold(self) -> None:
-        """Keep what comes until it is released."""
+        """Keep notifications until they are released."""
         self.held = deque(maxlen=_MOST_HELD)
 
     def release(self) -> Iterable[Notification]:
-        """What was kept, in its order; what comes from now on is not."""
+        """Return the kept notifications, in their order, and keep no more."""
         held, self.held = self.held or (), None
         return held
-
-    def begin(self, sequence: int, now: Instant) -> None:
-        """The device agreed to observe: what it counts from here on is newer."""
-        self.sequence, self.heard_at = sequence, now
 
     def is_news(self, sequence: int | None, now: Instant) -> bool:
         """Whether a notification is newer than all that came before; it is then the newest. Source: RFC 7641, 3.4."""
@@ -189,7 +183,7 @@ class Observed:
 
 
 class Registry:
-    """The registered devices by what they are looked for."""
+    """The registered devices and the resources they observe, each found by several keys."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, RegisteredDevice] = {}
@@ -198,6 +192,9 @@ class Registry:
         # One socket may be that of several devices: of a gateway, or of a test.
         self._by_peer: dict[Peer, dict[str, RegisteredDevice]] = {}
         self._by_identity: dict[str, RegisteredDevice] = {}
+        # Tokens chosen here are unique; those of devices are short, and each peer has its own.
+        self._asked: dict[bytes, ObservedResource] = {}
+        self._unasked: dict[tuple[Peer, bytes], ObservedResource] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -206,16 +203,20 @@ class Registry:
         return iter(list(self._by_id.values()))
 
     def add(self, device: RegisteredDevice) -> None:
-        """Take in a device, which nobody else is any more."""
+        """Add a device; one with its id or name has been removed before."""
         self._by_id[device.device_id] = device
         self._by_location[device.location] = device
         self._by_name[device.endpoint_name] = device
         if device.peer.identity is not None:
             self._by_identity[device.peer.identity] = device
-        self.join_peer(device)
+        self._by_peer.setdefault(device.peer, {})[device.device_id] = device
+        self.expect_unasked(device)
 
     def remove(self, device: RegisteredDevice) -> None:
-        """Let go of a device."""
+        """Remove a device and its observations."""
+        for observed in device.observed.values():
+            self._forget(observed)
+        device.observed.clear()
         if self._by_id.get(device.device_id) is device:
             del self._by_id[device.device_id]
             del self._by_location[device.location]
@@ -223,45 +224,89 @@ class Registry:
                 del self._by_name[device.endpoint_name]
             if self._by_identity.get(device.peer.identity or "") is device:
                 del self._by_identity[device.peer.identity or ""]
-            self.leave_peer(device)
+            self._leave_peer(device)
 
     def rename(self, device: RegisteredDevice, endpoint_name: str) -> None:
-        """The device has another endpoint name from now on; who had that one is found by its id and location."""
+        """Change the endpoint name of a device; another device of that name is found by its id and location."""
         if self._by_name.get(device.endpoint_name) is device:
             del self._by_name[device.endpoint_name]
         device.endpoint_name = endpoint_name
         self._by_name[endpoint_name] = device
 
-    def leave_peer(self, device: RegisteredDevice) -> None:
-        """The device is not at its address any more."""
+    def move(self, device: RegisteredDevice, peer: Peer) -> None:
+        """Change the address of a device; its observations go on."""
+        self._leave_peer(device)
+        unasked = [observed for observed in device.observed.values() if not observed.is_asked]
+        for observed in unasked:
+            self._forget(observed)
+        device.peer = peer
+        for observed in unasked:
+            self._unasked[peer, observed.token] = observed
+        self._by_peer.setdefault(peer, {})[device.device_id] = device
+
+    def _leave_peer(self, device: RegisteredDevice) -> None:
         there = self._by_peer.get(device.peer, {})
         there.pop(device.device_id, None)
         if not there:
             self._by_peer.pop(device.peer, None)
 
-    def join_peer(self, device: RegisteredDevice) -> None:
-        """The device is at the address it bears now."""
-        self._by_peer.setdefault(device.peer, {})[device.device_id] = device
-
     def by_id(self, device_id: str) -> RegisteredDevice | None:
-        """The device with this id."""
+        """Return the device with this id."""
         return self._by_id.get(device_id)
 
     def by_location(self, location: str) -> RegisteredDevice | None:
-        """The device that updates its registration there."""
+        """Return the device that updates its registration there."""
         return self._by_location.get(location)
 
     def by_name(self, endpoint_name: str) -> RegisteredDevice | None:
-        """The device with this endpoint name."""
+        """Return the device with this endpoint name."""
         return self._by_name.get(endpoint_name)
 
     def of_peer(self, peer: Peer) -> RegisteredDevice | None:
-        """The device a peer is: over DTLS by its identity, wherever it is; otherwise who registered last from there."""
+        """Return the device that a message of a peer is from.
+
+        Over DTLS that is the one with its identity, at any address; otherwise the last one that registered from there.
+        """
         if peer.identity is not None:
             return self._by_identity.get(peer.identity)
         there = self.at(peer)
         return there[-1] if there else None
 
     def at(self, peer: Peer) -> list[RegisteredDevice]:
-        """The devices at a peer; mostly one."""
+        """Return the devices at a peer; mostly one."""
         return list(self._by_peer.get(peer, {}).values())
+
+    def observe(self, device: RegisteredDevice, path: str) -> ObservedResource:
+        """Return the observation of a resource; a new one gets a token."""
+        observed = device.observed.get(path)
+        if observed is None:
+            observed = device.observed[path] = ObservedResource(device, path, secrets.token_bytes(_TOKEN_BYTES))
+            self._asked[observed.token] = observed
+        return observed
+
+    def expect_unasked(self, device: RegisteredDevice) -> None:
+        """Accept notifications of the resources that a device sends unasked."""
+        for token, path in device.tokens.items():
+            self.end_observation(device, path)
+            observed = device.observed[path] = ObservedResource(device, path, bytes.fromhex(token), is_asked=False)
+            self._unasked[device.peer, observed.token] = observed
+
+    def end_observation(self, device: RegisteredDevice, path: str) -> None:
+        """Remove the observation of a resource, if there is one."""
+        observed = device.observed.pop(path, None)
+        if observed is not None:
+            self._forget(observed)
+
+    def observed_by(self, notification: Notification) -> ObservedResource | None:
+        """Return the resource that a notification is of; ``None`` for an unknown token, or one of another peer."""
+        peer = notification.peer
+        observed = self._asked.get(notification.token)
+        if observed is None:
+            return self._unasked.get((peer, notification.token))
+        return observed if observed.device.may_be(peer) else None
+
+    def _forget(self, observed: ObservedResource) -> None:
+        if observed.is_asked:
+            self._asked.pop(observed.token, None)
+        elif self._unasked.get((observed.device.peer, observed.token)) is observed:
+            del self._unasked[observed.device.peer, observed.token]

@@ -21,7 +21,8 @@ from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, regist
 from mirror_sdk.errors import ValueRefused
 from mirror_server.clock import ManualClock, Timer
 from mirror_server.core.instants import Instant
-from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress, Transmission
+from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
@@ -110,8 +111,8 @@ async def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_w
 
 
 async def test_it_never_answers_or_answers_later_in_a_message_of_its_own(server):
-    hasty = Transmission(separate_after_seconds=0.001)
-    async with registered(server, transmission=hasty) as device:
+    hasty = Tuning(empty_ack_seconds=0.001)
+    async with registered(server, tuning=hasty) as device:
         device.behaviour.answers = False
         server.send("41 01 0009 aa  b4 33333033 01 30 04 35373030 60")
         await nothing_came(server)
@@ -254,8 +255,8 @@ async def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_reso
 
 
 async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
-    hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
-    async with registered(server, transmission=hasty) as device:
+    hasty = Tuning(ack_timeout_seconds=0.1, retransmissions=1)
+    async with registered(server, tuning=hasty) as device:
         await observe(server)
         device.cut_off()
         device.set_value(TEMPERATURE, 25.0)

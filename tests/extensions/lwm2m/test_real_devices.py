@@ -259,7 +259,7 @@ def test_a_restart_of_the_service_takes_up_what_a_device_registered(real, key):
     what = "location, peer, version, binding, queue_mode, lifetime_seconds, expires_at, heard_at, prefix, structured"
 
     def kept() -> dict[str, Any]:
-        fleet = until(lambda: real.services.part(RealDevices).link._fleet)
+        fleet = until(lambda: real.services.part(RealDevices)._fleet)
         device = fleet.registry.by_id(listed(real, key, "bare")["id"])
         return {name: getattr(device, name) for name in (*what.split(", "), "links_hash", "to_discover", "tokens")}
 

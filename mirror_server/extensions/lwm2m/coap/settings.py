@@ -24,6 +24,7 @@ class Tuning:
         exchange_lifetime_seconds: For how long a request is known when it comes again, so that it is not done twice. A
             device sends it for 93 s at most; RFC 7252 adds 154 s for a slow network, in which one that was started
             anew and counts its messages from the same number again would get an answer to what it asked before.
+        handshake_seconds: How long a DTLS handshake of :mod:`mirror_server.extensions.lwm2m.device` may take.
     """
 
     ack_timeout_seconds: float = 2.0
@@ -33,6 +34,7 @@ class Tuning:
     empty_ack_seconds: float = 1.0
     answer_seconds: float = 100.0
     exchange_lifetime_seconds: float = 100.0
+    handshake_seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from mirror_server.config import stop_with_stdin
 from mirror_server.extensions.lwm2m.device.kinds import NO_KINDS, kinds_by_name
 
 if TYPE_CHECKING:
-    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
     from mirror_server.extensions.lwm2m.device.fleet import DeviceOptions
 
 _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv": 11542}
@@ -155,7 +154,7 @@ def _options(
     """
     if find_spec("aiocoap") is None:
         raise click.ClickException("aiocoap is missing; install it with: pip install 'device-state-mirror[lwm2m]'")
-    from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress  # noqa: PLC0415 - an extra
+    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey, ServerAddress  # noqa: PLC0415 - an extra
     from mirror_server.extensions.lwm2m.device.fleet import DeviceOptions  # noqa: PLC0415
 
     try:
@@ -166,12 +165,16 @@ def _options(
     wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
     if wrong:
         raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
+    try:
+        key = PreSharedKey((identity or name).encode(), psk) if address.is_secure and psk is not None else None
+    except ValueError as error:
+        raise click.UsageError(f"--psk, --identity: {error}") from None
     return DeviceOptions(
         server=str(address),
         version=lwm2m_version,  # type: ignore[arg-type]
         lifetime_seconds=lifetime,
         queue_mode=queue,
-        key=_key(psk, identity or name) if address.is_secure else None,
+        key=key,
         formats=frozenset(_FORMATS[each] for each in formats) or None,
         seed=seed,
     )
@@ -192,15 +195,6 @@ def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None
         raise click.UsageError(
             "--psk is for coaps:// alone: over coap:// nothing is secret; write coaps://, or leave it out"
         )
-
-
-def _key(psk: bytes | None, identity: str) -> PreSharedKey | None:
-    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey  # noqa: PLC0415 - an extra
-
-    try:
-        return None if psk is None else PreSharedKey(identity.encode(), psk)
-    except ValueError as error:
-        raise click.UsageError(f"--psk, --identity: {error}") from None
 
 
 def _allow_sockets(count: int) -> None:
