@@ -136,15 +136,15 @@ def help_topics() -> dict[str, str]:
 @extends
 def storage() -> Storage:
     """Its tables."""
-    from mirror_server.extensions.history.store import maintenance
+    from mirror_server.extensions.history.store import history
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
     return Storage(
         branch=Branch("history", Path(__file__).parent / "migrations"),
-        violations=maintenance.VIOLATIONS,
-        erase=maintenance.erase,
-        newest_instant=maintenance.newest_instant,
+        violations=history.VIOLATIONS,
+        erase=lambda session, device_id, _: {"history": history.erase(session, [device_id])},
+        newest_instant=lambda session: history.state(session).alive_at,
     )
 
 
@@ -162,20 +162,21 @@ def in_common(settings: Settings) -> str:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """What writes it, looks after it and reads it, where one is kept."""
-    from mirror_server.extensions.history.measuring import Measured
-    from mirror_server.extensions.history.pasts import PastService, Unrecorded
+    """Make what writes, maintains and reads it; without a history what says so."""
+    from mirror_server.extensions.history.pasts import PastService
 
-    chosen = services.settings.of(HistorySettings)
+    chosen, database, clock = services.settings.of(HistorySettings), services.database, services.clock
     if chosen.keep_history_seconds is None:
-        past = PastService(None, services.clock, services.download_slots)
-        return [past, Unrecorded(services.database), Measured(services.database)]
-    from mirror_server.extensions.history.keeper import keep_history
+        return [PastService(None, database, clock, services.download_slots)]
+    from mirror_server.extensions.history.archive import Archive
+    from mirror_server.extensions.history.keeper import Keeper
     from mirror_server.extensions.history.recorder import Recorder
+    from mirror_server.extensions.history.service import HistoryService
 
-    history, keeper = keep_history(chosen, services.database, services.clock)
-    past = PastService(history, services.clock, services.download_slots)
-    return [past, keeper, Recorder(services.database, services.clock), Measured(services.database)]
+    archive = None if chosen.history_archive is None else Archive(chosen.history_archive)
+    history, keep_seconds = HistoryService(database, clock, archive), chosen.keep_history_seconds
+    keeper = Keeper(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
+    return [PastService(history, database, clock, services.download_slots), keeper, Recorder(database, clock)]
 
 
 @extends
@@ -191,9 +192,9 @@ def snapshot_at(
     instant: Instant, conditions: Sequence[Condition], patterns: Sequence[str], form: str, compression: Compression
 ) -> Response:
     """The fleet as of an earlier instant."""
-    from mirror_server.extensions.history import as_of_view
+    from mirror_server.extensions.history import views
 
-    return as_of_view.snapshot_at(instant, conditions, patterns, form, compression)
+    return views.snapshot_at(instant, conditions, patterns, form, compression)
 
 
 @extends
@@ -215,8 +216,8 @@ def check(database: Database, settings: Settings) -> Sequence[Violation]:
 @extends
 def size(database: Database) -> str | None:
     """How large it is, in one line; ``None`` where there is none."""
-    from mirror_server.extensions.history.store import maintenance
+    from mirror_server.extensions.history.store import history
 
     with database.read() as session:
-        found = maintenance.measure(session)
+        found = history.measure(session)
     return str(found) if found.rows else None

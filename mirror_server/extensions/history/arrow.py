@@ -12,9 +12,9 @@ from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow import WORD, Pieces, to_values
 from mirror_server.extensions.history import columns
-from mirror_server.extensions.history.pasts import Past
+from mirror_server.extensions.history.columns import position
 from mirror_server.extensions.history.selection import Position
-from mirror_server.extensions.history.service import OpenHistory
+from mirror_server.extensions.history.service import OpenPast
 
 SCHEMA = pa.schema([columns.SCHEMA.field(name) for name in COLUMNS])
 """The columns of the stream: those of the wire; a text is a word of a dictionary."""
@@ -24,34 +24,36 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 class HistoryPage:
-    """The rows of one answer, in parts; when they are through, what its end tells.
+    """The rows of one response in parts, and after the last one the facts for its end.
 
     Args:
-        past: Where the rows are.
-        limit: How many there are to be at most.
+        past: The rows.
+        app_id: The application that reads them.
+        limit: How many rows there are at most; ``None`` for all.
 
     Attributes:
-        past: Where the rows are.
+        past: The rows.
         row_count: How many there were so far.
-        position: Where the last of them stands.
-        has_more: Whether others follow that had no room.
+        position: The position of the last of them.
+        has_more: Whether there are more than the limit.
     """
 
-    def __init__(self, past: Past[OpenHistory], limit: int | None) -> None:
+    def __init__(self, past: OpenPast, app_id: str, limit: int | None) -> None:
         self.past = past
         self.row_count = 0
         self.position: Position | None = None
         self.has_more = False
+        self._app_id = app_id
         self._limit = limit
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, Position]]:
-        """Some rows at a time, as the application may see them, and where the last of them stands."""
-        for batch in self.past.rows.batches():
+        """Return some rows at a time, as the application may see them, and the position of the last of them."""
+        for batch in self.past.batches():
             kept = batch if self._limit is None else batch.slice(0, self._limit - self.row_count)
             for part in _bounded(kept):
                 self.row_count += part.num_rows
-                self.position = _last(part)
-                yield _shown(part, self.past.app_id), self.position
+                self.position = position(part, part.num_rows - 1)
+                yield _shown(part, self._app_id), self.position
             self.has_more = kept.num_rows < batch.num_rows
             if self.has_more:
                 return
@@ -60,29 +62,29 @@ class HistoryPage:
 def arrow_stream(
     page: HistoryPage, compression: Compression, cursor: Callable[[Position], str], end: Callable[[], bytes]
 ) -> Generator[bytes]:
-    """The whole stream, piece by piece: each batch with the cursor behind its rows, the last one, empty, with the end.
+    """Return the stream piece by piece: each batch with the cursor behind its rows, the last one, empty, with the end.
 
     Args:
         page: The rows.
-        compression: That of the buffers.
-        cursor: What goes on behind a position.
-        end: What is told at the end, when all rows are through.
+        compression: The compression of the buffers.
+        cursor: Makes the cursor that continues behind a position.
+        end: Makes the end, after the last row.
     """
     pieces = Pieces(SCHEMA, compression)
     yield pieces.head
-    for batch, position in page.parts():
-        yield pieces.batch(batch, {AFTER_KEY: cursor(position).encode("ascii")})
+    for batch, last in page.parts():
+        yield pieces.batch(batch, {AFTER_KEY: cursor(last).encode("ascii")})
     yield pieces.tail(end())
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Each row by the names of its columns, with instants in milliseconds."""
+    """Return each row by the names of its columns, with instants in milliseconds."""
     for row in zip(*map(to_values, batch.columns), strict=True):
         yield dict(zip(COLUMNS, row, strict=True))
 
 
 def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts that are not too large where one row is not."""
+    """Split a batch into parts that are small, unless a single row is large."""
     count = batch.num_rows
     if count <= 1 or (count <= _MOST_ROWS and batch.nbytes <= _MOST_BYTES):
         if count:
@@ -93,13 +95,8 @@ def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _bounded(batch.slice(half))
 
 
-def _last(batch: pa.RecordBatch) -> Position:
-    device_id, path, changed_at, revision = (batch.column(name)[-1] for name in Position._fields)
-    return Position(device_id.as_py(), path.as_py(), changed_at.value, revision.as_py())
-
-
 def _shown(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:
-    """Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1, 7."""
+    """Hide why a write failed from all applications but the one that placed it. Source: specification 3.1, 7."""
     own = {"category": _of_issuer(batch.column("category"), batch.column("app_id"), app_id)}
     return pa.RecordBatch.from_arrays([own.get(name, batch.column(name)) for name in COLUMNS], schema=SCHEMA)
 

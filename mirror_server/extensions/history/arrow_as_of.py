@@ -13,8 +13,7 @@ import pyarrow as pa
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow import Pieces, to_values
-from mirror_server.extensions.history.pasts import Past
-from mirror_server.extensions.history.service import OpenAsOf
+from mirror_server.extensions.history.service import OpenPast
 from mirror_server.extensions.snapshots.arrow import DESIRED, RESOURCE, SCHEMA
 from mirror_server.store.resources import ResourceRow
 
@@ -24,23 +23,22 @@ _Numbers: TypeAlias = npt.NDArray[np.int32]
 
 
 class PastFleet:
-    """Device by device what was known of it, as flat rows: one for each resource, or one without a path.
+    """The state of the fleet as flat rows: one for each resource, or one without a path for a device without any.
 
     Args:
-        past: Where the rows are.
+        past: The rows.
 
     Attributes:
-        past: Where the rows are.
-        device_count: Of how many devices they were so far.
+        device_count: How many devices there were so far.
     """
 
-    def __init__(self, past: Past[OpenAsOf]) -> None:
-        self.past = past
+    def __init__(self, past: OpenPast) -> None:
+        self._past = past
         self.device_count = 0
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, _Numbers]]:
-        """The rows of some devices at a time, and where those of each begin, with the end of the last one behind."""
-        for rows in self.past.rows.batches():
+        """Return the rows of some devices at a time, the start of each device in them, and behind these the end."""
+        for rows in self._past.batches():
             for part in _bounded(rows):
                 begins = np.append(_begins(part), np.int32(part.num_rows))
                 self.device_count += len(begins) - 1
@@ -56,12 +54,12 @@ class PastDevice(NamedTuple):
 
 
 def arrow_stream(fleet: PastFleet, compression: Compression, end: Callable[[], bytes]) -> Generator[bytes]:
-    """The whole stream, piece by piece, with the columns of a snapshot; its last batch is empty and has the end.
+    """Return the stream piece by piece, with the columns of a snapshot; its last batch is empty and has the end.
 
     Args:
         fleet: The rows.
-        compression: That of the buffers.
-        end: What is told at the end, when all rows are through.
+        compression: The compression of the buffers.
+        end: Makes the end, after the last row.
     """
     pieces = Pieces(SCHEMA, compression)
     yield pieces.head
@@ -71,7 +69,7 @@ def arrow_stream(fleet: PastFleet, compression: Compression, end: Callable[[], b
 
 
 def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[PastDevice]:
-    """Each device of some rows. What the history does not tell of a resource is ``None``."""
+    """Return each device of some rows. Facts of a resource that the history does not have are ``None``."""
     columns = {name: to_values(rows.column(name)) for name in rows.schema.names}
     columns["desired_updated_at"] = [
         None if status in {None, DesiredStatus.PENDING} else at
@@ -85,13 +83,13 @@ def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[PastDevice]:
 
 
 def _begins(rows: pa.RecordBatch) -> _Numbers:
-    """Where the rows of each device begin."""
+    """Return where the rows of each device start."""
     codes = rows.column("device_id").indices.to_numpy()
     return np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1]).astype(np.int32)
 
 
 def _bounded(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows in parts that are not too large where one device is not."""
+    """Split rows into parts of whole devices that are small, unless a single device is large."""
     begins = _begins(rows)
     if rows.nbytes <= _MOST_BYTES or len(begins) == 1:
         yield rows
@@ -102,7 +100,7 @@ def _bounded(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _nested(rows: pa.RecordBatch, begins: _Numbers) -> pa.RecordBatch:
-    """A row a device, its resources in a list, as a snapshot has them."""
+    """Return a row for each device, with its resources in a list, as in a snapshot."""
     is_resource = rows.column("path").is_valid()
     resources = rows.filter(is_resource)
     borders = _passed(is_resource)[begins]
@@ -123,7 +121,7 @@ def _nested(rows: pa.RecordBatch, begins: _Numbers) -> pa.RecordBatch:
 
 
 def _passed(flags: pa.BooleanArray) -> _Numbers:
-    """How many are set before each place, and altogether."""
+    """Return how many flags are set before each place, and in total."""
     return np.concatenate([[0], np.cumsum(flags.to_numpy(zero_copy_only=False))]).astype(np.int32)
 
 

@@ -1,8 +1,17 @@
-"""The fleet as it was at an instant: a row for each device and resource of which something was known."""
+"""The state at an instant: the last value and the last write of each resource, the last registration of each device.
+
+The last value is the one that changed last by the device's own clock; of several at one instant the one that was
+received last. The last write is the one that was requested last; of several at one instant one that waits is the last.
+
+A *checkpoint* is the state that all rows up to an instant and a revision lead to, so that not all of them are read. The
+first one is made from the mirror itself when a history is started, since earlier values have no rows. The oldest one is
+what remains of the rows that were trimmed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,61 +24,105 @@ from mirror_server.extensions.history.columns import (
     NO_ROWS,
     Flags,
     Integers,
+    in_order,
     is_known,
     is_one_of,
+    not_after,
     numbered,
     numbers,
+    of_rows,
+    taken,
     to_flags,
     together,
 )
 from mirror_server.extensions.history.filters import RowFilter
+from mirror_server.extensions.history.parquet import parts
+from mirror_server.extensions.history.reading import LAST_DEVICE, Reading, Source, merged, runs_of, sources
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import ORIGINS
-from mirror_server.extensions.history.store.segments import Bounds
-from mirror_server.extensions.history.winning import is_waiting, winners
+from mirror_server.extensions.history.store.segments import STATE, Block, Bounds
+from mirror_server.store.session import Session
+
+_ROWS_AT_A_TIME = 2000
+_ROWS_MERGED_AT_ONCE = 16_384
+_BYTES_MERGED_AT_ONCE = 1024 * 1024
 
 _ORIGINS = {word: origin for origin, word in ORIGINS.items()} | {"registration": "auto_observation"}
-"""By what a value came, in words of the history, and in those of the mirror."""
+"""The origins of values: words of the history, and for each that of the mirror."""
 
 
-class RowsUpTo:
-    """What was known at an instant, of rows that a filter lets through whatever their time.
+@dataclass(eq=False)
+class RowsUpTo(RowFilter):
+    """Selects the rows that were known at an instant.
 
-    Args:
-        rows: Which devices and paths.
+    Attributes:
         instant: The instant.
-        behind: Instant and revision of the checkpoint that knows all rows up to both; ``None`` without one.
+        behind: Instant and revision of the checkpoint that has all rows up to both; ``None`` without one.
     """
 
-    def __init__(self, rows: RowFilter, instant: Instant, behind: tuple[Instant, int] | None) -> None:
-        self._rows = rows
-        self._instant = instant
-        self._behind = behind
-        self.has_device, self.has_path = rows.has_device, rows.has_path
-        self.device_ids, self.paths, self.span = rows.device_ids, rows.paths, rows.span
+    instant: Instant
+    behind: tuple[Instant, int] | None
 
     def is_about(self, bounds: Bounds) -> bool:
-        """Whether any row within these bounds may have been known, and not to the checkpoint."""
+        """Return whether any row within these bounds may have been known, and is not in the checkpoint."""
         requested_at = bounds.first_requested_at
         return (
-            (bounds.first_changed_at <= self._instant or (requested_at is not None and requested_at <= self._instant))
+            (bounds.first_changed_at <= self.instant or (requested_at is not None and requested_at <= self.instant))
             and (
-                self._behind is None
-                or bounds.last_changed_at > self._behind[0]
-                or bounds.last_revision > self._behind[1]
+                self.behind is None or bounds.last_changed_at > self.behind[0] or bounds.last_revision > self.behind[1]
             )
-            and self._rows.is_about(bounds)
+            and super().is_about(bounds)
         )
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch, which is in order, that make what was known."""
+        """Return the rows of a batch, which is in order, that determine the state."""
         changed_at = numbers(batch.column("changed_at"))
         is_write = is_one_of(batch.column("what"), "desired")
         # A write was known from when it was placed; how it ended, from then on.
         known_at = np.where(is_write, numbers(batch.column("requested_at")), changed_at)
-        flags = known_at <= self._instant
-        if self._behind is not None:
-            flags &= (changed_at > self._behind[0]) | (numbers(batch.column("revision")) > self._behind[1])
-        return winners(batch, flags & self._rows.flags(batch))
+        flags = known_at <= self.instant
+        if self.behind is not None:
+            flags &= (changed_at > self.behind[0]) | (numbers(batch.column("revision")) > self.behind[1])
+        return winners(batch, flags & self.flags(batch))
+
+
+def winners(batch: pa.RecordBatch, flags: Flags | None = None) -> pa.RecordBatch:
+    """Return the rows of a batch, which is in order, that determine the final state; optionally only flagged rows.
+
+    The winners of winners and more rows are those of all of them.
+    """
+    what = batch.column("what")
+    known = np.ones(batch.num_rows, np.bool_) if flags is None else flags
+    is_write = is_one_of(what, "desired")
+    others = np.flatnonzero(known & ~is_write & ~is_one_of(what, "gap"))
+    series = numbered(batch, "device_id", "path")
+    places = [others[_is_last(series[others])]]
+    if is_write.any():
+        places.append(_last_writes(batch, series, np.flatnonzero(known & is_write)))
+    return taken(batch, np.sort(np.concatenate(places)))
+
+
+def _last_writes(batch: pa.RecordBatch, series: Integers, places: Integers) -> Integers:
+    requested_at, revision = numbers(batch.column("requested_at")), numbers(batch.column("revision"))
+    waits = is_waiting(batch)
+    order = places[np.lexsort((revision[places], waits[places], requested_at[places], series[places]))]
+    return order[_is_last(series[order])]
+
+
+def is_waiting(batch: pa.RecordBatch) -> Flags:
+    """Return which rows are writes that have not ended."""
+    status = batch.column("status").fill_null(int(DesiredStatus.SUCCESS))
+    codes = np.frombuffer(status.buffers()[1], np.int8, len(status), status.offset)
+    waits: Flags = codes == int(DesiredStatus.PENDING)
+    return waits
+
+
+def _is_last(series: Integers) -> Flags:
+    """Return which rows are the last of their series."""
+    flags = np.ones(len(series), np.bool_)
+    flags[:-1] = series[1:] != series[:-1]
+    return flags
 
 
 def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.RecordBatch]:
@@ -175,3 +228,74 @@ def _at(rows: pa.RecordBatch, places: Integers) -> pa.RecordBatch:
 def _origins(column: pa.DictionaryArray) -> pa.DictionaryArray:
     words = to_array([_ORIGINS.get(word, word) for word in column.dictionary.to_pylist()], pa.string())
     return words.take(column.indices).dictionary_encode()
+
+
+def oldest_at(session: Session, now: Instant) -> Instant:
+    """Return the oldest instant of which the history knows everything."""
+    instant = segments.oldest_state_at(session)
+    return _begun_at(session, now) if instant is None else instant
+
+
+def rows_up_to(
+    reading: Reading, wanted: RowFilter, instant: Instant, *, sealed_only: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows in order that lead to the state at an instant: those of a checkpoint and those behind it.
+
+    Args:
+        reading: Where the rows are.
+        wanted: Selects devices and paths.
+        instant: The instant.
+        sealed_only: Whether rows of the tail and writes that wait are left out.
+    """
+    checkpoint = last_checkpoint(reading.session, instant)
+    behind = _of_state(checkpoint) if checkpoint else None
+    known = RowsUpTo(wanted.selection, wanted.device_ids, wanted.erased, None, instant, None)
+    behind_it = replace(known, base_at=wanted.base_at, behind=behind)
+    places = [*sources(runs_of(reading.session, checkpoint), known), *reading.sources(behind_it)]
+    if not sealed_only:
+        waiting = known.apply(in_order(of_rows(history.waiting_writes(reading.session))))
+        places += [reading.tail(behind_it), Source("", LAST_DEVICE, iter([waiting]))]
+    # The winners of one group are few: several groups are merged at once.
+    return merged(
+        place._replace(batches=parts(place.batches, _ROWS_MERGED_AT_ONCE, _BYTES_MERGED_AT_ONCE)) for place in places
+    )
+
+
+def last_checkpoint(session: Session, instant: Instant) -> list[Block]:
+    """Return the blocks of the last checkpoint up to an instant; empty if there is none."""
+    found = [run for run in segments.runs(segments.blocks(session, STATE)) if _of_state(run)[0] <= instant]
+    return max(found, key=lambda run: (_of_state(run), run[0].segment_id), default=[])
+
+
+def _of_state(checkpoint: Sequence[Block]) -> tuple[Instant, int]:
+    """Return the instant and the revision of a checkpoint."""
+    return checkpoint[0].state_at or 0, checkpoint[0].state_revision or 0
+
+
+def is_needed(session: Session) -> bool:
+    """Return whether a history is kept that has no checkpoint since it was last started."""
+    revision, state = segments.last_state_revision(session), history.state(session)
+    return state.is_kept and (revision is None or revision < state.begun_revision)
+
+
+def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
+    """Return instant, revision and rows of the first checkpoint of a history."""
+    at, revision = _begun_at(session, now), history.state(session).begun_revision
+    registrations = in_order(of_rows(history.registrations(session)))
+    resources = (in_order(of_rows(rows)) for rows in history.mirror(session, _ROWS_AT_A_TIME))
+    rows = merged(Source("", LAST_DEVICE, each) for each in (iter([registrations]), resources))
+    known = RowFilter(HistorySelection(revision=revision), None, {}, None)
+    return (at, revision), (not_after(known.apply(batch), at) for batch in rows)
+
+
+def _begun_at(session: Session, now: Instant) -> Instant:
+    """Return when the history was started that is kept now: it has no earlier rows."""
+    state = history.state(session)
+    first_at = history.first_behind(session, max(state.begun_revision, state.sealed_revision))
+    return now if first_at is None else min(now, first_at)
+
+
+def state_rows(reading: Reading, instant: Instant) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a checkpoint at an instant, made from all that is sealed."""
+    wanted = reading.filter(HistorySelection(revision=reading.state.sealed_revision))
+    return whole_devices(rows_up_to(reading, wanted, instant, sealed_only=True))

@@ -15,7 +15,6 @@ from mirror_server.extensions.history.erasing import Erasing
 from mirror_server.extensions.history.moving import Moving, Trimming
 from mirror_server.extensions.history.sealing import ROWS_OF_A_SEGMENT, Sealing
 from mirror_server.extensions.history.service import HistoryService
-from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.hooks import extends
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -177,15 +176,3 @@ class Keeper:
                 return
             except Exception:
                 _log.exception("the history could not be looked after")
-
-
-def keep_history(settings: HistorySettings, database: Database, clock: Clock) -> tuple[HistoryService, Keeper]:
-    """What reads a history, and what looks after it, as an operator wants it.
-
-    Raises:
-        ValueError: Nothing here opens the archive.
-    """
-    archive = None if settings.history_archive is None else Archive(settings.history_archive)
-    service = HistoryService(database, clock, archive)
-    keep_seconds = settings.keep_history_seconds or 0
-    return service, Keeper(database=database, clock=clock, service=service, archive=archive, keep_seconds=keep_seconds)

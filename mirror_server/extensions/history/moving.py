@@ -13,16 +13,14 @@ import pyarrow as pa
 
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.extensions.history.archive import OTHER_DAY, Archive, name_of_file
-from mirror_server.extensions.history.checkpoints import state_rows
+from mirror_server.extensions.history.as_of import state_rows
 from mirror_server.extensions.history.columns import Flags, kept, numbers
 from mirror_server.extensions.history.filters import kept_until
-from mirror_server.extensions.history.merging import merged
 from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
-from mirror_server.extensions.history.reading import Reading, Run, runs_of, sources
-from mirror_server.extensions.history.sealing import DAY, day_of
+from mirror_server.extensions.history.reading import Reading, Run, merged, runs_of, sources
+from mirror_server.extensions.history.sealing import DAY, day_of, store_segment
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
-from mirror_server.extensions.history.writing import store_segment
 from mirror_server.store.database import Database
 from mirror_server.store.session import LEADER, Session
 

@@ -7,7 +7,7 @@ one process at a time does this, the leader, one step after the other; each step
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_server.core.instants import Instant
-from mirror_server.extensions.history.checkpoints import is_needed, of_mirror, state_rows
-from mirror_server.extensions.history.columns import in_order, numbers, of_tail, together, value_sizes
-from mirror_server.extensions.history.merging import merged
-from mirror_server.extensions.history.reading import Reading, runs_of, sources
+from mirror_server.extensions.history.as_of import is_needed, of_mirror, state_rows
+from mirror_server.extensions.history.columns import NO_ROWS, in_order, numbers, of_tail, together, value_sizes
+from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, parts
+from mirror_server.extensions.history.reading import Reading, merged, runs_of, sources
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
-from mirror_server.extensions.history.writing import store_segment
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
@@ -35,6 +34,42 @@ _MOST_SMALL = 8
 _REPORTS_BETWEEN_CHECKPOINTS = 5
 """A checkpoint is made when there are so many times as many rows as the last one has."""
 _DELETED_AT_A_TIME = 2000
+
+_ROWS_OF_A_BLOCK = 65_536
+_BYTES_OF_A_BLOCK = 4 * 1024 * 1024
+
+
+def store_segment(
+    database: Database, batches: Iterable[pa.RecordBatch], state: tuple[Instant, int] | None = None
+) -> list[Block]:
+    """Store the contents of a new segment, a block at a time. It counts once :func:`.segments.put` names its blocks.
+
+    Args:
+        database: Where it is stored.
+        batches: The rows, in order.
+        state: Instant and revision of a checkpoint; ``None`` for rows of what happened.
+
+    Raises:
+        StorageFailed: It cannot be stored.
+    """
+    with database.read() as session:
+        segment_id = segments.next_segment_id(session)
+    made: list[Block] = []
+    for rows in parts(batches, _ROWS_OF_A_BLOCK, _BYTES_OF_A_BLOCK):
+        made.append(_store_block(database, segment_id, len(made), rows, state))
+    if state is not None and not made:
+        # There is a checkpoint even where nothing was known.
+        made.append(_store_block(database, segment_id, 0, NO_ROWS, state))
+    return made
+
+
+def _store_block(
+    database: Database, segment_id: int, number: int, rows: pa.RecordBatch, state: tuple[Instant, int] | None
+) -> Block:
+    content = encoded(rows, QUICK)
+    database.insist(partial(segments.put_content, segment_id=segment_id, block=number, content=content)).result()
+    kind, (state_at, state_revision) = (ROWS, (None, None)) if state is None else (STATE, state)
+    return Block(segment_id, number, kind, state_at, state_revision, bounds(rows))
 
 
 class Sealing:

@@ -7,7 +7,7 @@ import logging
 import reprlib
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -29,7 +29,6 @@ from mirror_server.extensions.lwm2m import device_keys, registrations
 from mirror_server.extensions.lwm2m.exchange import Peer, Request, Response
 from mirror_server.extensions.lwm2m.links import (
     BadLinks,
-    LinkedResource,
     Links,
     Structure,
     TooManyLinks,
@@ -45,7 +44,7 @@ from mirror_server.extensions.lwm2m.registration import (
     read_update,
 )
 from mirror_server.extensions.lwm2m.registry import RegisteredDevice, Registry
-from mirror_server.extensions.lwm2m.requests import shown, structured_formats
+from mirror_server.extensions.lwm2m.requests import shown
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
@@ -326,20 +325,16 @@ class Registrar:
             location=secrets.token_urlsafe(_LOCATION_BYTES),
             peer=peer,
             expires_at=after_seconds(now, parameters.lifetime_seconds),
-            prefix=structure.links.prefix,
-            structured=structured_formats(parameters.version, structure.links.content_formats),
-            links_hash=structure.links_hash,
-            to_discover=structure.links.to_discover,
-            tokens=_tokens(structure.links.resources),
             heard_at=now,
             is_reachable=False,
         )
+        device.take_structure(structure)
         # An operator may have given it another name since it registered.
         former = self.registry.by_id(device_id) or former
         if former is not None:
             self._replace(former, device)
-            if former.links_hash == structure.links_hash:
-                device.to_discover = structure.unknown
+        if former is None or former.links_hash != structure.links_hash:
+            device.to_discover = structure.links.to_discover
         await self._keep(device)
         self.registry.add(device)
         self._tell_published(device, structure.links.published)
@@ -424,17 +419,14 @@ class Registrar:
         return structure_of(links, hash_of(payload), known)
 
     async def _take_structure(self, device: RegisteredDevice, structure: Structure) -> None:
-        links = structure.links
-        device.links_hash, device.to_discover = structure.links_hash, structure.unknown
-        device.prefix = links.prefix
-        device.structured = structured_formats(device.version, links.content_formats)
-        former, device.tokens = device.tokens, _tokens(links.resources)
+        former = device.tokens
+        device.take_structure(structure)
         ended = [path for path in former.values() if path not in device.tokens.values()]
         for path in ended:
             self.registry.end_observation(device, path)
         self.registry.expect_unasked(device)
         await self._keep(device, ended)
-        self._tell_published(device, links.published)
+        self._tell_published(device, structure.links.published)
 
     async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
         """Store a registration, and that the device is to be asked for what it sent by itself before."""
@@ -529,10 +521,6 @@ def _introduced(device_id: str, session: Session) -> list[IntroducedResource]:
 def _introduced_by_name(endpoint_name: str, session: Session) -> list[IntroducedResource]:
     row = devices.find_by_endpoint_name(session, endpoint_name)
     return [] if row is None else _introduced(row.device_id, session)
-
-
-def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
-    return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
 
 
 def _unknown() -> RegistrationRefused:

@@ -16,7 +16,9 @@ import orjson
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.extensions.lwm2m.exchange import Notification, Peer
+from mirror_server.extensions.lwm2m.links import Structure
 from mirror_server.extensions.lwm2m.registration import RegistrationParameters
+from mirror_server.extensions.lwm2m.requests import structured_formats
 
 _TOKEN_BYTES = 8
 """The longest there is: nobody who does not see the traffic can guess it."""
@@ -57,12 +59,12 @@ class RegisteredDevice(RegistrationParameters):
     location: str
     peer: Peer
     expires_at: Instant
-    prefix: str
-    structured: tuple[int, ...]
-    links_hash: bytes
-    to_discover: tuple[str, ...]
-    tokens: Mapping[str, str]
     heard_at: Instant
+    prefix: str = ""
+    structured: tuple[int, ...] = ()
+    links_hash: bytes = b""
+    to_discover: tuple[str, ...] = ()
+    tokens: Mapping[str, str] = field(default_factory=dict)
     is_known_address: bool = True
     is_silent: bool = False
     is_reachable: bool = True
@@ -105,6 +107,15 @@ class RegisteredDevice(RegistrationParameters):
             "structured": " ".join(map(str, self.structured)),
             "to_discover": " ".join(self.to_discover),
             "tokens": orjson.dumps(self.tokens).decode(),
+        }
+
+    def take_structure(self, structure: Structure) -> None:
+        """Set what the device announced by its links."""
+        links = structure.links
+        self.links_hash, self.to_discover, self.prefix = structure.links_hash, structure.unknown, links.prefix
+        self.structured = structured_formats(self.version, links.content_formats)
+        self.tokens = {
+            each.auto_token.hex(): each.introduced.path for each in links.resources if each.auto_token is not None
         }
 
     def is_awake(self, now: Instant, awake_seconds: float) -> bool:

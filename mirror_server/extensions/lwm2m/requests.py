@@ -142,24 +142,21 @@ def attributes(query: str) -> tuple[str, ...]:
         NotSendable: There is none, or one that is unknown, twice, or not what it should be.
     """
     told: dict[str, str] = {}
+    bad = Outcome.BAD_VALUE
     for part in query.split("&"):
         name, equals, value = part.partition("=")
         if name not in _ATTRIBUTES:
             known = ", ".join(_ATTRIBUTES)
-            raise _bad_attribute(f"{reprlib.repr(name)} is no notification attribute; {known} are")
+            raise NotSendable(bad, f"{reprlib.repr(name)} is no notification attribute; {known} are")
         if name in told:
-            raise _bad_attribute(f"{name} is given twice; give it once")
+            raise NotSendable(bad, f"{name} is given twice; give it once")
         if equals and not _ATTRIBUTES[name].fullmatch(value):
-            raise _bad_attribute(f"{name}={reprlib.repr(value)} is no value for it; write it like pmin=5&pmax=120")
+            raise NotSendable(bad, f"{name}={reprlib.repr(value)} is no value for it; write it like pmin=5&pmax=120")
         told[name] = value
     for lowest, highest in (("pmin", "pmax"), ("epmin", "epmax")):
         if told.get(highest) and int(told[highest]) < max(1, int(told.get(lowest) or 0)):
-            raise _bad_attribute(f"{highest}={told[highest]} is below {lowest}, or no time; give a longer one")
+            raise NotSendable(bad, f"{highest}={told[highest]} is below {lowest}, or no time; give a longer one")
     return tuple(query.split("&"))
-
-
-def _bad_attribute(reason: str) -> NotSendable:
-    return NotSendable(Outcome.BAD_VALUE, reason)
 
 
 def _number(content_type: str, structured: Collection[int]) -> int:

@@ -14,8 +14,9 @@ from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.lwm2m import device_keys
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
-from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused, Transmission
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
@@ -23,8 +24,8 @@ from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.server import Services
 from mirror_server.store.devices import DeviceRow
 
-USUAL = Transmission(ack_timeout_seconds=0.5)
-QUICK = Transmission(ack_timeout_seconds=0.2, max_retransmit=1, handshake_seconds=1.5)
+USUAL = Tuning(ack_timeout_seconds=0.5)
+QUICK = Tuning(ack_timeout_seconds=0.2, retransmissions=1, handshake_seconds=1.5)
 """Of a device that stays out."""
 
 
@@ -45,11 +46,11 @@ class Site:
 
     def device(self, name: str, key: DeviceKey, secret: bytes | None = None) -> Any:
         psk = PreSharedKey(key.identity.encode(), secret or key.secret)
-        transmission = QUICK if secret else USUAL
+        tuning = QUICK if secret else USUAL
 
         async def made() -> Any:
             resources = (DeviceResource("/3303/0/5700", 21.5),)
-            return LwM2MDevice(self.url, name, resources, key=psk, transmission=transmission)
+            return LwM2MDevice(self.url, name, resources, key=psk, tuning=tuning)
 
         device = self.side.run(made())
         self.side.devices.append(device)

@@ -11,6 +11,7 @@ and is deleted when there is time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
@@ -127,26 +128,11 @@ def add_reported(session: Session, rows: Sequence[Row]) -> None:
     session.run_many(_INSERT_REPORTED, rows)
 
 
-def tail(
-    session: Session,
-    after: int,
-    size: int,
-    *,
-    up_to: int | None = None,
-    device_ids: Sequence[str] | None = None,
-    paths: Sequence[str] = (),
-) -> Iterator[list[HistoryRow]]:
-    """Rows of the tail by revision, ``size`` of them at a time; see :func:`stored_tail`."""
-    for rows in stored_tail(session, after, size, up_to=up_to, device_ids=device_ids, paths=paths):
-        yield [_told(row) for row in rows]
-
-
 def stored_tail(
     session: Session,
     after: int,
     size: int,
     *,
-    up_to: int | None = None,
     device_ids: Sequence[str] | None = None,
     paths: Sequence[str] = (),
 ) -> Iterator[list[Row]]:
@@ -159,13 +145,10 @@ def stored_tail(
         session: The transaction.
         after: Only rows with a larger revision.
         size: How many rows are given at once.
-        up_to: Only rows with this revision or a smaller one; ``None`` for all.
         device_ids: Only those of these devices, and of none.
         paths: Only those of these resources, and of none; without any, all.
     """
-    where, parameters = ["h.revision > :after"], {"after": after, "up_to": up_to}
-    if up_to is not None:
-        where.append("h.revision <= :up_to")
+    where, parameters = ["h.revision > :after"], {"after": after}
     if device_ids is not None:
         numbers = f"SELECT number FROM devices WHERE device_id IN ({_named(device_ids, 'd', parameters)})"
         where.append(f"(h.device_number IS NULL OR h.device_number IN ({numbers}))")
@@ -185,6 +168,13 @@ def _named(values: Sequence[str], letter: str, parameters: dict[str, Any]) -> st
     names = [f"{letter}{index}" for index in range(len(values))]
     parameters |= dict(zip(names, values, strict=True))
     return ", ".join(f":{name}" for name in names) or "NULL"
+
+
+def first_behind(session: Session, revision: int) -> Instant | None:
+    """Return when the first row of the tail behind a revision was received; ``None`` if there is none."""
+    statement = "SELECT received_at FROM history WHERE revision > :revision ORDER BY revision LIMIT 1"
+    received_at: Instant | None = session.scalar(statement, revision=revision)
+    return received_at
 
 
 def count_tail(session: Session) -> tuple[int, Instant | None]:
@@ -296,14 +286,6 @@ def _stored(row: HistoryRow) -> tuple[object, ...]:
     )
 
 
-def _told(row: Row) -> HistoryRow:
-    """A row of the tail, with the words for what it has a number or nothing for."""
-    kind, value, content_type = row[6:9]
-    if value is not None and content_type is None:
-        content_type = PLAIN_TEXT
-    return HistoryRow._make((*row[:6], *KINDS[kind], value, content_type, *row[9:]))
-
-
 def mirror(session: Session, size: int) -> Iterator[list[HistoryRow]]:
     """What the mirror shows as rows that lead to it, of so many resources and devices at a time, by device and path.
 
@@ -357,3 +339,80 @@ def _of_resource(row: Row) -> Iterator[HistoryRow]:
         what = "desired", "write"
         about = HistoryRow(revision, device_id, name, path, ended_at, ended_at, *what, value, content_type)
         yield about._replace(status=status, category=category, app_id=app_id, requested_at=requested_at)
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySize:
+    """How many rows the history has in each of its places, and how many bytes these take.
+
+    What a row of the tail takes is not known without reading it: about 50 bytes and its value.
+    """
+
+    tail_rows: int
+    segment_rows: int
+    segment_bytes: int
+    archive_rows: int
+    archive_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.tail_rows + self.segment_rows + self.archive_rows
+
+    def __str__(self) -> str:
+        """In one line, for people."""
+        return (
+            f"history: {self.rows:,} rows, {self.tail_rows:,} of them in the tail,"
+            f" {self.segment_rows:,} in segments ({self.segment_bytes / 1e6:,.1f} MB),"
+            f" {self.archive_rows:,} in the archive ({self.archive_bytes / 1e6:,.1f} MB)"
+        )
+
+
+def measure(session: Session) -> HistorySize:
+    """Count the rows of the history; those of the tail one by one, which are bounded."""
+    counts = session.row(
+        "SELECT (SELECT count(*) FROM history WHERE revision > (SELECT sealed_revision FROM history_state)),"
+        " (SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE kind = 'rows'),"
+        " (SELECT coalesce(sum(length(content)), 0) FROM history_blocks),"
+        " (SELECT coalesce(sum(row_count), 0) FROM history_files),"
+        " (SELECT coalesce(sum(size_bytes), 0) FROM history_files)"
+    )
+    return HistorySize(*map(int, counts or ()))
+
+
+VIOLATIONS = {
+    "a row of the history is of no device that is known": (
+        "SELECT CAST(h.revision AS TEXT) FROM history h LEFT JOIN devices d ON d.number = h.device_number"
+        f" WHERE d.device_id IS NULL AND h.kind <> {GAP}"
+    ),
+    "a row of the history is of no known kind": (
+        f"SELECT CAST(revision AS TEXT) FROM history WHERE kind < 0 OR kind >= {len(KINDS)}"
+    ),
+    "a row of the history is later than the last change": (
+        "SELECT CAST(revision AS TEXT) FROM history WHERE revision > (SELECT last_revision FROM revisions)"
+    ),
+    "the history is sealed beyond the last change": (
+        "SELECT CAST(sealed_revision AS TEXT) FROM history_state"
+        " WHERE sealed_revision > (SELECT last_revision FROM revisions)"
+    ),
+    "a part of the history that was sealed goes on beyond that": (
+        "SELECT segment_id || ' ' || block FROM history_segments WHERE kind = 'rows'"
+        " AND last_revision > (SELECT sealed_revision FROM history_state)"
+        " UNION ALL SELECT file_name FROM history_files"
+        " WHERE last_revision > (SELECT sealed_revision FROM history_state)"
+    ),
+    "a segment of the history has no content": (
+        "SELECT s.segment_id || ' ' || s.block FROM history_segments s WHERE NOT EXISTS"
+        " (SELECT 1 FROM history_blocks b WHERE b.segment_id = s.segment_id AND b.block = s.block)"
+    ),
+    "a value was reported, and is not in the history": (
+        "SELECT device_id || ' ' || path FROM resources, history_state WHERE is_kept = 1"
+        " AND reported_revision > begun_revision AND reported_revision > sealed_revision"
+        " AND NOT EXISTS (SELECT 1 FROM history h WHERE h.revision = reported_revision)"
+    ),
+    "a reported value and its row in the history differ": (
+        "SELECT r.device_id || ' ' || r.path FROM resources r JOIN history h ON h.revision = r.reported_revision"
+        " WHERE h.value <> r.reported_value"
+    ),
+}
+"""The kinds of violations, and a statement for each that returns a row for each place where it is found."""

@@ -14,21 +14,26 @@ import secrets
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.conversion import (
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.messages import (
+    BLOCK_BYTES,
+    EMPTY,
+    Block,
+    Message,
+    Option,
+    Type,
     block_of,
+    code_number,
     refusal,
     request_message,
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.messages import BLOCK_BYTES, EMPTY, Block, Message, Option, Type, code_number
-from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 from mirror_server.extensions.lwm2m.coap.transmission import Exchange, MessageLayer
 from mirror_server.extensions.lwm2m.exchange import (
     INSTALL_DTLS,
@@ -40,6 +45,7 @@ from mirror_server.extensions.lwm2m.exchange import (
     Response,
     Unreachable,
 )
+from mirror_server.extensions.lwm2m.settings import COAP_PORT, COAPS_PORT
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +65,9 @@ _LIMITS = Limits(
     uploads=_REMEMBERED,
 )
 """Of a server, which a device chose, all is taken that comes."""
-_PORTS = {"coap": 5683, "coaps": 5684}
+_PORTS = {"coap": COAP_PORT, "coaps": COAPS_PORT}
+DEVICE_TUNING = Tuning(retransmissions=4, separate_response_seconds=93.0)
+"""The values of RFC 7252, section 4.8: a device waits longer than the server, which has many of them."""
 _HANDSHAKE_LOOKS_SECONDS = 0.5
 _LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
@@ -110,7 +118,7 @@ class PreSharedKey:
     """
 
     identity: bytes
-    secret: bytes
+    secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         # DTLSSocket copies both into arrays of these sizes, however long they are.
@@ -118,42 +126,6 @@ class PreSharedKey:
             raise ValueError(f"an identity has 1 to {_LONGEST_IDENTITY} bytes, this one {len(self.identity)}")
         if not 1 <= len(self.secret) <= _LONGEST_SECRET:
             raise ValueError(f"a pre-shared key has 1 to {_LONGEST_SECRET} bytes, this one {len(self.secret)}")
-
-    def __repr__(self) -> str:
-        """Without the secret."""
-        return f"PreSharedKey(identity={self.identity!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class Transmission:
-    """How messages are repeated. Source: RFC 7252 section 4.8.
-
-    Attributes:
-        ack_timeout_seconds: How long the first wait for an acknowledgement is; each further one is twice as long.
-        max_retransmit: How often a message is sent again.
-        separate_after_seconds: After how long a request that is not answered yet is acknowledged.
-        handshake_seconds: How long a DTLS handshake may take.
-    """
-
-    ack_timeout_seconds: float = 2.0
-    max_retransmit: int = 4
-    separate_after_seconds: float = 1.0
-    handshake_seconds: float = 15.0
-
-    @property
-    def longest_wait_seconds(self) -> float:
-        """The time after which nothing is waited for any more (MAX_TRANSMIT_WAIT)."""
-        return self.ack_timeout_seconds * 1.5 * ((2 << self.max_retransmit) - 1)
-
-    @property
-    def tuning(self) -> Tuning:
-        """The same for the layer of messages."""
-        return Tuning(
-            ack_timeout_seconds=self.ack_timeout_seconds,
-            retransmissions=self.max_retransmit,
-            separate_response_seconds=self.longest_wait_seconds,
-            empty_ack_seconds=self.separate_after_seconds,
-        )
 
 
 class Incoming(NamedTuple):
@@ -293,16 +265,14 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         lost: How many datagrams came meanwhile.
     """
 
-    def __init__(self, server: ServerAddress, handler: Handler, transmission: Transmission) -> None:
-        now = asyncio.get_running_loop().time
-        super().__init__(self, transmission.tuning, _LIMITS, Counts(), Shares(_LIMITS, now))
+    def __init__(self, server: ServerAddress, handler: Handler, tuning: Tuning) -> None:
+        super().__init__(self, tuning, _LIMITS, Counts())
         self._server = server
         self._handler = handler
-        self._transmission = transmission
         self._datagrams: asyncio.DatagramTransport
         self._session: _DtlsSession | None = None
         self._notified: OrderedDict[int, bytes] = OrderedDict()
-        self._uploads = Uploads(_LIMITS, now)
+        self._uploads = Uploads(_LIMITS, self._loop.time)
         self._downloads: OrderedDict[tuple[object, ...], Observed] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_muted = False
@@ -315,7 +285,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         handler: Handler,
         *,
         key: PreSharedKey | None = None,
-        transmission: Transmission | None = None,
+        tuning: Tuning = DEVICE_TUNING,
     ) -> CoapSocket:
         """Open a socket of its own, on a free port.
 
@@ -325,7 +295,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
                 the handshake.
             ImportError: What DTLS needs is not installed.
         """
-        self = cls(server, handler, transmission or Transmission())
+        self = cls(server, handler, tuning)
         try:
             family = await _family_of(server)
             await self._loop.create_datagram_endpoint(
@@ -336,7 +306,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         if key is not None:
             try:
                 self._session = _DtlsSession(key, self._datagrams.sendto, self._message_received, handler.session_ended)
-                await self._session.connect(self._transmission.handshake_seconds)
+                await self._session.connect(tuning.handshake_seconds)
             except BaseException:
                 self.close()
                 raise

@@ -6,20 +6,20 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from mirror_sdk.values import PythonValue
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock, SystemClock, Timer
 from mirror_server.core.instants import Instant
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import (
+    DEVICE_TUNING,
     CoapSocket,
     Incoming,
     PreSharedKey,
     ServerAddress,
-    Transmission,
 )
-from mirror_server.extensions.lwm2m.device.contents import (
+from mirror_server.extensions.lwm2m.device.resources import (
     CONTENT_TYPES,
     FORMATS_OF_VERSION,
     JSON_RECORDS,
@@ -27,16 +27,18 @@ from mirror_server.extensions.lwm2m.device.contents import (
     OCTETS,
     TEXT,
     TLV,
+    DeviceObservation,
+    DeviceObservations,
+    DeviceResource,
     NotAcceptable,
     decode_values,
     encode_values,
+    write_links,
 )
-from mirror_server.extensions.lwm2m.device.observing import DeviceObservation, Observations
-from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
 from mirror_server.extensions.lwm2m.links import is_opaque, is_within
+from mirror_server.extensions.lwm2m.registration import Version
 
-Version = Literal["1.0", "1.1"]
 _CHANGED, _CONTENT = "2.04", "2.05"
 _BAD_REQUEST, _NOT_FOUND, _METHOD_NOT_ALLOWED = "4.00", "4.04", "4.05"
 _NOT_ACCEPTABLE, _UNSUPPORTED = "4.06", "4.15"
@@ -99,8 +101,8 @@ class LwM2MDevice:
         version: Of LwM2M (``lwm2m``); with ``1.1`` it speaks SenML too.
         queue_mode: Whether it says that it sleeps.
         key: As whom it proves itself, with a server whose address begins with ``coaps``.
-        link_style: How it writes its links.
-        transmission: How messages are repeated.
+        links: Writes the links of its resources.
+        tuning: How messages are repeated.
         clock: What times of values and notification rules follow.
 
     Attributes:
@@ -129,8 +131,8 @@ class LwM2MDevice:
         version: Version = "1.0",
         queue_mode: bool = False,
         key: PreSharedKey | None = None,
-        link_style: LinkStyle | None = None,
-        transmission: Transmission | None = None,
+        links: Callable[[Iterable[DeviceResource]], str] = write_links,
+        tuning: Tuning = DEVICE_TUNING,
         clock: Clock | None = None,
     ) -> None:
         self.server = ServerAddress.parse(server)
@@ -141,15 +143,15 @@ class LwM2MDevice:
         self.lifetime_seconds = lifetime_seconds
         self.version = version
         self.queue_mode = queue_mode
-        self.link_style = link_style or LinkStyle()
+        self._links = links
         self.behaviour = Behaviour(formats=FORMATS_OF_VERSION[version])
-        self.observations = Observations()
+        self.observations = DeviceObservations()
         self.requests: deque[Request] = deque(maxlen=_REMEMBERED_REQUESTS)
         self.heard_at: Instant = 0
         self.registration_id = ""
         self.session_lost: Callable[[str], object] = lambda _reason: None
         self._key = key
-        self._transmission = transmission
+        self._tuning = tuning
         self._own_clock = SystemClock() if clock is None else None
         self._clock: Clock = clock or self._own_clock  # type: ignore[assignment]
         self._resources: dict[str, DeviceResource] = {}
@@ -218,7 +220,7 @@ class LwM2MDevice:
             ImportError: What DTLS needs is not installed.
         """
         await self._connect()
-        links = self.link_style.write(list(self._resources.values()))
+        links = self._links(self._resources.values())
         request = Request("POST", "/rd", self._registration_query(), links.encode(), content_format=LINKS)
         response = await self._ask(request)
         # Some servers tell the location in one option, others each segment in one of its own.
@@ -256,7 +258,7 @@ class LwM2MDevice:
             query.append(f"lt={lifetime_seconds}")
         if binding is not None:
             query.append(f"b={binding}")
-        links = self.link_style.write(list(self._resources.values())).encode() if with_links else b""
+        links = self._links(self._resources.values()).encode() if with_links else b""
         path = f"/rd/{self.registration_id}"
         await self._connect()
         await self._ask(Request("POST", path, tuple(query), links, content_format=LINKS if with_links else None))
@@ -375,7 +377,7 @@ class LwM2MDevice:
             Unreachable: There is no way to the server.
         """
         self._close_socket()
-        self.observations = Observations()
+        self.observations = DeviceObservations()
         await (self.update() if keeps_registration else self.register())
 
     async def close(self) -> None:
@@ -390,7 +392,7 @@ class LwM2MDevice:
     async def _connect(self) -> None:
         if self._socket is None:
             self._loop = asyncio.get_running_loop()
-            self._socket = await CoapSocket.open(self.server, self, key=self._key, transmission=self._transmission)
+            self._socket = await CoapSocket.open(self.server, self, key=self._key, tuning=self._tuning)
 
     def _open_socket(self) -> CoapSocket:
         if self._socket is None:
