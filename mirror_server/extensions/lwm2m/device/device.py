@@ -31,6 +31,7 @@ from mirror_server.extensions.lwm2m.device.resources import (
     DeviceObservations,
     DeviceResource,
     NotAcceptable,
+    changed_attributes,
     decode_values,
     encode_values,
     write_links,
@@ -473,7 +474,8 @@ class LwM2MDevice:
     def _discover(self, path: str, within: list[DeviceResource]) -> str:
         """The links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
         paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
-        return ",".join(f"<{each}>{self.observations.own_attributes(each).as_link()}" for each in paths)
+        own = self.observations.own_attributes
+        return ",".join(f"<{path}>{''.join(f';{name}={value}' for name, value in own(path).items())}" for path in paths)
 
     def _read(self, request: Request, within: list[DeviceResource]) -> Response:
         values = self._values(each.path for each in within)
@@ -514,7 +516,7 @@ class LwM2MDevice:
         # Without a query too: what has no content format is no write, to some stacks, and they say it is done.
         try:
             attributes = self.observations.own_attributes(request.path)
-            changed = attributes.changed(request.query) if request.query else attributes
+            changed = changed_attributes(attributes, request.query) if request.query else attributes
         except ValueError:
             return _BAD_REQUEST
         self.observations.set_attributes(request.path, changed)
