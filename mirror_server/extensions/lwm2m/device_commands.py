@@ -51,7 +51,8 @@ def list_devices(database_url: str) -> None:
     """List the devices that have a key: endpoint name, identity, when the key was made. The keys are not shown."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in device_keys.list_all(session):
-            click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{_made(key)}")
+            made = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
+            click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{made}")
 
 
 @devices.command("revoke")
@@ -115,7 +116,3 @@ def _told(key: DeviceKey) -> Iterator[str]:
     yield ""
     yield f"  export MIRROR_DEVICE_PSK={secret}"
     yield (f"  mirror-device --server coaps://127.0.0.1:{COAPS_PORT} --name {shlex.quote(key.endpoint_name)}{identity}")
-
-
-def _made(key: DeviceKey) -> str:
-    return f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.instants import Instant
-from mirror_server.devices.link import Answer, Connection, Content, DeviceCommand, Outcome
+from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
 from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, Limits, listen
 from mirror_server.extensions.lwm2m.device_keys import Identities
@@ -55,6 +55,7 @@ class RealDevices:
     """
 
     name = BACKEND
+    parts_of = staticmethod(written)
 
     def __init__(self, settings: LwM2MSettings, services: Services) -> None:
         self._settings = settings
@@ -135,10 +136,6 @@ class RealDevices:
         """Return the counters; none while this process does not listen."""
         fleet, endpoint = self._fleet, self.endpoint
         return [] if fleet is None or endpoint is None else _measurements(fleet, endpoint)
-
-    def parts_of(self, path: str, content: Content) -> Sequence[tuple[str, Content]]:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
-        return written(path, content)
 
     def has(self, device_id: str) -> bool:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""

@@ -69,13 +69,11 @@ def prolong(session: Session, since: Instant, now: Instant) -> None:
         " AND registration_expires_at < :before",
         before=after_seconds(now, _LONGEST_GRACE_SECONDS),
     )
-    session.run_many(
-        "UPDATE devices SET registration_expires_at = ? WHERE device_id = ?",
-        [
-            (max(now + expires_at - since, after_seconds(now, _grace_seconds(lifetime_seconds))), device_id)
-            for device_id, lifetime_seconds, expires_at in expiring
-        ],
-    )
+    prolonged = []
+    for device_id, lifetime_seconds, expires_at in expiring:
+        grace_seconds = min(max(lifetime_seconds, _SHORTEST_GRACE_SECONDS), _LONGEST_GRACE_SECONDS)
+        prolonged.append((max(now + expires_at - since, after_seconds(now, grace_seconds)), device_id))
+    session.run_many("UPDATE devices SET registration_expires_at = ? WHERE device_id = ?", prolonged)
 
 
 def observe_anew(session: Session) -> None:
@@ -99,7 +97,3 @@ def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
         "registrations": delete(session, device_id),
         "device_keys": int(name is not None and device_keys.delete(session, name)),
     }
-
-
-def _grace_seconds(lifetime_seconds: int) -> int:
-    return min(max(lifetime_seconds, _SHORTEST_GRACE_SECONDS), _LONGEST_GRACE_SECONDS)

@@ -16,7 +16,9 @@ import orjson
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.extensions.lwm2m.exchange import Notification, Peer
+from mirror_server.extensions.lwm2m.links import Structure
 from mirror_server.extensions.lwm2m.registration import RegistrationParameters
+from mirror_server.extensions.lwm2m.requests import structured_formats
 
 _TOKEN_BYTES = 8
 """The longest there is: nobody who does not see the traffic can guess it."""
@@ -28,28 +30,28 @@ _AS_STORED = ("device_id", "location", "version", "binding", "prefix")
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class RegisteredDevice(RegistrationParameters):
-    """A real device while it is registered, with the parameters of its registration.
+    """A registered device, with the parameters of its registration.
 
     Attributes:
         device_id: Its id in the directory.
         location: The last part of the path it updates its registration under.
-        peer: Where it is reached.
-        expires_at: When it ends without an update.
+        peer: Its address.
+        expires_at: The end of its registration without an update.
         prefix: Under which path its objects are; ``""`` where they are at the root.
-        structured: The content formats it has that hold any value, the one to try first in front.
-        links_hash: Of what it said of its objects.
-        to_discover: What it registered without saying which resources it has, and was not asked yet.
-        tokens: With which tokens it sends values unasked, in hexadecimal, and of which paths.
-        heard_at: When its last message came, or in queue mode 0 where it is known to sleep.
-        is_known_address: Whether something came from its address since the service started.
-        is_silent: Whether it left the last request unanswered, and nothing came from it since.
-        is_reachable: False where nothing can be sent to it before it makes contact.
-        observed: What it sends on its own account, by path.
-        read_formats: Content formats to read in where it is not the first to be tried, by path.
+        structured: The content formats it has that hold any value, in the order to try.
+        links_hash: The hash of its links.
+        to_discover: The paths that it registered without resources, and that were not discovered yet.
+        tokens: The tokens of values that it sends unasked, in hexadecimal, and their paths.
+        heard_at: The time of its last message, or 0 if it is in queue mode and known to sleep.
+        is_known_address: Whether a message came from its address since the service started.
+        is_silent: Whether it did not respond to the last request, and sent nothing since.
+        is_reachable: False if nothing can be sent to it before it makes contact.
+        observed: The resources that it sends by itself, by path.
+        read_formats: The content formats to read in, by path, where that is not the first to try.
         write_formats: The same to write in.
-        is_being_discovered: Whether it is being asked for what is in ``to_discover``.
-        turn: Held by the one request that is under way.
-        exchange: Waits for the answer to it.
+        is_being_discovered: Whether the paths in ``to_discover`` are being discovered.
+        turn: Held by the one request in flight.
+        exchange: The task that waits for its response.
         is_executing: Whether that is an execute.
     """
 
@@ -57,12 +59,12 @@ class RegisteredDevice(RegistrationParameters):
     location: str
     peer: Peer
     expires_at: Instant
-    prefix: str
-    structured: tuple[int, ...]
-    links_hash: bytes
-    to_discover: tuple[str, ...]
-    tokens: Mapping[str, str]
     heard_at: Instant
+    prefix: str = ""
+    structured: tuple[int, ...] = ()
+    links_hash: bytes = b""
+    to_discover: tuple[str, ...] = ()
+    tokens: Mapping[str, str] = field(default_factory=dict)
     is_known_address: bool = True
     is_silent: bool = False
     is_reachable: bool = True
@@ -79,7 +81,7 @@ class RegisteredDevice(RegistrationParameters):
 
     @classmethod
     def from_store(cls, row: Mapping[str, Any]) -> RegisteredDevice:
-        """A device as it was when the service ended; whether it is still at its address is not known."""
+        """Return a stored device; it may have another address by now."""
         return cls(
             **{name: row[name] for name in (*_AS_STORED, "endpoint_name", "lifetime_seconds")},
             peer=Peer(row["address"], bool(row["is_secure"]), row["identity"]),
@@ -96,7 +98,7 @@ class RegisteredDevice(RegistrationParameters):
         )
 
     def to_store(self) -> dict[str, object]:
-        """What is kept of it for the time after a restart."""
+        """Return the row to store for the time after a restart."""
         return {name: getattr(self, name) for name in _AS_STORED} | {
             "address": self.peer.address,
             "is_secure": int(self.peer.is_secure),
@@ -107,8 +109,17 @@ class RegisteredDevice(RegistrationParameters):
             "tokens": orjson.dumps(self.tokens).decode(),
         }
 
+    def take_structure(self, structure: Structure) -> None:
+        """Set what the device announced by its links."""
+        links = structure.links
+        self.links_hash, self.to_discover, self.prefix = structure.links_hash, structure.unknown, links.prefix
+        self.structured = structured_formats(self.version, links.content_formats)
+        self.tokens = {
+            each.auto_token.hex(): each.introduced.path for each in links.resources if each.auto_token is not None
+        }
+
     def is_awake(self, now: Instant, awake_seconds: float) -> bool:
-        """Whether it listens; ``awake_seconds`` is for how long one in queue mode does after a message."""
+        """Whether it listens; one in queue mode does for ``awake_seconds`` after a message."""
         if not (self.is_reachable and self.is_registered(now)):
             return False
         return not self.queue_mode or now < after_seconds(self.heard_at, awake_seconds)
@@ -120,10 +131,10 @@ class RegisteredDevice(RegistrationParameters):
     def may_be(self, peer: Peer) -> bool:
         """Whether a message with an unguessable token of this device may have come from a peer.
 
-        Over DTLS it is the identity that says so. In plain text it is the host: a router may give a device another
-        port at any time.
+        Over DTLS the identity decides. In plain text the host does: a router may give a device another port at any
+        time.
         """
-        # Mostly it is the very same object, which is seen sooner than that two are alike.
+        # Mostly it is the very same object: that comparison is faster.
         if peer is self.peer or peer == self.peer:
             return True
         if peer.is_secure or self.peer.is_secure:
@@ -131,25 +142,25 @@ class RegisteredDevice(RegistrationParameters):
         return peer.host == self.peer.host
 
     def give_up_exchange(self) -> None:
-        """Wait no more for the answer to the request that is under way: it went to where the device is no more."""
+        """Cancel the request in flight: it went to a former address of the device."""
         if self.exchange is not None:
             self.exchange.cancel()
 
 
 @dataclass(slots=True)
 class ObservedResource:
-    """A resource that a device sends on its own account.
+    """A resource that a device sends by itself.
 
     Attributes:
         device: The device.
         path: The resource.
-        token: What its notifications bear.
-        is_asked: Whether it was asked to; false where it said at its registration that it would.
+        token: The token of its notifications.
+        is_asked: Whether the server requested to observe it; false if the device announced it in its registration.
         sequence: The number of the newest notification; ``None`` before one that has a number.
-        heard_at: When that came.
+        heard_at: The time of that.
         is_being_read: Whether its value is going to be read, because it was too long for a notification.
-        held: The newest notifications that came while the device was asked to observe; they are told after its answer.
-        has_value: Whether the mirror has a value of it from this registration; noted where the device was not asked.
+        held: The newest notifications that came before the response to Observe; they are reported after it.
+        has_value: Whether the mirror has a value of it from this registration; only set where ``is_asked`` is false.
     """
 
     device: RegisteredDevice

@@ -21,10 +21,10 @@ from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, regist
 from mirror_sdk.errors import ValueRefused
 from mirror_server.clock import ManualClock, Timer
 from mirror_server.core.instants import Instant
-from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
-from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource, write_links
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
 
 pytestmark = pytest.mark.anyio
@@ -321,16 +321,14 @@ def test_what_a_device_cannot_have_is_refused() -> None:
     assert device.value(TEMPERATURE) == 21.5
 
 
-def test_links_are_written_as_devices_write_them() -> None:
+def test_links_tell_what_can_be_observed_and_what_is_sent_unasked() -> None:
     resources = [
         DeviceResource("/3303/0/5700", 1.5),
-        DeviceResource("/3/0/0", 'a "b"', observable=False),
+        DeviceResource("/3/0/0", "a", observable=False),
+        DeviceResource("/3/0/4", on_execute=lambda argument: None),
         DeviceResource("/3200/0/5500", True, auto_observed_token=513),
     ]
-    style = LinkStyle(of="instances", root='</>;rt="oma.lwm2m";ct=110', object_versions={3: "1.1"}, has_quotes=False)
-    assert style.write(resources) == '</>;rt="oma.lwm2m";ct=110,</3>;ver=1.1,</3/0>,</3200/0>,</3303/0>'
-    published = LinkStyle(publishes_values=True, has_quotes=False).write(resources)
-    assert published == (r'</3/0/0>;v="a \"b\"",</3200/0/5500>;obs;aobs=513;v="1",</3303/0/5700>;obs;v="1.5"')
+    assert write_links(resources) == '</3/0/0>,</3/0/4>,</3200/0/5500>;obs;aobs="513",</3303/0/5700>;obs'
 
 
 def test_an_address_of_a_server():

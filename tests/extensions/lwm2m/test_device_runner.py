@@ -19,7 +19,7 @@ from udp_server import UdpServer, speak
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import from_datetime
-from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
 from mirror_server.extensions.lwm2m.device.fleet import BackgroundFleet, DeviceFleet, DeviceOptions, DeviceRunner
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice

@@ -12,9 +12,9 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from udp_server import ACK_CREATED, UdpServer, registered, registering, udp_server
 
-from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
-from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource, write_links
 
 pytestmark = pytest.mark.anyio
 
@@ -149,7 +149,7 @@ async def test_a_ping_without_a_response_is_sent_three_times(server):
 
 async def test_an_auto_observed_resource_is_announced_and_sent_confirmably_with_its_token(server):
     door = DeviceResource("/3200/0/5500", False, auto_observed_token=727)
-    assert LinkStyle().write([door]) == '</3200/0/5500>;obs;aobs="727"'
+    assert write_links([door]) == '</3200/0/5500>;obs;aobs="727"'
     async with registered(server, resources=[door], tuning=Tuning(ack_timeout_seconds=0.1)) as device:
         device.set_value("/3200/0/5500", True)
         told = await server.next()

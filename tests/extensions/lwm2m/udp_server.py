@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mirror_server.clock import ManualClock
-from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 

@@ -15,7 +15,7 @@ from udp_relay import UdpRelay, drop_all, faithful
 
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, listen
-from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import DEVICE_TUNING, PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
 from mirror_server.extensions.lwm2m.device.fleet import DeviceRunner

@@ -14,7 +14,7 @@ from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.lwm2m import device_keys
-from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource

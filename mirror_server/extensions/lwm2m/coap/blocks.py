@@ -6,9 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from mirror_server.extensions.lwm2m.coap.conversion import METHODS, refusal, request_of
-from mirror_server.extensions.lwm2m.coap.messages import Block, Message, Option
-from mirror_server.extensions.lwm2m.coap.settings import Limits
+from mirror_server.extensions.lwm2m.coap.limits import Limits
+from mirror_server.extensions.lwm2m.coap.messages import METHODS, Block, Message, Option, refusal, request_of
 from mirror_server.extensions.lwm2m.exchange import Peer, Request
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]

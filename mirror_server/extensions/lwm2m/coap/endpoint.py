@@ -10,17 +10,21 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.conversion import (
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.messages import (
+    BLOCK_BYTES,
+    Block,
+    Message,
+    Option,
+    Type,
     block_of,
+    code_number,
     refusal,
     request_message,
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.messages import BLOCK_BYTES, Block, Message, Option, Type, code_number
 from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport, Keys
-from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 from mirror_server.extensions.lwm2m.coap.sockets import open_socket
 from mirror_server.extensions.lwm2m.coap.transmission import MessageLayer
 from mirror_server.extensions.lwm2m.exchange import (
@@ -67,12 +71,11 @@ class CoapEndpoint:
         Raises:
             CannotListen: The address is taken, or not of this machine, or what DTLS needs is not installed.
         """
-        shares = Shares(self._limits, asyncio.get_running_loop().time)
-        way = MessageLayer(self, self._tuning, self._limits, self.counts, shares)
+        way = MessageLayer(self, self._tuning, self._limits, self.counts)
         if keys is None:
             way.transport = await open_socket(address, way, self._limits, self.counts)
         else:
-            sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, shares)
+            sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, way.shares)
             sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
             way.transport = self._sessions = sessions
         self._ways[keys is not None] = way

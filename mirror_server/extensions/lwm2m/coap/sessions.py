@@ -28,8 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirror_server.extensions.lwm2m.coap.settings import Limits
-from mirror_server.extensions.lwm2m.coap.shares import Shares
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Shares
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
 from mirror_server.extensions.lwm2m.exchange import INSTALL_DTLS, CannotListen, Counts, Peer, Unreachable
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 from aiocoap.util import socknumbers
 
-from mirror_server.extensions.lwm2m.coap.settings import Limits
+from mirror_server.extensions.lwm2m.coap.limits import Limits
 from mirror_server.extensions.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class _Udp6(MessageInterfaceUDP6):
         return self._error
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
-        manager: _Manager = self._ctx
+        manager: Udp6Transport = self._ctx
         manager.take(data, ancdata, flags, address)
         self._taken = 1
         listening = self.transport.get_extra_info("socket")
@@ -188,41 +188,6 @@ class _Udp6(MessageInterfaceUDP6):
         if self._resting is not None:
             self._resting.cancel()
         await super().shutdown()
-
-
-class _Manager:
-    """What aiocoap's socket takes for its message manager."""
-
-    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts) -> None:
-        self._receiver = receiver
-        self._counts = counts
-        remember = lru_cache(limits.remembered_addresses)
-        self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self.interface))
-        """How aiocoap names a peer, by its address; with the address of ours that it spoke to."""
-        self._way = remember(lambda sockaddr: _Way(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr))))
-        self.interface: _Udp6
-
-    def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
-        """Hand on what came."""
-        local = None
-        for _, kind, data in ancillary:
-            if kind == _PKTINFO:
-                local = data
-        is_to_group = local is not None and _is_multicast(local)
-        if flags & _TRUNCATED or is_to_group or not sockaddr[1]:  # nothing can be sent to port 0
-            self._counts.dropped += 1
-            return
-        way = self._way(sockaddr)
-        way.remote.pktinfo = local
-        self._receiver.received(way.peer, datagram)
-
-    def dispatch_error(self, error: Exception, remote: Any) -> None:
-        """Hear of an error of sending, or of a port that is closed."""
-        if isinstance(error, OSError) and error.errno in _PASSING:
-            self._counts.dropped += 1
-            return
-        reason = getattr(error, "strerror", None) or str(error)
-        self._receiver.failed(self._way(remote.sockaddr).peer, reason)
 
 
 class _KernelDrops:
@@ -268,12 +233,24 @@ def _dropped_by_kernel(listening: socket.socket) -> int:
 
 
 class Udp6Transport:
-    """A socket of IPv6, which carries IPv4 too."""
+    """A socket of IPv6, which carries IPv4 too; aiocoap's socket takes it for its message manager."""
 
-    def __init__(self, interface: _Udp6, manager: _Manager, drops: _KernelDrops) -> None:
-        self._interface = interface
-        self._manager = manager
+    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts, drops: _KernelDrops) -> None:
+        self._receiver = receiver
+        self._counts = counts
         self._drops = drops
+        remember = lru_cache(limits.remembered_addresses)
+        self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self._interface))
+        """aiocoap's name of a peer, by its address; with the address of ours that it sent to."""
+        self._way = remember(lambda sockaddr: _Way(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr))))
+        self._interface: _Udp6
+
+    async def open(self, bound: socket.socket) -> None:
+        """Begin to receive."""
+        loop = asyncio.get_running_loop()
+        self._interface = await _Udp6._create_transport_endpoint(bound, self, _aiocoap_log, loop)
+        self._interface.transport.max_size = _LARGEST_DATAGRAM
+        self._interface.listen()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -282,19 +259,41 @@ class Udp6Transport:
         return _plain(host), port
 
     def send(self, peer: Peer, datagram: bytes) -> None:
-        """Send a datagram; what hinders it is told to the receiver."""
+        """Send a datagram; an error is reported to the receiver."""
         try:
-            outgoing = _Outgoing(self._manager.remote(peer.address), datagram)
+            outgoing = _Outgoing(self.remote(peer.address), datagram)
             error = self._interface.sending_error(outgoing)
         except (ValueError, OSError) as failure:
             raise Unreachable(f"{peer.address}: {failure}") from None
         if error is not None:
-            self._manager.dispatch_error(error, outgoing.remote)
+            self.dispatch_error(error, outgoing.remote)
 
     async def close(self) -> None:
         """Close the socket."""
         self._drops.stop()
         await self._interface.shutdown()
+
+    def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
+        """Hand on what came."""
+        local = None
+        for _, kind, data in ancillary:
+            if kind == _PKTINFO:
+                local = data
+        is_to_group = local is not None and _is_multicast(local)
+        if flags & _TRUNCATED or is_to_group or not sockaddr[1]:  # nothing can be sent to port 0
+            self._counts.dropped += 1
+            return
+        way = self._way(sockaddr)
+        way.remote.pktinfo = local
+        self._receiver.received(way.peer, datagram)
+
+    def dispatch_error(self, error: Exception, remote: Any) -> None:
+        """Hear of an error of sending, or of a port that is closed."""
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            self._counts.dropped += 1
+            return
+        reason = getattr(error, "strerror", None) or str(error)
+        self._receiver.failed(self._way(remote.sockaddr).peer, reason)
 
 
 class Ipv4Transport(asyncio.DatagramProtocol):
@@ -371,12 +370,9 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limi
             lambda: Ipv4Transport(receiver, limits, counts, drops), sock=bound
         )
         return plain
-    manager = _Manager(receiver, limits, counts)
-    interface = await _Udp6._create_transport_endpoint(bound, manager, _aiocoap_log, loop)
-    manager.interface = interface
-    interface.transport.max_size = _LARGEST_DATAGRAM
-    interface.listen()
-    return Udp6Transport(interface, manager, drops)
+    transport = Udp6Transport(receiver, limits, counts, drops)
+    await transport.open(bound)
+    return transport
 
 
 _aiocoap_log = logging.getLogger(f"{__name__}.aiocoap")

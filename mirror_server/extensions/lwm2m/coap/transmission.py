@@ -16,6 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Shares, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     EMPTY,
     Message,
@@ -26,8 +27,6 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     is_request,
     is_response,
 )
-from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 from mirror_server.extensions.lwm2m.coap.sockets import Transport
 from mirror_server.extensions.lwm2m.exchange import Counts, NoAnswer, Peer, Unreachable
 
@@ -118,16 +117,20 @@ def _key(peer: Peer, message: Message) -> _Key:
 
 
 class MessageLayer:
-    """The messages of one socket."""
+    """The messages of one socket.
 
-    def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts, shares: Shares) -> None:
+    Attributes:
+        shares: The number of messages of each address; those beyond its share are dropped.
+    """
+
+    def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts) -> None:
         self._upper = upper
-        self._shares = shares
         self._reset_at = self._logged_at = -math.inf
         self._tuning = tuning
         self._limits = limits
         self._counts = counts
         self._loop = asyncio.get_running_loop()
+        self.shares = Shares(limits, self._loop.time)
         self._next_message_id = secrets.randbelow(0x10000)
         self._exchanges: dict[str, list[Exchange]] = {}
         self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
@@ -136,7 +139,9 @@ class MessageLayer:
 
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Take a datagram."""
-        if not (self._shares.take(peer.address) or self._is_awaited(peer, datagram)):
+        # An acknowledgement or reset that a request of ours may wait for is always read.
+        is_awaited = peer.address in self._exchanges and datagram[0:1] >= _LEAST_ACKNOWLEDGEMENT
+        if not self.shares.take(peer.address) and not is_awaited:
             self._drop_flood(peer, datagram)
             return
         try:
@@ -152,10 +157,6 @@ class MessageLayer:
             self._empty_received(peer, message)
         else:  # a ping, or a code that nobody defined
             self._refuse(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
-
-    def _is_awaited(self, peer: Peer, datagram: bytes) -> bool:
-        """Whether this may be the acknowledgement or reset that a request of ours waits for."""
-        return peer.address in self._exchanges and datagram[0:1] >= _LEAST_ACKNOWLEDGEMENT
 
     def _drop_flood(self, peer: Peer, datagram: bytes) -> None:
         """Drop what is beyond the share of a peer; now and then let it know, and the operator."""
@@ -424,7 +425,7 @@ class MessageLayer:
 
     def _acknowledge(self, peer: Peer, message: Message) -> None:
         self._counts.acknowledgements_sent += 1
-        self._send_and_remember(peer, message, _acknowledgement(message))
+        self._send_and_remember(peer, message, Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id))
 
     def _refuse(self, peer: Peer, message_id: int | None) -> None:
         """Answer with a reset, where there is what to answer."""
@@ -470,7 +471,3 @@ def _is_late_notification(message: Message, asked: Message) -> bool:
     wanted, given = asked.block(Option.BLOCK2), message.block(Option.BLOCK2)
     is_other_block = wanted is not None and (given is None or given.number != wanted.number)
     return is_other_block or asked.number(Option.OBSERVE) == 1
-
-
-def _acknowledgement(message: Message) -> Message:
-    return Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id)

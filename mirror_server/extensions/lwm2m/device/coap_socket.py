@@ -19,16 +19,21 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.conversion import (
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.messages import (
+    BLOCK_BYTES,
+    EMPTY,
+    Block,
+    Message,
+    Option,
+    Type,
     block_of,
+    code_number,
     refusal,
     request_message,
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.messages import BLOCK_BYTES, EMPTY, Block, Message, Option, Type, code_number
-from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 from mirror_server.extensions.lwm2m.coap.transmission import Exchange, MessageLayer
 from mirror_server.extensions.lwm2m.exchange import (
     INSTALL_DTLS,
@@ -261,14 +266,13 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
     """
 
     def __init__(self, server: ServerAddress, handler: Handler, tuning: Tuning) -> None:
-        now = asyncio.get_running_loop().time
-        super().__init__(self, tuning, _LIMITS, Counts(), Shares(_LIMITS, now))
+        super().__init__(self, tuning, _LIMITS, Counts())
         self._server = server
         self._handler = handler
         self._datagrams: asyncio.DatagramTransport
         self._session: _DtlsSession | None = None
         self._notified: OrderedDict[int, bytes] = OrderedDict()
-        self._uploads = Uploads(_LIMITS, now)
+        self._uploads = Uploads(_LIMITS, self._loop.time)
         self._downloads: OrderedDict[tuple[object, ...], Observed] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_muted = False

@@ -64,6 +64,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
 )
 @click.option(
     "--queue",
+    "queue_mode",
     is_flag=True,
     help="Sleep 93 s after the last message, and make contact every 15 minutes, at times of its own, so that the first"
     " contact may come sooner (queue mode).",
@@ -79,6 +80,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
 @click.option("--identity", help="As whom it proves itself with the key; its name where this is left out.")
 @click.option(
     "--lifetime",
+    "lifetime_seconds",
     type=click.IntRange(2, 2**31 - 1),
     default=86400,
     show_default=True,
@@ -87,7 +89,6 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
 )
 @click.option(
     "--version",
-    "lwm2m_version",
     type=click.Choice(["1.0", "1.1"]),
     default="1.0",
     show_default=True,
@@ -119,7 +120,7 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
       export MIRROR_DEVICE_PSK=...
       mirror-device --server coaps://mirror.example:5684 --name my-sensor
     """  # noqa: D301 - click wants the character, not its escape
-    options = _options(name=name, count=count, **common)
+    options = _options(name, count, **common)
     _allow_sockets(count)
     if not _KINDS:
         raise click.ClickException(NO_KINDS)
@@ -135,19 +136,16 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
 
 
 def _options(
-    *,
-    server: str,
     name: str,
     count: int,
+    *,
     psk: bytes | None,
     identity: str | None,
-    lifetime: int,
-    lwm2m_version: str,
-    formats: tuple[str, ...],
-    seed: int,
-    queue: bool,
+    server: str,
+    formats: Sequence[str],
+    **more: Any,
 ) -> DeviceOptions:
-    """What all devices of the command have in common.
+    """Check the options, and return those that all devices have in common.
 
     Raises:
         click.ClickException: What it needs is not installed, or two options do not go together.
@@ -162,22 +160,15 @@ def _options(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--server") from None
     _check(name, psk, count=count, is_secure=address.is_secure)
-    wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
+    wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if more["version"] == "1.0" else []
     if wrong:
         raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
     try:
         key = PreSharedKey((identity or name).encode(), psk) if address.is_secure and psk is not None else None
     except ValueError as error:
         raise click.UsageError(f"--psk, --identity: {error}") from None
-    return DeviceOptions(
-        server=str(address),
-        version=lwm2m_version,  # type: ignore[arg-type]
-        lifetime_seconds=lifetime,
-        queue_mode=queue,
-        key=key,
-        formats=frozenset(_FORMATS[each] for each in formats) or None,
-        seed=seed,
-    )
+    numbers = frozenset(_FORMATS[each] for each in formats) or None
+    return DeviceOptions(server=str(address), key=key, formats=numbers, **more)
 
 
 def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None:

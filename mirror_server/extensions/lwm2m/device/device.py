@@ -11,7 +11,7 @@ from mirror_sdk.values import PythonValue
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock, SystemClock, Timer
 from mirror_server.core.instants import Instant
-from mirror_server.extensions.lwm2m.coap.settings import Tuning
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import (
     DEVICE_TUNING,
     CoapSocket,
@@ -30,10 +30,11 @@ from mirror_server.extensions.lwm2m.device.resources import (
     DeviceObservation,
     DeviceObservations,
     DeviceResource,
-    LinkStyle,
     NotAcceptable,
+    changed_attributes,
     decode_values,
     encode_values,
+    write_links,
 )
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
 from mirror_server.extensions.lwm2m.links import is_opaque, is_within
@@ -101,7 +102,7 @@ class LwM2MDevice:
         version: Of LwM2M (``lwm2m``); with ``1.1`` it speaks SenML too.
         queue_mode: Whether it says that it sleeps.
         key: As whom it proves itself, with a server whose address begins with ``coaps``.
-        link_style: How it writes its links.
+        links: Writes the links of its resources.
         tuning: How messages are repeated.
         clock: What times of values and notification rules follow.
 
@@ -131,7 +132,7 @@ class LwM2MDevice:
         version: Version = "1.0",
         queue_mode: bool = False,
         key: PreSharedKey | None = None,
-        link_style: LinkStyle | None = None,
+        links: Callable[[Iterable[DeviceResource]], str] = write_links,
         tuning: Tuning = DEVICE_TUNING,
         clock: Clock | None = None,
     ) -> None:
@@ -143,7 +144,7 @@ class LwM2MDevice:
         self.lifetime_seconds = lifetime_seconds
         self.version = version
         self.queue_mode = queue_mode
-        self.link_style = link_style or LinkStyle()
+        self._links = links
         self.behaviour = Behaviour(formats=FORMATS_OF_VERSION[version])
         self.observations = DeviceObservations()
         self.requests: deque[Request] = deque(maxlen=_REMEMBERED_REQUESTS)
@@ -220,7 +221,7 @@ class LwM2MDevice:
             ImportError: What DTLS needs is not installed.
         """
         await self._connect()
-        links = self.link_style.write(list(self._resources.values()))
+        links = self._links(self._resources.values())
         request = Request("POST", "/rd", self._registration_query(), links.encode(), content_format=LINKS)
         response = await self._ask(request)
         # Some servers tell the location in one option, others each segment in one of its own.
@@ -258,7 +259,7 @@ class LwM2MDevice:
             query.append(f"lt={lifetime_seconds}")
         if binding is not None:
             query.append(f"b={binding}")
-        links = self.link_style.write(list(self._resources.values())).encode() if with_links else b""
+        links = self._links(self._resources.values()).encode() if with_links else b""
         path = f"/rd/{self.registration_id}"
         await self._connect()
         await self._ask(Request("POST", path, tuple(query), links, content_format=LINKS if with_links else None))
@@ -473,7 +474,8 @@ class LwM2MDevice:
     def _discover(self, path: str, within: list[DeviceResource]) -> str:
         """The links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
         paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
-        return ",".join(f"<{each}>{self.observations.own_attributes(each).as_link()}" for each in paths)
+        own = self.observations.own_attributes
+        return ",".join(f"<{path}>{''.join(f';{name}={value}' for name, value in own(path).items())}" for path in paths)
 
     def _read(self, request: Request, within: list[DeviceResource]) -> Response:
         values = self._values(each.path for each in within)
@@ -514,7 +516,7 @@ class LwM2MDevice:
         # Without a query too: what has no content format is no write, to some stacks, and they say it is done.
         try:
             attributes = self.observations.own_attributes(request.path)
-            changed = attributes.changed(request.query) if request.query else attributes
+            changed = changed_attributes(attributes, request.query) if request.query else attributes
         except ValueError:
             return _BAD_REQUEST
         self.observations.set_attributes(request.path, changed)

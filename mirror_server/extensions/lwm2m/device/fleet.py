@@ -214,22 +214,17 @@ class DeviceFleet:
         self.devices: dict[str, LwM2MDevice] = {}
         self._runners: list[DeviceRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._options = options
-        self._clock = clock
-        self._say = say
         for name, kind in devices:
-            self._add(name, kind)
+            self._add(options, name, kind, clock, say)
 
-    def _add(self, name: str, kind: str) -> None:
-        options = self._options
-
+    def _add(self, options: DeviceOptions, name: str, kind: str, clock: Clock, show: Callable[[str], None]) -> None:
         def say(line: str) -> None:
-            self._say(f"{name}: {line}")
+            show(f"{name}: {line}")
 
         def executed(path: str, argument: bytes) -> None:
             say(f"executed {path} {argument.decode(errors='replace')}".rstrip())
 
-        model = ModelledDevice(kind, name, options.seed, self._clock.now, executed)
+        model = ModelledDevice(kind, name, options.seed, clock.now, executed)
         device = LwM2MDevice(
             options.server,
             name,
@@ -239,12 +234,12 @@ class DeviceFleet:
             version=options.version,
             queue_mode=options.queue_mode,
             key=options.key,
-            clock=self._clock,
+            clock=clock,
         )
         if options.formats is not None:
             device.behaviour.formats = options.formats
         self.devices[name] = device
-        self._runners.append(DeviceRunner(device, model, self._clock, say))
+        self._runners.append(DeviceRunner(device, model, clock, say))
 
     async def start(self) -> None:
         """Register all, and let them go on.

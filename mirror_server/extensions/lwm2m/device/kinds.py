@@ -78,13 +78,13 @@ class ModelledDevice:
         return self._model.endpoint_type
 
     def _resource(self, rule: ResourceRule, token: int) -> DeviceResource:
-        path = rule.path
+        path, accepts = rule.path, rule.accepts
         resource = DeviceResource(
             path,
             writable=rule.writable,
             observable=rule.observable,
             auto_observed_token=token if rule.auto_observable else None,
-            accepts=None if rule.accepts is None else _typed_check(path, rule.accepts),
+            accepts=None if accepts is None else lambda value: accepts(_text(value, path)),
             on_write=lambda value: self._model.set_value(path, _text(value, path), self._now()),
             on_execute=(lambda argument: self._executed(path, argument)) if rule.executable else None,
         )
@@ -118,7 +118,3 @@ def _typed(text: str, path: str) -> PythonValue:
 
 def _text(value: PythonValue, path: str) -> str:
     return encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
-
-
-def _typed_check(path: str, accepts: Callable[[str], bool]) -> Callable[[PythonValue], bool]:
-    return lambda value: accepts(_text(value, path))

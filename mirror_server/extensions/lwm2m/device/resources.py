@@ -6,9 +6,9 @@ Source: LwM2M core 5.1.2, 6.2.1, 6.4, and its data formats; RFC 6690; RFC 7641.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import cbor2
 
@@ -92,38 +92,22 @@ class DeviceResource:
             self.value, self.changed_at = value, now
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """When changes are told: ``pmin_seconds`` after another one at the soonest; after ``pmax_seconds`` in any case."""
+def changed_attributes(attributes: Mapping[str, int], query: Iterable[str]) -> dict[str, int]:
+    """Return notification attributes after a Write-Attributes: ``pmin=5`` sets one, ``pmin`` removes it.
 
-    pmin_seconds: int | None = None
-    pmax_seconds: int | None = None
+    ``pmin`` is the least time between two notifications in seconds, ``pmax`` the longest.
 
-    def changed(self, query: Iterable[str]) -> Attributes:
-        """These attributes as a Write-Attributes changes them: ``pmin=5`` sets one, ``pmin`` takes it away.
+    Raises:
+        ValueError: There is an attribute of another name, none at all, or one that is no number of seconds.
 
-        Raises:
-            ValueError: There is an attribute of another name, none at all, or one that is no number of seconds.
-
-        Source: LwM2M core 5.1.2.
-        """
-        words = [word.partition("=") for word in query]
-        if not words or any(name not in {"pmin", "pmax"} for name, _, _ in words):
-            raise ValueError("attributes are pmin and pmax")
-        given = {f"{name}_seconds": _seconds(text) if equals else None for name, equals, text in words}
-        return replace(self, **given)
-
-    def or_else(self, outer: Attributes) -> Attributes:
-        """These attributes, and what they leave open as the object or instance around has it."""
-        return Attributes(
-            outer.pmin_seconds if self.pmin_seconds is None else self.pmin_seconds,
-            outer.pmax_seconds if self.pmax_seconds is None else self.pmax_seconds,
-        )
-
-    def as_link(self) -> str:
-        """The attributes as parameters of a link."""
-        pmin = "" if self.pmin_seconds is None else f";pmin={self.pmin_seconds}"
-        return pmin if self.pmax_seconds is None else f"{pmin};pmax={self.pmax_seconds}"
+    Source: LwM2M core 5.1.2.
+    """
+    words = [word.partition("=") for word in query]
+    if not words or any(name not in {"pmin", "pmax"} for name, _, _ in words):
+        raise ValueError("attributes are pmin and pmax")
+    changed = {**attributes, **{name: _seconds(text) for name, equals, text in words if equals}}
+    removed = {name for name, equals, _ in words if not equals}
+    return {name: changed[name] for name in ("pmin", "pmax") if name in changed and name not in removed}
 
 
 def _seconds(text: str) -> int:
@@ -133,53 +117,22 @@ def _seconds(text: str) -> int:
 
 
 def outer_paths(path: str) -> list[str]:
-    """The path and those around it, from the inside: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
+    """Return the path and those around it, from the inside: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
     words = path.strip("/").split("/")
     return ["/" + "/".join(words[:length]) for length in range(len(words), 0, -1)]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkStyle:
-    """How a device writes the links of its registration; devices differ in it.
-
-    Attributes:
-        of: Whether each resource is announced, or the instances of objects alone.
-        root: The link of the root, such as ``</>;rt="oma.lwm2m";ct=110``; none where it is empty.
-        has_quotes: Whether the numbers of ``aobs`` and ``ver`` stand in quotes.
-        publishes_values: Whether values come along as ``;v="..."``.
-        object_versions: The version of objects that are announced with one.
-    """
-
-    of: Literal["resources", "instances"] = "resources"
-    root: str = ""
-    has_quotes: bool = True
-    publishes_values: bool = False
-    object_versions: Mapping[int, str] = field(default_factory=dict)
-
-    def write(self, resources: Sequence[DeviceResource]) -> str:
-        """The links of the registration. Source: LwM2M core 6.2.1; RFC 6690."""
-        ordered = sorted(resources, key=lambda resource: parse_path(resource.path))
-        versions = [f"</{number}>;ver={self._quoted(version)}" for number, version in self.object_versions.items()]
-        if self.of == "instances":
-            links = [f"<{path}>" for path in dict.fromkeys(outer_paths(resource.path)[-2] for resource in ordered)]
-        else:
-            links = [self._link(resource) for resource in ordered]
-        return ",".join([*([self.root] if self.root else []), *versions, *links])
-
-    def _link(self, resource: DeviceResource) -> str:
+def write_links(resources: Iterable[DeviceResource]) -> str:
+    """Return the links of a registration. Source: LwM2M core 6.2.1; RFC 6690."""
+    links = []
+    for resource in sorted(resources, key=lambda resource: parse_path(resource.path)):
         link = f"<{resource.path}>"
         if not resource.is_executable and resource.observable:
             link += ";obs"
         if resource.auto_observed_token is not None:
-            link += f";aobs={self._quoted(str(resource.auto_observed_token))}"
-        if self.publishes_values and resource.value is not None:
-            text = encode(resource.value, resource.path, TEXT_PLAIN, allow_read_only=True)[0].decode()
-            escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-            link += f';v="{escaped}"'
-        return link
-
-    def _quoted(self, text: str) -> str:
-        return f'"{text}"' if self.has_quotes else text
+            link += f';aobs="{resource.auto_observed_token}"'
+        links.append(link)
+    return ",".join(links)
 
 
 @dataclass(slots=True)
@@ -203,64 +156,64 @@ class DeviceObservations:
     def __init__(self) -> None:
         self.sequence = 0
         self._by_token: dict[bytes, DeviceObservation] = {}
-        self._attributes: dict[str, Attributes] = {}
+        self._attributes: dict[str, Mapping[str, int]] = {}
 
     def __len__(self) -> int:
         return len(self._by_token)
 
     def all(self) -> list[DeviceObservation]:
-        """All, in the order they began."""
+        """Return all, in the order they began."""
         return list(self._by_token.values())
 
     def next_sequence(self) -> int:
-        """The Observe option of the next message."""
+        """Return the Observe option of the next message."""
         self.sequence = (self.sequence + 1) % _SEQUENCES
         return self.sequence
 
     def begin(self, observation: DeviceObservation) -> None:
-        """Begin one; it takes the place of those it overlaps with, as it does in stacks that keep one for a path."""
+        """Add one; it replaces those it overlaps with, as in stacks that have one for a path."""
         for other in self.all():
             if is_within(other.path, observation.path) or is_within(observation.path, other.path):
                 del self._by_token[other.token]
         self._by_token[observation.token] = observation
 
     def end(self, token: bytes) -> None:
-        """End the one with this token, if there is one."""
+        """Remove the one with this token, if there is one."""
         self._by_token.pop(token, None)
 
     def forget(self) -> None:
-        """End all."""
+        """Remove all."""
         self._by_token.clear()
 
     def touched_by(self, path: str) -> list[DeviceObservation]:
-        """Those that a change of a resource concerns."""
+        """Return those that a change of a resource concerns."""
         return [each for each in self._by_token.values() if is_within(path, each.path)]
 
-    def own_attributes(self, path: str) -> Attributes:
-        """The attributes that were written to this very path."""
-        return self._attributes.get(path, Attributes())
+    def own_attributes(self, path: str) -> Mapping[str, int]:
+        """Return the attributes that were written to this very path."""
+        return self._attributes.get(path, {})
 
-    def set_attributes(self, path: str, attributes: Attributes) -> None:
-        """Keep attributes that were written."""
+    def set_attributes(self, path: str, attributes: Mapping[str, int]) -> None:
+        """Store the attributes that were written to a path."""
         self._attributes[path] = attributes
 
-    def attributes(self, path: str) -> Attributes:
-        """The attributes that count for a path: its own, then those around it."""
-        found = Attributes()
-        for each in outer_paths(path):
-            found = found.or_else(self.own_attributes(each))
-        return found
-
     def earliest_at(self, observation: DeviceObservation) -> Instant:
-        """When the next change may be told."""
-        return after_seconds(observation.sent_at, self.attributes(observation.path).pmin_seconds or 0)
+        """Return the earliest time of the next notification."""
+        return after_seconds(observation.sent_at, self._inherited(observation).get("pmin", 0))
 
     def latest_at(self, observation: DeviceObservation) -> Instant | None:
-        """When the value is to be told in any case."""
-        seconds = self.attributes(observation.path).pmax_seconds
-        return (
-            None if seconds is None else max(after_seconds(observation.sent_at, seconds), self.earliest_at(observation))
-        )
+        """Return the time at which a notification is due though nothing changed; ``None`` if that is never."""
+        seconds = self._inherited(observation).get("pmax")
+        if seconds is None:
+            return None
+        return max(after_seconds(observation.sent_at, seconds), self.earliest_at(observation))
+
+    def _inherited(self, observation: DeviceObservation) -> dict[str, int]:
+        """The attributes that apply to a path: those of the paths around it, replaced by its own."""
+        found: dict[str, int] = {}
+        for path in reversed(outer_paths(observation.path)):
+            found |= self.own_attributes(path)
+        return found
 
 
 class NotAcceptable(Exception):
@@ -281,12 +234,12 @@ def encode_values(
     Raises:
         NotAcceptable: The format does not hold them.
     """
-    is_one = path in values
-    if content_format in {TEXT, OCTETS} and not is_one:
-        raise NotAcceptable(path)
-    if content_format == OCTETS and not isinstance(values[path], bytes):
-        raise NotAcceptable(path)
-    if content_format == TLV and path.count("/") == 1:
+    is_held = {
+        TEXT: path in values,
+        OCTETS: isinstance(values.get(path), bytes),
+        TLV: path.count("/") > 1,
+    }
+    if not is_held.get(content_format, True):
         raise NotAcceptable(path)
     content_type = CONTENT_TYPES[content_format]
     try:
