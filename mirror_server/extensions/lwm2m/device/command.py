@@ -24,7 +24,7 @@ _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv"
 _KINDS = list(kinds_by_name())
 _MIXED = "mixed"
 _OTHER_FILES = 64
-"""What a process has open beside the sockets of its devices, at most."""
+"""The largest number of open files besides the sockets of the devices."""
 _PSK_VARIABLE = "MIRROR_DEVICE_PSK"
 
 

@@ -487,7 +487,7 @@ class LwM2MDevice:
         return Response(_NOT_ACCEPTABLE) if payload is None else Response(_CONTENT, payload, content_format)
 
     def _usual_format(self, path: str) -> int:
-        """In which format it answers when none is asked for."""
+        """Return the format of a response to a request without one."""
         if path not in self._resources or TEXT not in self.behaviour.formats:
             return TLV
         return OCTETS if is_opaque(path) else TEXT

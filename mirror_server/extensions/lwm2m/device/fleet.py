@@ -178,7 +178,7 @@ class DeviceRunner:
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What the devices of a fleet have in common; see :class:`LwM2MDevice`. Without ``formats`` all of the version."""
+    """The common options of a fleet; see :class:`LwM2MDevice`. Without ``formats`` it speaks all of the version."""
 
     server: str
     version: Version = "1.0"

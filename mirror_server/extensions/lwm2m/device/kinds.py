@@ -33,7 +33,7 @@ def kinds_by_name() -> Mapping[str, DeviceKind]:
 
 
 class ModelledDevice:
-    """What a device of a kind has, and how its values run.
+    """The resources of a device of a kind, and the model of its values.
 
     Args:
         kind: One of the simulator's kinds, such as ``weather-station``.
