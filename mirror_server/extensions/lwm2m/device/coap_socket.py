@@ -280,12 +280,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
     @classmethod
     async def open(
-        cls,
-        server: ServerAddress,
-        handler: Handler,
-        *,
-        key: PreSharedKey | None = None,
-        tuning: Tuning = DEVICE_TUNING,
+        cls, server: ServerAddress, handler: Handler, *, key: PreSharedKey | None = None, tuning: Tuning = DEVICE_TUNING
     ) -> CoapSocket:
         """Open a socket of its own, on a free port.
 

@@ -136,14 +136,7 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
 
 
 def _options(
-    name: str,
-    count: int,
-    *,
-    psk: bytes | None,
-    identity: str | None,
-    server: str,
-    formats: Sequence[str],
-    **more: Any,
+    name: str, count: int, *, psk: bytes | None, identity: str | None, server: str, formats: Sequence[str], **more: Any
 ) -> DeviceOptions:
     """Check the options, and return those that all devices have in common.
 

@@ -205,11 +205,7 @@ class DeviceFleet:
     FAILURES = (RegistrationRefused, NoAnswer, Unreachable)
 
     def __init__(
-        self,
-        options: DeviceOptions,
-        devices: Sequence[tuple[str, str]],
-        clock: Clock,
-        say: Callable[[str], None],
+        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, say: Callable[[str], None]
     ) -> None:
         self.devices: dict[str, LwM2MDevice] = {}
         self._runners: list[DeviceRunner] = []
@@ -297,11 +293,7 @@ class BackgroundFleet:
     """
 
     def __init__(
-        self,
-        options: DeviceOptions,
-        devices: Sequence[tuple[str, str]],
-        clock: Clock,
-        say: Callable[[str], None],
+        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, say: Callable[[str], None]
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lwm2m devices", daemon=True)
