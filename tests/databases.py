@@ -255,6 +255,20 @@ def open_before(url: str, extension: Branch) -> Database:
     return Database(url, [*STORAGES, Storage(branch=extension)], core=_CORE)
 
 
+def new_database_of_version(version: str, folder: Path) -> str:
+    """Make a database whose core has this version, with one device ``d1`` that has one resource ``/3/0/0``."""
+    core = Branch("core", folder / f"core-{version}")
+    core.folder.mkdir()
+    for migration in _CORE.migrations:
+        if migration.stem <= version:
+            shutil.copy(migration, core.folder)
+    url = new_database_url(folder, template="template0")
+    # Without the tables of extensions, which may need a later core.
+    with closing(Database(url, core=core)) as database:
+        database.write(lambda session: [session.run(each, value=b"Maker") for each in _DEVICE])
+    return url
+
+
 def next_core(folder: Path) -> Branch:
     """The core with one version more."""
     core = Branch("core", folder / "core")
@@ -271,6 +285,17 @@ def extension(folder: Path, version: int) -> Branch:
         (branch.folder / f"{number:04}.sql").write_text(statements)
     return branch
 
+
+_DEVICE = (
+    "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
+    " created_at, updated_at, last_contact_at, registration_expires_at, revision, backend)"
+    " VALUES ('d1', 'sensor-1', '', 0, 0, 60, 1000, 1000, 1000, 61000, 1, 'real')",
+    "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable,"
+    " reported_value, reported_content_type, reported_at, reported_revision, reported_origin)"
+    " VALUES ('d1', '/3/0/0', 1, '', 'text/plain', 1, :value, 'text/plain', 2000, 1, 'read')",
+    "UPDATE revisions SET last_revision = 1",
+)
+"""Valid in every version, because a column that a migration adds has a default."""
 
 _NEXT_OF_CORE = """
 ALTER TABLE settings ADD COLUMN length INTEGER NOT NULL DEFAULT 0;

@@ -270,6 +270,7 @@ class DevicesInMemory:
 
     def _register(self, device: Device) -> None:
         device.registered = True
+        self._renew(device)
         device.introduced = device.structure()
         for resource in device.resources.values():
             resource.observed = False
@@ -284,17 +285,19 @@ class DevicesInMemory:
                 device.device_id,
             )
         )
-        self._renewed(device)
-
-    def _update(self, device: Device) -> None:
-        before, device.introduced = device.introduced, device.structure()
-        self._events.registration_updated(device.device_id, None if device.introduced == before else device.introduced)
-        self._renewed(device)
-
-    def _renewed(self, device: Device) -> None:
-        device.renewed_at = device.awoken_at = self._clock.now()
         self._report(device)
         self._arm(device)
+
+    def _update(self, device: Device) -> None:
+        self._renew(device)
+        before, device.introduced = device.introduced, device.structure()
+        self._events.registration_updated(device.device_id, None if device.introduced == before else device.introduced)
+        self._report(device)
+        self._arm(device)
+
+    def _renew(self, device: Device) -> None:
+        """Listen before the service is told, which may send something at once."""
+        device.renewed_at = device.awoken_at = self._clock.now()
 
     def _report(self, device: Device, *only: str) -> None:
         """Send the values of what is observed that have changed, of all resources or of one."""

@@ -34,7 +34,7 @@ from mirror_server.store import commands, devices, resources
 from mirror_server.store.changes import FinishedWrite, Listeners, Reported
 from mirror_server.store.commands import Target
 from mirror_server.store.database import Database
-from mirror_server.store.resources import DesiredValue, ReportedValue
+from mirror_server.store.resources import DesiredUpdate, ReceivedValue
 from mirror_server.store.session import EXPIRY, WAITING, Session
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ class CommandService:
                     content_type=content.content_type,
                     at=command.requested_at,
                 )
-                values.append(DesiredValue(command.device_id, path, value))
+                values.append(DesiredUpdate(command.device_id, path, value))
         if values:
             resources.put_desired(session, values)
         for _, command in accepted:
@@ -347,7 +347,7 @@ class CommandService:
         revisions: dict[tuple[str, str], int] = {}
         for contact_at in (now, None):
             values = [
-                DesiredValue(each.command.device_id, path, value)
+                DesiredUpdate(each.command.device_id, path, value)
                 for each, path, _, value in written
                 if value is not None and (each.answer is not None) == (contact_at is not None)
             ]
@@ -457,7 +457,7 @@ def _failure_at_expiry(command: Command) -> Failure:
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
-def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReportedValue]:
+def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReceivedValue]:
     """The value that a read brought, or those of an object instance."""
     parts = ((command.request.path, content),) if answer.parts is None else answer.parts
     return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]
@@ -465,11 +465,11 @@ def _read_values(command: Command, answer: Answer, content: Content, now: Instan
 
 def reported_value(
     device_id: str, path: str, content: Content, now: Instant, origin: Origin, changed_at: Instant | None = None
-) -> ReportedValue:
+) -> ReceivedValue:
     """A value as the mirror stores it; ``changed_at`` is the time in the device's notification, if it has one."""
     max_age = content.max_age_seconds
     expires_at = after_seconds(now, max_age) if max_age is not None else None
-    return ReportedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
+    return ReceivedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
 
 
 def _find_placed(session: Session, placement: Placement, free_since: Instant) -> Command | None:

@@ -29,7 +29,7 @@ from mirror_server.store.changes import Listeners, RegistrationChange, Registrat
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceObject, DeviceRow
-from mirror_server.store.resources import AnnouncedResource, ReportedValue, ResourceRow
+from mirror_server.store.resources import AnnouncedResource, ReceivedValue, ResourceRow
 from mirror_server.store.session import Session, Subscribers
 
 _CONTACTS_AT_ONCE = 1000
@@ -537,7 +537,7 @@ def _in_order(
 
 def _observed_value(
     observation: Observation, changed_at: Instant, now: Instant, subscribers: Subscribers
-) -> ReportedValue:
+) -> ReceivedValue:
     # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
     is_unasked = observation.is_unasked or subscribers.auto_observed
     origin: Origin = "auto_observation" if is_unasked and not subscribers.app_ids else "subscription"

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.resources import ReportedValue
+from mirror_server.store.resources import ReceivedValue
 from mirror_server.store.session import Session
 
 
@@ -27,7 +27,7 @@ class Reported(NamedTuple):
     """
 
     revision: int
-    value: ReportedValue
+    value: ReceivedValue
     changed_at: Instant
     is_published: bool = False
 

@@ -86,7 +86,7 @@ def streamed_columns(*of_parts: Part) -> dict[str, Kind]:
     return {name: column.kind for part in of_parts for name, column in columns(part).items() if column.is_in_stream}
 
 
-class ReportedValue(NamedTuple):
+class ReceivedValue(NamedTuple):
     """A value that was received from a device, and by what it came.
 
     ``changed_at`` is the time that its observation event tells; ``None`` for a value that was read.
@@ -107,6 +107,19 @@ REPORT = (
     " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
     " WHERE device_id = ? AND path = ?"
 )
+"""Updates one resource; the parameters stand in the order of :func:`_row_of`.
+
+:func:`report` may run it twice for a value, and skips a value that a later one of the same call replaces. So it must
+not add to what the row holds: a count would be wrong. The extension postgresql rewrites it for many rows
+(``store/statements.py``): it takes the type of each parameter from the column before it, and adds the revision counter
+to every column whose name ends in ``revision``.
+"""
+
+
+def _row_of(reported: ReceivedValue, revision: int) -> Row:
+    """A value as :data:`REPORT` takes it."""
+    value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
+    return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
 class Known(NamedTuple):
@@ -206,7 +219,7 @@ def known(session: Session, device_id: str, path: str) -> Known:
     return Known(*row) if row else Known()
 
 
-def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Instant | None = None) -> int:
+def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Instant | None = None) -> int:
     """Store values that were received from devices; of several of one resource nobody will see any but the last.
 
     Args:
@@ -232,12 +245,6 @@ def report(session: Session, values: Sequence[ReportedValue], *, contact_at: Ins
         )
         session.run_many(REPORT, rows(first))
     return first
-
-
-def _row_of(reported: ReportedValue, revision: int) -> Row:
-    """A value as :data:`REPORT` takes it."""
-    value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
-    return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
 def desired_of(row: Row) -> Desired | None:
@@ -267,7 +274,7 @@ def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[
     return [(row[0], found) for row in rows if (found := desired_of(row[1:])) is not None]
 
 
-class DesiredValue(NamedTuple):
+class DesiredUpdate(NamedTuple):
     """A desired value, and of which resource."""
 
     device_id: str
@@ -280,9 +287,10 @@ DESIRE = (
     " desired_status = ?, desired_at = ?, requested_at = ?, desired_updated_at = ?, desired_category = ?,"
     " desired_revision = ?, acknowledged_at = NULL, acknowledged_by = NULL WHERE device_id = ? AND path = ?"
 )
+"""Updates one resource; the parameters stand in the order of :func:`_row_of_desired`. See also :data:`REPORT`."""
 
 
-def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at: Instant | None = None) -> int:
+def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at: Instant | None = None) -> int:
     """Store the desired values of resources, each of another one.
 
     Args:
@@ -301,7 +309,7 @@ def put_desired(session: Session, values: Sequence[DesiredValue], *, contact_at:
     return session.note_change_with(device_ids, DESIRE, rows, contact_at=contact_at)[0]
 
 
-def _row_of_desired(value: DesiredValue, revision: int) -> tuple[bytes | str | int | None, ...]:
+def _row_of_desired(value: DesiredUpdate, revision: int) -> tuple[bytes | str | int | None, ...]:
     """A value as :data:`DESIRE` takes it."""
     device_id, path, of = value
     command = (of.command_id, of.app_id, of.value, of.content_type, int(of.status))

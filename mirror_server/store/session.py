@@ -259,7 +259,7 @@ class Session:
 
         Args:
             device_ids: The devices, some perhaps several times.
-            change: An update of one row, with ``?`` for each value; one of them is a revision.
+            change: An update of one row, with ``?`` for each value; a column ending in ``revision`` gets a number.
             rows: Gives the values of each row, given the first of the numbers.
             contact_at: When they were heard of.
 

@@ -39,12 +39,15 @@ class _Work:
 
     def resolve(self) -> None:
         """Give the result to whoever waits for it."""
-        if not self.future.set_running_or_notify_cancel():
+        future, error = self.future, self.error
+        # The traceback of an error leads to this: garbage that Python would have to look for.
+        del self.future, self.error
+        if not future.set_running_or_notify_cancel():
             return
-        if self.error is None:
-            self.future.set_result(self.result)
+        if error is None:
+            future.set_result(self.result)
         else:
-            self.future.set_exception(self.error)
+            future.set_exception(error)
 
 
 class Writer:

@@ -71,8 +71,8 @@ def resource(row: ResourceRow, app_id: str | None) -> dict[str, Any]:
         "resource_path": row.path,
         "subscribed": None if row.subscribed is None else bool(row.subscribed),
         **_subscribed_since(row),
-        "reported": _reported(row),
-        "desired": _desired(row, app_id),
+        "reported": _reported_members(row),
+        "desired": _desired_members(row, app_id),
     }
 
 
@@ -82,13 +82,13 @@ def _subscribed_since(resource: ResourceRow) -> dict[str, Any]:
     return {"subscribed_at": timestamp(resource.subscribed_at)}
 
 
-def _reported(resource: ResourceRow) -> dict[str, Any]:
+def _reported_members(resource: ResourceRow) -> dict[str, Any]:
     if resource.reported_value is None or resource.reported_at is None:
         return {}
     return _members(resource, _REPORTED)
 
 
-def _desired(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
+def _desired_members(resource: ResourceRow, app_id: str | None) -> dict[str, Any]:
     if resource.desired_value is None or resource.desired_at is None or resource.requested_at is None:
         return {}
     desired = _members(resource, _DESIRED)

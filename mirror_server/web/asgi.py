@@ -64,9 +64,10 @@ class Unfinished:
         return None
 
     def release(self) -> None:
-        """Release the slot, if one is held, and the request."""
-        # It refers to the methods of this: garbage that Python would have to look for.
+        """Release the slot, if one is held, the request and the response."""
+        # They refer to the methods of this: garbage that Python would have to look for.
         self._environ = {}
+        self.response = None
         if self._held_by is not None:
             self._slots.release(self._held_by)
             self._held_by = None

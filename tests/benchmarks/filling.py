@@ -18,7 +18,7 @@ from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, logs, resources, subscriptions
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.resources import AnnouncedResource, ReportedValue
+from mirror_server.store.resources import AnnouncedResource, ReceivedValue
 from mirror_server.store.session import Session
 
 _DEVICES_A_TRANSACTION = 500
@@ -72,7 +72,7 @@ def _put_devices(session: Session, *, names: tuple[str, ...], paths: tuple[str, 
         resources.report(
             session,
             [
-                ReportedValue(
+                ReceivedValue(
                     value=f"{random_.uniform(-20, 40):.2f}".encode(),
                     content_type="text/plain",
                     origin="subscription",

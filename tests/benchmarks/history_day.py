@@ -18,10 +18,9 @@ import pyarrow as pa
 from mirror_server.arrow import to_array
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.columns import SCHEMA, in_order
-from mirror_server.extensions.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sealing
+from mirror_server.extensions.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sealing, store_segment
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
-from mirror_server.extensions.history.writing import store_segment
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 

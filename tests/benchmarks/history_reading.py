@@ -104,7 +104,7 @@ class _Past:
 
     def as_of(self, milliseconds: int) -> Callable[[], float]:
         at = self._day_at + milliseconds
-        return lambda: _seconds(lambda: _count(self._service.open_as_of(HistorySelection(), at)))
+        return lambda: _seconds(lambda: _count(self._service.open(HistorySelection(), at)))
 
     def snapshot(self) -> float:
         def read() -> None:

@@ -109,19 +109,19 @@ _DEMO_SECONDS = 7 * 86_400
 
 @extends
 def settings() -> type:
-    """How long it is kept, and where it is archived."""
+    """Add the settings of the history."""
     return HistorySettings
 
 
 @extends
 def demo_settings() -> dict[str, Any]:
-    """A demo keeps what happens, where what that takes is installed."""
+    """Keep a history in a demo if the packages for it are installed."""
     return {"keep_history_seconds": _DEMO_SECONDS} if HistorySettings.can_keep() else {}
 
 
 @extends
 def announcements(services: Services, key: str | None) -> Sequence[str]:
-    """A demo says why there is none."""
+    """Explain in a demo why there is no history."""
     if key is None or services.settings.of(HistorySettings).keep_history_seconds is not None:
         return []
     return ["No history is kept: that takes pip install 'device-state-mirror[history]'"]
@@ -129,58 +129,59 @@ def announcements(services: Services, key: str | None) -> Sequence[str]:
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What an operator has to know of it."""
+    """Add this module as a topic of the manual."""
     return {"history": __name__}
 
 
 @extends
 def storage() -> Storage:
-    """Its tables."""
-    from mirror_server.extensions.history.store import maintenance
+    """Add the tables of the history."""
+    from mirror_server.extensions.history.store import history
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
     return Storage(
         branch=Branch("history", Path(__file__).parent / "migrations"),
-        violations=maintenance.VIOLATIONS,
-        erase=maintenance.erase,
-        newest_instant=maintenance.newest_instant,
+        violations=history.VIOLATIONS,
+        erase=lambda session, device_id, _: {"history": history.erase(session, [device_id])},
+        newest_instant=lambda session: history.state(session).alive_at,
     )
 
 
 @extends
 def check_settings(settings: Settings) -> None:
-    """Find what is missing before anything is begun that it could spoil."""
+    """Check the settings before anything is started."""
     settings.of(HistorySettings).check()
 
 
 @extends
 def in_common(settings: Settings) -> str:
-    """All processes keep it, or none."""
+    """Require that all processes keep a history, or none."""
     return "" if settings.of(HistorySettings).keep_history_seconds is None else ", with --keep-history"
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """What writes it, looks after it and reads it, where one is kept."""
-    from mirror_server.extensions.history.measuring import Measured
-    from mirror_server.extensions.history.pasts import PastService, Unrecorded
+    """Make what writes, maintains and reads it; without a history what says so."""
+    from mirror_server.extensions.history.pasts import PastService
 
-    chosen = services.settings.of(HistorySettings)
+    chosen, database, clock = services.settings.of(HistorySettings), services.database, services.clock
     if chosen.keep_history_seconds is None:
-        past = PastService(None, services.clock, services.download_slots)
-        return [past, Unrecorded(services.database), Measured(services.database)]
-    from mirror_server.extensions.history.keeper import keep_history
+        return [PastService(None, database, clock, services.download_slots)]
+    from mirror_server.extensions.history.archive import Archive
+    from mirror_server.extensions.history.keeper import Keeper
     from mirror_server.extensions.history.recorder import Recorder
+    from mirror_server.extensions.history.service import HistoryService
 
-    history, keeper = keep_history(chosen, services.database, services.clock)
-    past = PastService(history, services.clock, services.download_slots)
-    return [past, keeper, Recorder(services.database, services.clock), Measured(services.database)]
+    archive = None if chosen.history_archive is None else Archive(chosen.history_archive)
+    history, keep_seconds = HistoryService(database, clock, archive), chosen.keep_history_seconds
+    keeper = Keeper(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
+    return [PastService(history, database, clock, services.download_slots), keeper, Recorder(database, clock)]
 
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """``GET /v3/device-echo/history``."""
+    """Add ``GET /v3/device-echo/history``."""
     from mirror_server.extensions.history.views import routes
 
     return [routes]
@@ -190,15 +191,15 @@ def blueprints() -> list[Blueprint]:
 def snapshot_at(
     instant: Instant, conditions: Sequence[Condition], patterns: Sequence[str], form: str, compression: Compression
 ) -> Response:
-    """The fleet as of an earlier instant."""
-    from mirror_server.extensions.history import as_of_view
+    """Return the fleet as of an earlier instant."""
+    from mirror_server.extensions.history import views
 
-    return as_of_view.snapshot_at(instant, conditions, patterns, form, compression)
+    return views.snapshot_at(instant, conditions, patterns, form, compression)
 
 
 @extends
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
-    """Of a device, what was put away."""
+    """Erase a device from segments and the archive."""
     from mirror_server.extensions.history.put_away import PutAway
 
     return PutAway(database, settings.of(HistorySettings).history_archive).erasure(device_id)
@@ -206,7 +207,7 @@ def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
 
 @extends
 def check(database: Database, settings: Settings) -> Sequence[Violation]:
-    """What is wrong with what was put away; all of it is read. What the database says of it is relied on."""
+    """Read all segments and files, and return what differs from the database."""
     from mirror_server.extensions.history.put_away import PutAway
 
     return PutAway(database, settings.of(HistorySettings).history_archive).violations()
@@ -214,9 +215,9 @@ def check(database: Database, settings: Settings) -> Sequence[Violation]:
 
 @extends
 def size(database: Database) -> str | None:
-    """How large it is, in one line; ``None`` where there is none."""
-    from mirror_server.extensions.history.store import maintenance
+    """Return its size in one line; ``None`` if it is empty."""
+    from mirror_server.extensions.history.store import history
 
     with database.read() as session:
-        found = maintenance.measure(session)
+        found = history.measure(session)
     return str(found) if found.rows else None

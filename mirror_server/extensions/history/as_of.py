@@ -1,8 +1,17 @@
-"""The fleet as it was at an instant: a row for each device and resource of which something was known."""
+"""The state at an instant: the last value and the last write of each resource, the last registration of each device.
+
+The last value is the one that changed last by the device's own clock; of several at one instant the one that was
+received last. The last write is the one that was requested last; of several at one instant one that waits is the last.
+
+A *checkpoint* is the state that all rows up to an instant and a revision lead to, so that not all of them are read. The
+first one is made from the mirror itself when a history is started, since earlier values have no rows. The oldest one is
+what remains of the rows that were trimmed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,67 +24,111 @@ from mirror_server.extensions.history.columns import (
     NO_ROWS,
     Flags,
     Integers,
+    in_order,
     is_known,
     is_one_of,
+    not_after,
     numbered,
     numbers,
+    of_rows,
+    taken,
     to_flags,
     together,
 )
 from mirror_server.extensions.history.filters import RowFilter
+from mirror_server.extensions.history.parquet import parts
+from mirror_server.extensions.history.reading import LAST_DEVICE, Reading, Source, merged, runs_of, sources
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import ORIGINS
-from mirror_server.extensions.history.store.segments import Bounds
-from mirror_server.extensions.history.winning import is_waiting, winners
+from mirror_server.extensions.history.store.segments import STATE, Bounds
+from mirror_server.store.session import Session
+
+_ROWS_AT_A_TIME = 2000
+_ROWS_MERGED_AT_ONCE = 16_384
+_BYTES_MERGED_AT_ONCE = 1024 * 1024
 
 _ORIGINS = {word: origin for origin, word in ORIGINS.items()} | {"registration": "auto_observation"}
-"""By what a value came, in words of the history, and in those of the mirror."""
+"""The origins of values: words of the history, and for each that of the mirror."""
 
 
-class RowsUpTo:
-    """What was known at an instant, of rows that a filter lets through whatever their time.
+@dataclass(eq=False)
+class RowsUpTo(RowFilter):
+    """Selects the rows that were known at an instant.
 
-    Args:
-        rows: Which devices and paths.
+    Attributes:
         instant: The instant.
-        behind: Instant and revision of the checkpoint that knows all rows up to both; ``None`` without one.
+        behind: Instant and revision of the checkpoint that has all rows up to both; ``None`` without one.
     """
 
-    def __init__(self, rows: RowFilter, instant: Instant, behind: tuple[Instant, int] | None) -> None:
-        self._rows = rows
-        self._instant = instant
-        self._behind = behind
-        self.has_device, self.has_path = rows.has_device, rows.has_path
-        self.device_ids, self.paths, self.span = rows.device_ids, rows.paths, rows.span
+    instant: Instant
+    behind: tuple[Instant, int] | None
 
     def is_about(self, bounds: Bounds) -> bool:
-        """Whether any row within these bounds may have been known, and not to the checkpoint."""
+        """Return whether any row within these bounds may have been known, and is not in the checkpoint."""
         requested_at = bounds.first_requested_at
         return (
-            (bounds.first_changed_at <= self._instant or (requested_at is not None and requested_at <= self._instant))
+            (bounds.first_changed_at <= self.instant or (requested_at is not None and requested_at <= self.instant))
             and (
-                self._behind is None
-                or bounds.last_changed_at > self._behind[0]
-                or bounds.last_revision > self._behind[1]
+                self.behind is None or bounds.last_changed_at > self.behind[0] or bounds.last_revision > self.behind[1]
             )
-            and self._rows.is_about(bounds)
+            and super().is_about(bounds)
         )
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch, which is in order, that make what was known."""
+        """Return the rows of a batch, which is in order, that determine the state."""
         changed_at = numbers(batch.column("changed_at"))
         is_write = is_one_of(batch.column("what"), "desired")
         # A write was known from when it was placed; how it ended, from then on.
         known_at = np.where(is_write, numbers(batch.column("requested_at")), changed_at)
-        flags = known_at <= self._instant
-        if self._behind is not None:
-            flags &= (changed_at > self._behind[0]) | (numbers(batch.column("revision")) > self._behind[1])
-        return winners(batch, flags & self._rows.flags(batch))
+        flags = known_at <= self.instant
+        if self.behind is not None:
+            flags &= (changed_at > self.behind[0]) | (numbers(batch.column("revision")) > self.behind[1])
+        return winners(batch, flags & self.flags(batch))
+
+
+def winners(batch: pa.RecordBatch, flags: Flags | None = None) -> pa.RecordBatch:
+    """Return the rows of a batch, which is in order, that determine the final state; optionally only flagged rows.
+
+    The winners of winners and more rows are those of all of them.
+    """
+    what = batch.column("what")
+    known = np.ones(batch.num_rows, np.bool_) if flags is None else flags
+    is_write = is_one_of(what, "desired")
+    others = np.flatnonzero(known & ~is_write & ~is_one_of(what, "gap"))
+    series = numbered(batch, "device_id", "path")
+    places = [others[_is_last(series[others])]]
+    if is_write.any():
+        places.append(_last_writes(batch, series, np.flatnonzero(known & is_write)))
+    return taken(batch, np.sort(np.concatenate(places)))
+
+
+def _last_writes(batch: pa.RecordBatch, series: Integers, places: Integers) -> Integers:
+    requested_at, revision = numbers(batch.column("requested_at")), numbers(batch.column("revision"))
+    waits = is_waiting(batch)
+    order = places[np.lexsort((revision[places], waits[places], requested_at[places], series[places]))]
+    return order[_is_last(series[order])]
+
+
+def is_waiting(batch: pa.RecordBatch) -> Flags:
+    """Return which rows are writes that have not ended."""
+    status = batch.column("status").fill_null(int(DesiredStatus.SUCCESS))
+    codes = np.frombuffer(status.buffers()[1], np.int8, len(status), status.offset)
+    waits: Flags = codes == int(DesiredStatus.PENDING)
+    return waits
+
+
+def _is_last(series: Integers) -> Flags:
+    """Return which rows are the last of their series."""
+    flags = np.ones(len(series), np.bool_)
+    flags[:-1] = series[1:] != series[:-1]
+    return flags
 
 
 def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.RecordBatch]:
-    """What rows in order led to at an instant: a row for each resource of which something was known; no batch is empty.
+    """Return the state that rows in order led to: a row for each resource that was known; no batch is empty.
 
-    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null where it is not known, and
+    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null if it is not known, and
     those of :class:`mirror_server.store.resources.ResourceRow` that the history knows. A device of which nothing else
     was known has one row without a path. ``reported_at`` is the row's ``changed_at``, so never behind the instant, and
     ``reported_origin`` the word of the mirror; a write that had not ended has neither revision nor category.
@@ -87,7 +140,7 @@ def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.R
 
 
 def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The winners of all rows, in order, those of a device in one batch."""
+    """Return the winners of all rows in order, those of a device in one batch."""
     held = NO_ROWS
     for batch in batches:
         some = winners(together([held, batch]))
@@ -101,7 +154,7 @@ def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """The state of whole devices, of their winners."""
+    """Return the state of whole devices from their winners."""
     is_write, has_path = is_one_of(rows.column("what"), "desired"), is_known(rows.column("path"))
     series, devices = numbered(rows, "device_id", "path"), numbered(rows, "device_id")
     heads = np.flatnonzero(np.diff(series, prepend=-1))
@@ -113,7 +166,7 @@ def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
 
 
 def _places(series: Integers, flags: Flags, count: int) -> Integers:
-    """For each series the row with a flag, of which it has one at most; -1 without one."""
+    """Return for each series the row with a flag, of which there is at most one; -1 without one."""
     places = np.full(count, -1, np.int64)
     found = np.flatnonzero(flags)
     places[series[found]] = found
@@ -121,14 +174,14 @@ def _places(series: Integers, flags: Flags, count: int) -> Integers:
 
 
 def _is_alone(devices: Integers) -> Flags:
-    """Where a device has one row only."""
+    """Return which rows are the only one of their device."""
     same = devices[1:] == devices[:-1]
     is_alone: Flags = ~(np.concatenate([[False], same]) | np.concatenate([same, [False]]))
     return is_alone
 
 
 def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
-    """Whether devices were registered, of the first row of each, which is that of its registration where it has one."""
+    """Return whether devices were registered, from the first row of each, which is that of a registration if any."""
     is_in = is_one_of(rows.column("what"), "registration", "reg_update")
     is_told = ~is_known(rows.column("path"))
     return pc.if_else(to_flags(is_told[firsts]), to_flags(is_in[firsts]), pa.scalar(None, pa.bool_()))
@@ -167,7 +220,7 @@ def _table(
 
 
 def _at(rows: pa.RecordBatch, places: Integers) -> pa.RecordBatch:
-    """The rows at these places; one without anything where that is -1."""
+    """Return the rows with these indices; for -1 a row of nulls."""
     validity = to_flags(places >= 0).buffers()[1]
     return rows.take(pa.Array.from_buffers(pa.int64(), len(places), [validity, pa.py_buffer(np.maximum(places, 0))]))
 
@@ -175,3 +228,64 @@ def _at(rows: pa.RecordBatch, places: Integers) -> pa.RecordBatch:
 def _origins(column: pa.DictionaryArray) -> pa.DictionaryArray:
     words = to_array([_ORIGINS.get(word, word) for word in column.dictionary.to_pylist()], pa.string())
     return words.take(column.indices).dictionary_encode()
+
+
+def oldest_at(session: Session, now: Instant) -> Instant:
+    """Return the oldest instant of which the history knows everything."""
+    instant = segments.oldest_state_at(session)
+    return _begun_at(session, now) if instant is None else instant
+
+
+def rows_up_to(
+    reading: Reading, wanted: RowFilter, instant: Instant, *, sealed_only: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows in order that lead to the state at an instant: those of a checkpoint and those behind it.
+
+    Args:
+        reading: Where the rows are.
+        wanted: Selects devices and paths.
+        instant: The instant.
+        sealed_only: Whether rows of the tail and writes that wait are left out.
+    """
+    last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)
+    behind = None if last is None else (last.at, last.revision)
+    every = segments.blocks(reading.session, STATE)
+    checkpoint = [block for block in every if last is not None and block.segment_id == last.segment_id]
+    known = RowsUpTo(wanted.selection, wanted.device_ids, wanted.erased, None, instant, None)
+    behind_it = replace(known, base_at=wanted.base_at, behind=behind)
+    places = [*sources(runs_of(reading.session, checkpoint), known), *reading.sources(behind_it)]
+    if not sealed_only:
+        waiting = known.apply(in_order(of_rows(history.waiting_writes(reading.session))))
+        places += [reading.tail(behind_it), Source("", LAST_DEVICE, iter([waiting]))]
+    # The winners of one group are few: several groups are merged at once.
+    return merged(
+        place._replace(batches=parts(place.batches, _ROWS_MERGED_AT_ONCE, _BYTES_MERGED_AT_ONCE)) for place in places
+    )
+
+
+def is_needed(session: Session) -> bool:
+    """Return whether a history is kept that has no checkpoint since it was last started."""
+    state = history.state(session)
+    return state.is_kept and all(each.revision < state.begun_revision for each in segments.checkpoints(session))
+
+
+def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
+    """Return instant, revision and rows of the first checkpoint of a history."""
+    at, revision = _begun_at(session, now), history.state(session).begun_revision
+    mirror = [iter([history.registrations(session)]), *history.mirror(session, _ROWS_AT_A_TIME)]
+    rows = merged(Source("", LAST_DEVICE, (in_order(of_rows(some)) for some in each)) for each in mirror)
+    known = RowFilter(HistorySelection(revision=revision), None, {}, None)
+    return (at, revision), (not_after(known.apply(batch), at) for batch in rows)
+
+
+def _begun_at(session: Session, now: Instant) -> Instant:
+    """Return when the history was started that is kept now: it has no earlier rows."""
+    state = history.state(session)
+    first_at = history.first_behind(session, max(state.begun_revision, state.sealed_revision))
+    return now if first_at is None else min(now, first_at)
+
+
+def state_rows(reading: Reading, instant: Instant) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a checkpoint at an instant, made from all that is sealed."""
+    wanted = reading.filter(HistorySelection(revision=reading.state.sealed_revision))
+    return whole_devices(rows_up_to(reading, wanted, instant, sealed_only=True))

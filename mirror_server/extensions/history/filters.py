@@ -1,9 +1,10 @@
-"""Which rows of a batch are told."""
+"""Filters of rows: by device, path, time, revision and erasure."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,134 +17,118 @@ from mirror_server.extensions.history.store.segments import Bounds, Span
 _CLOCK_AHEAD = 86_400_000
 
 
+@dataclass(eq=False)
 class RowFilter:
-    """Those rows of batches that a selection is about; the devices are given by their ids.
+    """Selects rows of batches.
 
-    Args:
-        selection: What is asked for.
-        device_ids: The devices that meet its conditions, sorted; ``None`` for all there are and ever were.
-        erased: Devices, and the last revision of theirs that is told no more.
-        base_at: Up to when rows were trimmed; ``None`` where none were.
+    Attributes:
+        selection: Which rows; of its conditions only ``device_ids`` is used.
+        device_ids: Ids of the devices that meet its conditions, sorted; ``None`` for all there are and ever were.
+        erased: Ids of erased devices, and for each the last revision that is not returned any more.
+        base_at: Up to when rows were trimmed; ``None`` if none were.
+        paths: The paths, if they are named one by one; else empty.
     """
 
-    def __init__(
-        self,
-        selection: HistorySelection,
-        device_ids: Sequence[str] | None,
-        erased: Mapping[str, int],
-        base_at: Instant | None,
-    ) -> None:
-        self.selection = selection
-        is_named = not any(pattern.endswith("*") for pattern in selection.patterns)
-        self.paths: Sequence[str] = selection.patterns if is_named else ()
-        self._base_at = base_at
-        self.device_ids = device_ids
-        self._known = None if device_ids is None else frozenset(device_ids)
-        self._erased = erased
+    selection: HistorySelection
+    device_ids: Sequence[str] | None
+    erased: Mapping[str, int]
+    base_at: Instant | None
+
+    def __post_init__(self) -> None:
+        patterns = self.selection.patterns
+        self.paths = () if any(pattern.endswith("*") for pattern in patterns) else patterns
+        self._known = None if self.device_ids is None else frozenset(self.device_ids)
 
     @property
     def span(self) -> Span:
-        """Where these rows are at most."""
+        """Bounds of these rows."""
         first, last = (
             (None, None) if self.device_ids is None else ((*self.device_ids, "")[0], ("", *self.device_ids)[-1])
         )
         return Span(first, last, self.selection.begin, self.selection.end)
 
     def is_about(self, bounds: Bounds) -> bool:
-        """Whether any row within these bounds may be asked for."""
+        """Return whether any row within these bounds may be selected."""
+        begin, end, revision = self.selection.begin, self.selection.end, self.selection.revision
         return (
             self.has_device(bounds.first_device, bounds.last_device)
-            and (self._base_at is None or kept_until(bounds.last_received_at, bounds.last_changed_at) >= self._base_at)
-            and (self.selection.revision is None or bounds.first_revision <= self.selection.revision)
-            and self.has_time(bounds)
+            and (self.base_at is None or kept_until(bounds.last_received_at, bounds.last_changed_at) >= self.base_at)
+            and (revision is None or bounds.first_revision <= revision)
+            # Of gaps, which belong to no device, the end counts.
+            and (begin is None or bounds.first_device == "" or bounds.last_changed_at >= begin)
+            and (end is None or bounds.first_changed_at < end)
         )
 
     def has_device(self, first_device: str, last_device: str) -> bool:
-        """Whether a device of this range may be asked for; rows without a device are asked for in any case."""
+        """Return whether a device of this range may be selected; rows without a device always are."""
         if self.device_ids is None or not first_device:
             return True
         index = bisect_left(self.device_ids, first_device)
         return index < len(self.device_ids) and self.device_ids[index] <= last_device
 
     def has_path(self, first_path: str, last_path: str) -> bool:
-        """Whether a path of this range may be asked for."""
+        """Return whether a path of this range may be selected."""
         return not self.selection.patterns or any(
             first_path[: len(each)] <= each <= last_path or first_path <= each <= last_path[: len(each)]
             for each in (pattern.removesuffix("*") for pattern in self.selection.patterns)
         )
 
-    def has_time(self, bounds: Bounds) -> bool:
-        """Whether anything may be asked for by when it happened; of gaps, which are no device's, the end counts."""
-        begin, end = self.selection.begin, self.selection.end
-        is_over = begin is not None and bounds.first_device != "" and bounds.last_changed_at < begin
-        return not is_over and (end is None or bounds.first_changed_at < end)
-
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Its rows that are asked for."""
+        """Return the selected rows of a batch, which is in order."""
         return kept(batch, self.flags(batch))
 
     def flags(self, batch: pa.RecordBatch) -> Flags:
-        """Where rows of a batch, which is in order, are asked for."""
-        flags = self._of_devices(batch) & self._of_paths(batch) & self.of_time(batch) & self._of_revision(batch)
+        """Return which rows of a batch, which is in order, are selected."""
+        flags = self._of_time(batch) & self._of_revision(batch)
+        if self._known is not None:
+            flags &= _where(batch.column("device_id"), self._known.__contains__)
+        if self.selection.patterns:
+            flags &= _where(batch.column("path"), self._matches)
+        if self.erased:
+            column = batch.column("device_id")
+            last = np.array([self.erased.get(word, -1) for word in column.dictionary.to_pylist()] + [-1], np.int64)
+            flags &= numbers(batch.column("revision")) > of_words(column, last)
         if self.selection.after is not None:
             flags &= _is_behind(batch, self.selection.after, descending=self.selection.descending)
         return flags
 
-    def _of_devices(self, batch: pa.RecordBatch) -> Flags:
-        if self._known is None:
-            return np.ones(batch.num_rows, np.bool_)
-        column = batch.column("device_id")
-        return of_words(column, np.array([word in self._known for word in column.dictionary.to_pylist()] + [True]))
+    def _matches(self, path: str) -> bool:
+        return any(
+            path.startswith(each[:-1]) if each.endswith("*") else path == each for each in self.selection.patterns
+        )
 
-    def _of_paths(self, batch: pa.RecordBatch) -> Flags:
-        patterns = self.selection.patterns
-        if not patterns:
-            return np.ones(batch.num_rows, np.bool_)
-        column = batch.column("path")
-        return of_words(column, np.array([matches(path, patterns) for path in column.dictionary.to_pylist()] + [True]))
-
-    def of_time(self, batch: pa.RecordBatch) -> Flags:
-        """Where rows are asked for by when they happened."""
+    def _of_time(self, batch: pa.RecordBatch) -> Flags:
         begin, end = self.selection.begin, self.selection.end
-        changed_at = numbers(batch.column("changed_at"))
-        flags = np.ones(batch.num_rows, np.bool_)
+        changed_at, flags = numbers(batch.column("changed_at")), np.ones(batch.num_rows, np.bool_)
         if begin is not None:
-            flags &= changed_at >= begin
             until = batch.column("until")
-            if until.null_count < batch.num_rows:
-                flags |= is_known(until) & (numbers(until) > begin)
+            flags = (changed_at >= begin) | (is_known(until) & (numbers(until) > begin))
         if end is not None:
             flags &= changed_at < end
+        if self.base_at is not None:
+            received_at = numbers(batch.column("received_at"))
+            flags &= np.maximum(received_at, np.minimum(changed_at, received_at + _CLOCK_AHEAD)) >= self.base_at
         return flags
 
     def _of_revision(self, batch: pa.RecordBatch) -> Flags:
-        revision = numbers(batch.column("revision"))
-        flags = np.ones(batch.num_rows, np.bool_)
-        if self.selection.revision is not None:
-            flags &= revision <= self.selection.revision
-        if self._base_at is not None:
-            received_at, changed_at = numbers(batch.column("received_at")), numbers(batch.column("changed_at"))
-            day_later = received_at + _CLOCK_AHEAD
-            flags &= np.maximum(received_at, np.minimum(changed_at, day_later)) >= self._base_at
-        if self._erased:
-            column = batch.column("device_id")
-            last = np.array([self._erased.get(word, -1) for word in column.dictionary.to_pylist()] + [-1], np.int64)
-            flags &= revision > of_words(column, last)
-        return flags
+        if self.selection.revision is None:
+            return np.ones(batch.num_rows, np.bool_)
+        is_stored: Flags = numbers(batch.column("revision")) <= self.selection.revision
+        return is_stored
 
 
 def kept_until(received_at: Instant, changed_at: Instant) -> Instant:
-    """From when on a row counts as old: a clock that is ahead has it kept for no more than a day longer."""
+    """Return from when on a row counts as old: if its clock is ahead, at most a day after it was received."""
     return max(received_at, min(changed_at, received_at + _CLOCK_AHEAD))
 
 
-def matches(path: str, patterns: Sequence[str]) -> bool:
-    """Whether a path is one of these patterns, or begins with what stands before a final ``*``."""
-    return any(path.startswith(each[:-1]) if each.endswith("*") else path == each for each in patterns)
+def _where(column: pa.DictionaryArray, matches: Callable[[str], bool]) -> Flags:
+    """Return which rows have a word that matches, or none."""
+    return of_words(column, np.array([*map(matches, column.dictionary.to_pylist()), True]))
 
 
 def _is_behind(batch: pa.RecordBatch, after: Position, *, descending: bool) -> Flags:
-    """Where rows of a batch, which is in order, stand behind a position in the order in which they are told."""
+    """Return which rows of a batch, which is in order, are behind a position in the order of the response."""
     places = range(batch.num_rows)
     find = bisect_left if descending else bisect_right
     border = find(places, after.key, key=lambda place: position(batch, place).key)

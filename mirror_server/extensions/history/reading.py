@@ -1,21 +1,27 @@
-"""All rows there are at one moment, wherever they stand: the tail, the segments, and the archive's files."""
+"""Reads the rows of one moment from the tail, the segments and the archive's files, and merges them in order.
+
+Memory holds one batch of each place that is being read, whatever the number of rows.
+"""
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from mirror_server.extensions.history.archive import Archive, part_of, run_of
-from mirror_server.extensions.history.columns import in_order, of_tail, together
-from mirror_server.extensions.history.merging import LAST_DEVICE, Source
+from mirror_server.extensions.history.columns import NO_ROWS, in_order, of_tail, position, reverse, together
+from mirror_server.extensions.history.filters import RowFilter
 from mirror_server.extensions.history.parquet import ParquetRows
+from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds, Span
+from mirror_server.store import devices
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -24,39 +30,30 @@ _log = logging.getLogger(__name__)
 
 _ROWS_AT_A_TIME = 5000
 _MOST_NAMED = 500
-"""So many devices the database looks for itself."""
+"""The database selects up to this many devices itself."""
+
+LAST_DEVICE = "\U0010ffff"
+"""An id behind those of all devices."""
+
+_Key = tuple[str, str, int, int]
 
 
-class Wanted(Protocol):
-    """Which rows are read; what it wants of devices and paths that can be named, the tail is asked for."""
+class Source(NamedTuple):
+    """Rows of one place.
 
-    device_ids: Sequence[str] | None
-    paths: Sequence[str]
+    Attributes:
+        first_device: No row is before this device; '' for rows without one.
+        last_device: No row is behind this device.
+        batches: The rows, each batch in ascending order. In descending order the last batch comes first.
+    """
 
-    @property
-    def span(self) -> Span:
-        """Where the rows are at most."""
-        ...
-
-    def is_about(self, bounds: Bounds) -> bool:
-        """Whether any row within these bounds may be wanted."""
-        ...
-
-    def has_device(self, first_device: str, last_device: str) -> bool:
-        """Whether a device of this range may be wanted."""
-        ...
-
-    def has_path(self, first_path: str, last_path: str) -> bool:
-        """Whether a path of this range may be wanted."""
-        ...
-
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that are wanted."""
-        ...
+    first_device: str
+    last_device: str
+    batches: Iterator[pa.RecordBatch]
 
 
 class NoPartAnyMore(FileNotFoundError):
-    """A file was deleted whose rows are no part of the history any more."""
+    """A file was deleted because its rows are no part of the history any more."""
 
 
 class Piece(NamedTuple):
@@ -65,77 +62,79 @@ class Piece(NamedTuple):
     name: str
     bounds: Bounds
     source: Callable[[], object]
-    """What :class:`~mirror_server.extensions.history.parquet.ParquetRows` reads."""
+    """Opens what :class:`~mirror_server.extensions.history.parquet.ParquetRows` reads."""
 
 
 Run = list[Piece]
-"""Pieces whose rows are in order, one piece behind the other."""
+"""Pieces whose rows are in order, one piece after the other."""
 
 
 class Reading:
-    """The history as it stands in one transaction.
+    """The history in one transaction.
 
     Args:
         session: The transaction.
-        database: That of the session, which is asked besides where a file is not there any more.
-        archive: Where files are; ``None`` where there are none.
+        database: The database of the session; it is queried again if a file is missing.
+        archive: Where files are; ``None`` if there is no archive.
     """
 
     def __init__(self, session: Session, database: Database, archive: Archive | None) -> None:
         self.session = session
         self.state = history.state(session)
-        self.base_at = segments.base_at(session)
         self.erased = segments.erasures(session)
         self._database = database
         self._archive = archive
 
-    def sources(self, wanted: Wanted, *, descending: bool = False) -> Iterator[Source]:
-        """The rows that are wanted of those that have gone on from the tail."""
-        runs = [*runs_of(self.session, segments.blocks(self.session, ROWS, wanted.span)), *self._files(wanted.span)]
+    def filter(self, selection: HistorySelection) -> RowFilter:
+        """Return the filter of a selection, which finds the devices that meet its conditions."""
+        conditions = selection.conditions
+        ids = sorted(devices.ids(self.session, conditions)) if conditions else None
+        return RowFilter(selection, ids, self.erased, self.state.base_at)
+
+    def sources(self, wanted: RowFilter, *, descending: bool = False) -> Iterator[Source]:
+        """Return the selected rows of segments and files."""
+        runs = [*runs_of(self.session, segments.blocks(self.session, ROWS, wanted.span)), *self.files(wanted.span)]
         return sources(runs, wanted, descending=descending)
 
-    def tail(self, wanted: Wanted, *, up_to: int | None = None) -> Source:
-        """What is not sealed, of which nothing is in order."""
-        return Source("", LAST_DEVICE, self._tail(wanted, up_to))
+    def tail(self, wanted: RowFilter) -> Source:
+        """Return the selected rows that are not sealed, sorted in memory."""
+        return Source("", LAST_DEVICE, self._tail(wanted))
 
-    def _tail(self, wanted: Wanted, up_to: int | None) -> Iterator[pa.RecordBatch]:
+    def _tail(self, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
         few = wanted.device_ids is not None and len(wanted.device_ids) <= _MOST_NAMED
         rows = history.stored_tail(
             self.session,
             self.state.sealed_revision,
             _ROWS_AT_A_TIME,
-            up_to=up_to,
             device_ids=wanted.device_ids if few else None,
             paths=wanted.paths,
         )
         yield in_order(together([wanted.apply(in_order(of_tail(some))) for some in rows]))
 
-    def check_places(self, span: Span) -> None:
-        """See that all rows there are in it can be read.
+    def files(self, span: Span) -> list[Run]:
+        """Return the files of the archive with rows in this span.
 
         Raises:
-            StorageFailed: There are files, and no archive is open.
+            StorageFailed: There are some, and no archive is open.
         """
-        if self._archive is None and (files := segments.files(self.session, span)):
+        files, archive = segments.files(self.session, span), self._archive
+        if not files:
+            return []
+        if archive is None:
             raise StorageFailed(
                 f"cannot read its history: {len(files)} files of it are in an archive; its operator has to start it"
                 " with --history-archive"
             )
-
-    def _files(self, span: Span) -> Iterator[Run]:
-        self.check_places(span)
-        files = segments.files(self.session, span)
-        if self._archive is not None:
-            for _, run in groupby(files, key=lambda file: run_of(file.file_name)):
-                yield [file_piece(self._archive, self._database, file) for file in run]
+        runs = groupby(files, key=lambda file: run_of(file.file_name))
+        return [[file_piece(archive, self._database, file) for file in run] for _, run in runs]
 
 
-def sources(runs: Iterable[Run], wanted: Wanted | None = None, *, descending: bool = False) -> Iterator[Source]:
-    """The rows of these places that are wanted.
+def sources(runs: Iterable[Run], wanted: RowFilter | None = None, *, descending: bool = False) -> Iterator[Source]:
+    """Return the selected rows of runs that may have any.
 
     Args:
-        runs: The places.
-        wanted: Which rows; ``None`` for all.
+        runs: The runs.
+        wanted: Selects rows; ``None`` for all.
         descending: Whether the last row comes first.
     """
     for run in runs:
@@ -144,32 +143,43 @@ def sources(runs: Iterable[Run], wanted: Wanted | None = None, *, descending: bo
             yield Source(pieces[0].bounds.first_device, pieces[-1].bounds.last_device, batches)
 
 
-def _batches(pieces: Sequence[Piece], wanted: Wanted | None, *, descending: bool) -> Iterator[pa.RecordBatch]:
+def _batches(pieces: Sequence[Piece], wanted: RowFilter | None, *, descending: bool) -> Iterator[pa.RecordBatch]:
     for piece in reversed(pieces) if descending else pieces:
         try:
             yield from batches_of(piece, wanted, descending=descending)
         except NoPartAnyMore:
             _log.info("%s was deleted while it was read", piece.name)
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable(piece, error) from error
+            name, advice = piece.name, "'mirror-server check' tells what is damaged"
+            _log.error("%s of the history cannot be read: %s; %s", name, error, advice)
+            raise StorageFailed("cannot read a part of its history") from error
 
 
 def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
-    """Segments, each a run of its blocks."""
-    return [[_piece(session, block) for block in run] for run in segments.runs(blocks)]
+    """Return segments, each as a run of its blocks."""
+
+    def piece(block: Block) -> Piece:
+        name = f"block {block.block} of segment {block.segment_id}"
+        return Piece(
+            name,
+            block.bounds,
+            lambda: pa.BufferReader(segments.content(session, block.segment_id, block.block)),
+        )
+
+    return [[piece(block) for block in run] for run in segments.runs(blocks)]
 
 
 def file_piece(archive: Archive, database: Database, file: ArchivedFile) -> Piece:
-    """A file of the archive, or the one that has taken its place when it is read."""
+    """Return a file of the archive; if another one has replaced it, that one is read."""
     return Piece(file.file_name, file.bounds, partial(_open_file, archive, database, file.file_name))
 
 
 def _open_file(archive: Archive, database: Database, name: str) -> object:
-    """What a file is read from; where it is not there any more, the one that took its place, with what is left of it.
+    """Open a file, or the one that replaced it, which has the rows that are left of it.
 
     Raises:
-        NoPartAnyMore: What it held was deleted.
-        FileNotFoundError: It is part of the history, and not there.
+        NoPartAnyMore: Its rows were deleted.
+        FileNotFoundError: It is part of the history, and missing.
         OSError: It cannot be read.
     """
     try:
@@ -185,27 +195,87 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
     return _open_file(archive, database, now)
 
 
-def batches_of(piece: Piece, wanted: Wanted | None = None, *, descending: bool = False) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece that are wanted, or all, group by group; what cannot be read raises what pyarrow does."""
+def batches_of(piece: Piece, wanted: RowFilter | None = None, *, descending: bool = False) -> Iterator[pa.RecordBatch]:
+    """Return the selected rows of a piece, or all, group by group; errors are those of pyarrow."""
     with ParquetRows(piece.source()) as rows:
         for group in reversed(rows.groups) if descending else rows.groups:
             if wanted is None:
                 yield rows.read(group)
                 continue
-            devices, paths = rows.devices(group), rows.paths(group)
-            if wanted.has_device(*devices) and (paths is None or wanted.has_path(*paths)):
+            paths = rows.paths(group)
+            if wanted.has_device(*rows.devices(group)) and (paths is None or wanted.has_path(*paths)):
                 yield wanted.apply(rows.read(group))
 
 
-def _piece(session: Session, block: Block) -> Piece:
-    name = f"block {block.block} of segment {block.segment_id}"
+def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[pa.RecordBatch]:
+    """Merge the rows of all sources in order.
 
-    def source() -> object:
-        return pa.BufferReader(segments.content(session, block.segment_id, block.block))
+    A source is started when the first or last of its devices is reached. From then on one of its batches is in memory.
 
-    return Piece(name, block.bounds, source)
+    Args:
+        sources: The sources.
+        descending: Whether the last row comes first.
+    """
+    if descending:
+        waiting = sorted(sources, key=lambda source: source.last_device)
+    else:
+        waiting = sorted(sources, key=lambda source: source.first_device, reverse=True)
+    heads: list[_Head] = []
+    while waiting or heads:
+        border = _start_all_up_to_border(waiting, heads, descending=descending)
+        if border is not None:
+            ready = [head.cut(border) for head in heads]
+            rows = ready[0] if len(ready) == 1 else in_order(together(ready))
+            heads = [head for head in heads if head.load()]
+            yield reverse(rows) if descending else rows
 
 
-def _unreadable(piece: Piece, why: object) -> StorageFailed:
-    _log.error("%s of the history cannot be read: %s; 'mirror-server check' tells what is damaged", piece.name, why)
-    return StorageFailed("cannot read a part of its history")
+def _start_all_up_to_border(waiting: list[Source], heads: list[_Head], *, descending: bool) -> _Key | None:
+    """Start each source that may have rows up to the border; all rows up to it are in memory then."""
+    while True:
+        borders = [head.border for head in heads]
+        border = (max(borders) if descending else min(borders)) if borders else None
+        if not waiting or (border is not None and _is_behind(waiting[-1], border[0], descending=descending)):
+            return border
+        head = _Head(waiting.pop().batches, descending=descending)
+        if head.load():
+            heads.append(head)
+
+
+def _is_behind(source: Source, device_id: str, *, descending: bool) -> bool:
+    return source.last_device < device_id if descending else source.first_device > device_id
+
+
+class _Head:
+    """The batch of a source that is in memory."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], *, descending: bool) -> None:
+        self._batches = batches
+        self._descending = descending
+        self._batch = NO_ROWS
+        self.border: _Key = ("", "", 0, 0)
+
+    def load(self) -> bool:
+        """Load rows if none are left; false at the end of the source."""
+        while not self._batch.num_rows:
+            batch = next(self._batches, None)
+            if batch is None:
+                return False
+            self._batch = batch
+            if batch.num_rows:
+                self.border = self._key(0 if self._descending else batch.num_rows - 1)
+        return True
+
+    def cut(self, border: _Key) -> pa.RecordBatch:
+        """Remove the rows up to this position and return them."""
+        places = range(self._batch.num_rows)
+        if self._descending:
+            index = bisect_left(places, border, key=self._key)
+            ready, self._batch = self._batch.slice(index), self._batch.slice(0, index)
+        else:
+            index = bisect_right(places, border, key=self._key)
+            ready, self._batch = self._batch.slice(0, index), self._batch.slice(index)
+        return ready
+
+    def _key(self, index: int) -> _Key:
+        return position(self._batch, index).key

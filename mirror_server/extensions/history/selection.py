@@ -1,25 +1,47 @@
-"""Which rows of the history are asked for."""
+"""Which rows of the history are requested, and the cursor that continues a request. Source: wire.md 10.
+
+A cursor is a text that contains all that is needed to continue: it survives restarts, and any process takes it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
 
+from pydantic import AfterValidator, Field, TypeAdapter
+
+from mirror_sdk.wire.device_object import Revision
+from mirror_sdk.wire.paths import parse_path
+from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.store.conditions import Condition
 
+_CURE = "give what the answer before told, or leave it out"
+
+# Well beyond what there is of either, and so that one less the other is a number too.
+_Instant = Annotated[Instant, Field(ge=-(2**53), le=2**53)]
+
+
+def _checked(path: str) -> str:
+    parse_path(path)
+    return path
+
 
 class Position(NamedTuple):
-    """Where a row stands among all: rows are in this order, with nothing before every text."""
+    """Where a row is among all: rows are in this order, and ``None`` comes before every text."""
 
-    device_id: str | None
-    path: str | None
-    changed_at: Instant
-    revision: int
+    # Not every database has texts with a zero byte in them.
+    device_id: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
+    path: Annotated[str, AfterValidator(_checked)] | None
+    changed_at: _Instant
+    revision: Revision
 
     @property
     def key(self) -> tuple[str, str, Instant, int]:
-        """What positions are compared by."""
+        """The key by which positions are compared."""
         return self.device_id or "", self.path or "", self.changed_at, self.revision
 
 
@@ -28,16 +50,15 @@ class HistorySelection:
     """Rows of the history.
 
     Attributes:
-        conditions: Those of the devices that meet every condition; gaps of the service are those of all devices.
-        patterns: Of the resources whose path is one of these, or begins with what stands before a final ``*``; all
-            without any. Rows that are of no resource, as registrations and gaps are, are told in any case: without
-            them nobody could tell a resource that did not change from one that could not be heard.
-        begin: What happened then or later; of gaps, those that ended later.
-        end: What happened before.
-        after: Behind this position, in the order in which the rows are told.
-        limit: So many rows.
-        descending: The last row first.
-        revision: Nothing that was stored later than this.
+        conditions: Only rows of devices that meet every condition; gaps of the service belong to all devices.
+        patterns: Only resources whose path is one of these, or begins with what precedes a final ``*``; all if empty.
+            Rows without a resource, such as registrations and gaps, are always included. Without them, a value that
+            did not change looks the same as one that could not be received.
+        begin: Only what happened then or later; of gaps, those that ended later.
+        end: Only what happened before.
+        after: Only rows behind this position, in the order of the response.
+        descending: Whether the last row comes first.
+        revision: Only rows that were stored up to this revision.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -45,18 +66,61 @@ class HistorySelection:
     begin: Instant | None = None
     end: Instant | None = None
     after: Position | None = None
-    limit: int | None = None
     descending: bool = False
     revision: int | None = None
 
 
 class TooOld(ValueError):
-    """What is asked for lies before what is kept.
+    """The request is about an instant before the history.
 
     Attributes:
-        oldest_at: The oldest instant there is an answer for.
+        oldest_at: The oldest instant that can be requested.
     """
 
     def __init__(self, oldest_at: Instant) -> None:
         super().__init__("the history does not go back that far")
         self.oldest_at = oldest_at
+
+
+class Pages(NamedTuple):
+    """Properties that all pages of a request share.
+
+    Attributes:
+        request: Identifies the request.
+        taken_at: When the first page was started.
+        revision: Number of the mirror's last change then: rows that were stored later are in none of the pages.
+    """
+
+    request: str
+    taken_at: _Instant
+    revision: Revision
+
+
+_CURSOR: TypeAdapter[tuple[Pages, Position]] = TypeAdapter(tuple[Pages, Position])
+
+
+def request_of(selection: HistorySelection) -> str:
+    """Return a digest of a request that is the same for all of its pages."""
+    whole = replace(selection, after=None, revision=None)
+    return hashlib.blake2b(repr(whole).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
+def write_cursor(pages: Pages, position: Position) -> str:
+    """Return the cursor that continues behind a position."""
+    return base64.urlsafe_b64encode(_CURSOR.dump_json((pages, position))).decode("ascii").rstrip("=")
+
+
+def read_cursor(text: str, selection: HistorySelection) -> tuple[Pages, Position]:
+    """Return what :func:`write_cursor` wrote for an earlier page of the same request.
+
+    Raises:
+        Refusal: It is no cursor, or that of another request (400).
+    """
+    try:
+        decoded = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+        pages, position = _CURSOR.validate_json(decoded, strict=True)
+    except (binascii.Error, ValueError):
+        raise Refusal.of_field("after", f"that is no cursor; {_CURE}") from None
+    if pages.request != request_of(selection):
+        raise Refusal.of_field("after", f"that is the cursor of a request with other parameters; {_CURE}")
+    return pages, position

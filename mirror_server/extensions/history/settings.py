@@ -11,7 +11,7 @@ from mirror_server.core.errors import CannotServe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """For how long a history is kept, and where it goes."""
+    """The settings of the history."""
 
     keep_history_seconds: float | None = setting(
         None,
@@ -30,14 +30,14 @@ class HistorySettings:
 
     @staticmethod
     def can_keep() -> bool:
-        """Whether what the extra ``history`` brings is installed."""
+        """Return whether the packages of the extra ``history`` are installed."""
         return all(importlib.util.find_spec(name) for name in ("fsspec", "numpy", "pyarrow"))
 
     def check(self) -> None:
-        """Find what is missing.
+        """Check that a history can be kept as configured.
 
         Raises:
-            CannotServe: There is an archive for no history, an extra is missing, or nothing opens such an archive.
+            CannotServe: There is an archive but no history, an extra is missing, or nothing opens such an archive.
         """
         if self.keep_history_seconds is None:
             if self.history_archive is not None:

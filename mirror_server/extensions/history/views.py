@@ -1,8 +1,11 @@
-"""The history [an extension]. Source: wire.md 10."""
+"""The history, and the fleet snapshot as of an earlier instant [an extension]. Source: wire.md 10.
+
+What loads pyarrow is imported where it is used: without a history it may not be installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -13,18 +16,24 @@ from flask import Blueprint, Response, g, request
 
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.routes import HISTORY
-from mirror_sdk.wire.snapshot import ARROW
+from mirror_sdk.wire.snapshot import ARROW, NDJSON, Compression
 from mirror_server.core.errors import Refusal
+from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
-from mirror_server.extensions.history.cursor import Reading, read_cursor, request_of, write_cursor
-from mirror_server.extensions.history.example import FORMS
-from mirror_server.extensions.history.pasts import Past, PastService
-from mirror_server.extensions.history.selection import HistorySelection, Position
+from mirror_server.extensions.history.pasts import PastService
+from mirror_server.extensions.history.selection import (
+    HistorySelection,
+    Pages,
+    Position,
+    read_cursor,
+    request_of,
+    write_cursor,
+)
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
-from mirror_server.views.description import INSTANT, TEXT, Answer, Parameter, described, whole_number, words
+from mirror_server.views.description import INSTANT, TEXT, Answer, Parameter, described, text_of, whole_number, words
 from mirror_server.views.requests import (
     app_id,
     query_choice,
@@ -36,7 +45,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
-from mirror_server.views.serialize import timestamp
+from mirror_server.views.serialize import resources_content, timestamp
 from mirror_server.views.streamed import (
     COMPRESSION,
     PATTERNS,
@@ -48,8 +57,8 @@ from mirror_server.views.streamed import (
 )
 
 if TYPE_CHECKING:
-    from mirror_server.extensions.history.arrow import HistoryPage
-    from mirror_server.extensions.history.service import OpenHistory
+    from mirror_server.extensions.history.arrow import HistoryPage, PastFleet
+    from mirror_server.extensions.history.service import OpenPast
 
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
 _ORDERS = ("ASC", "DESC")
@@ -75,6 +84,36 @@ _PARAMETERS = (
 )
 _OWN = tuple(one.name for one in _PARAMETERS)
 
+_LINES = (
+    '{"object":"history-row","device_id":"015f2ab4c6d80000000000010010003f","endpoint_name":"sensor-1",'
+    '"path":"/3303/0/5700","changed_at":"2026-11-20T12:37:50.001Z","received_at":"2026-11-20T12:37:50.214Z",'
+    '"what":"reported","origin":"observation","value":"MjEuNQ==","content_type":"text/plain","revision":482109}\n'
+    '{"object":"history-cursor","after":"WyJlODZlZDhhMjA3NTczZDFmIiwxLDJd"}\n'
+    '{"object":"history-end","taken_at":"2026-11-21T12:37:55.576Z","oldest_at":"2026-10-22T00:00:00.000Z",'
+    '"row_count":1,"revision":483113}\n'
+)
+_COLUMNS = """\
+An Arrow IPC stream, a row for each thing that happened, null where something is not known or does not apply:
+
+- `device_id` string, null where it happened to all devices
+- `endpoint_name` string
+- `path` string, null where it happened to a device as a whole
+- `changed_at` timestamp[ms, tz=UTC], by the device's own clock where it told the time; of a gap where it begins
+- `received_at` timestamp[ms, tz=UTC], when the service took it in
+- `what` string: `reported`, `desired` (a write ended), `registration`, `reg_update`, `deregistration`, `expired`, `gap`
+- `origin` string: `read`, `observation`, `auto_observation`, `registration`, `write`
+- `value` binary, the payload as it came, or as it was to be written
+- `content_type` string
+- `status` int8, how a write ended: 1 success, 2 failure
+- `category` string, why a write failed; told to the application that placed it alone
+- `requested_at` timestamp[ms, tz=UTC], when a write was issued
+- `until` timestamp[ms, tz=UTC], where a gap ends
+- `revision` int64, the number of the row
+
+Strings are encoded as dictionaries with int32 indices. Each batch has in its metadata `mirror.after` what goes on
+behind its rows; the last one has no rows, and the end in its metadata `mirror.end`."""
+_FORMS = (text_of(NDJSON, _LINES), text_of(ARROW, "an Arrow IPC stream", _COLUMNS))
+
 routes = Blueprint("history", __name__)
 
 
@@ -83,7 +122,7 @@ routes = Blueprint("history", __name__)
 @without_head
 @described(
     "Mirror",
-    Answer(200, "The rows, as they are read.", *FORMS),
+    Answer(200, "The rows, as they are read.", *_FORMS),
     parameters=_PARAMETERS,
     selects_devices=True,
     errors=(404, 406),
@@ -101,27 +140,40 @@ def get_history() -> Response:
     is kept. Any other parameter is taken for a filter, as in ``GET /v3/devices``.
     """
     form, compression = accepted_form("the history"), query_compression()
-    asked, limit, after = _asked(), query_integer("limit", low=1, high=MAX_ROWS), query_text("after")
-    before = None if after is None else read_cursor(after, asked)
-    parts, is_admitted = services(), g.still_admits
+    selection, limit, after = _selection(), query_integer("limit", low=1, high=MAX_ROWS), query_text("after")
+    before = None if after is None else read_cursor(after, selection)
+    page = selection if before is None else replace(selection, revision=before[0].revision, after=before[1])
+    reader = app_id()
 
-    def answer(past: Past[OpenHistory]) -> Response:
-        # It loads pyarrow, which is there where a history is kept.
+    def answer(past: OpenPast) -> Generator[bytes]:
         from mirror_server.extensions.history.arrow import HistoryPage, arrow_stream  # noqa: PLC0415
 
-        reading = before[0] if before else Reading(request_of(asked), past.rows.taken_at, past.rows.revision)
-        page = HistoryPage(past, limit)
-        cursor, end = partial(write_cursor, reading), partial(_end, page, reading)
-        chunks = arrow_stream(page, compression, cursor, end) if form == ARROW else _ndjson(page, cursor, end)
-        return Download(chunks, is_admitted=is_admitted, release=past.close, content_type=form, headers={})
+        pages = before[0] if before else Pages(request_of(selection), past.taken_at, past.revision)
+        rows = HistoryPage(past, reader, limit)
+        cursor, end = partial(write_cursor, pages), partial(_end, rows, pages)
+        return arrow_stream(rows, compression, cursor, end) if form == ARROW else _ndjson(rows, cursor, end)
 
-    opening = partial(parts.part(PastService).open_history, app_id(), _page_of(asked, limit, before))
-    is_long = takes_long(asked.conditions, rows=parts.devices.recent_count())
-    return when_read(opening, answer, is_long=is_long, discard=lambda past: past.close())
+    return _download(partial(services().part(PastService).open_history, reader, page), answer, page.conditions, form)
 
 
-def _asked() -> HistorySelection:
-    """What is asked for, whatever the page."""
+def _download(
+    opening: Callable[[], OpenPast],
+    answer: Callable[[OpenPast], Generator[bytes]],
+    conditions: Sequence[Condition],
+    form: str,
+) -> Response:
+    """Respond with what is read of the past; it is closed when the response was sent."""
+    is_admitted = g.still_admits
+
+    def download(past: OpenPast) -> Response:
+        return Download(answer(past), is_admitted=is_admitted, release=past.close, content_type=form, headers={})
+
+    is_long = takes_long(conditions, rows=services().devices.recent_count())
+    return when_read(opening, download, is_long=is_long, discard=lambda past: past.close())
+
+
+def _selection() -> HistorySelection:
+    """Read the query of the request, but for its page."""
     begin, end = query_instant("from"), query_instant("to")
     if begin is not None and end is not None and end < begin:
         raise Refusal.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
@@ -135,35 +187,29 @@ def _asked() -> HistorySelection:
 
 
 def _query_devices() -> tuple[Condition, ...]:
-    """The condition that ``device_id`` is one of those in the query of the request, where there are any."""
+    """Return the condition that ``device_id`` is one of those in the query, if there are any."""
     device_ids = request.args.getlist("device_id")
     if len(device_ids) > MAX_DEVICES:
         raise Refusal.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
     return (Condition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
 
 
-def _page_of(asked: HistorySelection, limit: int | None, before: tuple[Reading, Position] | None) -> HistorySelection:
-    """One row more than the page has, so that it is known whether more follow."""
-    page = replace(asked, limit=None if limit is None else limit + 1)
-    return page if before is None else replace(page, revision=before[0].revision, after=before[1])
-
-
-def _end(page: HistoryPage, reading: Reading) -> bytes:
-    """How a history ends."""
+def _end(page: HistoryPage, pages: Pages) -> bytes:
+    """Return the last object of a response."""
     told = {
         "object": "history-end",
-        "taken_at": timestamp(reading.taken_at),
-        "oldest_at": timestamp(page.past.rows.oldest_at),
+        "taken_at": timestamp(pages.taken_at),
+        "oldest_at": timestamp(page.past.oldest_at),
         "row_count": page.row_count,
-        "revision": reading.revision,
+        "revision": pages.revision,
     }
-    after = {"after": write_cursor(reading, page.position)} if page.has_more and page.position else {}
+    after = {"after": write_cursor(pages, page.position)} if page.has_more and page.position else {}
     return orjson.dumps(told | after)
 
 
 def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[[], bytes]) -> Generator[bytes]:
-    """A row a line, in between what goes on behind the rows so far; the last line is the end."""
-    from mirror_server.extensions.history.arrow import rows_of  # noqa: PLC0415 - it loads pyarrow
+    """Return a row a line, between them cursors that continue behind the rows so far, and as the last line the end."""
+    from mirror_server.extensions.history.arrow import rows_of  # noqa: PLC0415
 
     for batch, position in page.parts():
         after = orjson.dumps({"object": "history-cursor", "after": cursor(position)})
@@ -172,10 +218,65 @@ def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[
 
 
 def _row(row: Mapping[str, Any]) -> bytes:
-    """A row of the history; what it does not have is left out."""
+    """Return a row of the history without the members it does not have."""
     told = {"object": "history-row"} | {name: value for name, value in row.items() if value is not None}
     for name in _INSTANTS & told.keys():
         told[name] = timestamp(told[name])
     if "value" in told:
         told["value"] = encode(told["value"])
     return orjson.dumps(told)
+
+
+def snapshot_at(
+    instant: Instant,
+    conditions: Sequence[Condition],
+    patterns: Sequence[str],
+    form: str,
+    compression: Compression,
+) -> Response:
+    """Return the fleet as of an earlier instant, in the forms of a snapshot.
+
+    Args:
+        instant: When.
+        conditions: Only devices that meet every condition.
+        patterns: Only resources with these paths; all if empty.
+        form: The content type.
+        compression: The compression of the buffers of an Arrow stream.
+
+    Raises:
+        Refusal: See :meth:`mirror_server.extensions.history.pasts.PastService.open_as_of`.
+    """
+    selection, reader = HistorySelection(conditions=tuple(conditions), patterns=tuple(patterns)), app_id()
+
+    def answer(past: OpenPast) -> Generator[bytes]:
+        from mirror_server.extensions.history.arrow import PastFleet, fleet_stream  # noqa: PLC0415
+
+        fleet = PastFleet(past)
+
+        def end() -> bytes:
+            # Nothing continues from there, so there is neither a revision nor a position in the log.
+            told = {"object": "snapshot-end", "taken_at": timestamp(instant), "device_count": fleet.device_count}
+            return orjson.dumps(told)
+
+        if form == ARROW:
+            return fleet_stream(fleet, compression, end)
+        return in_chunks(_lines(fleet, reader, instant, end))
+
+    opening = partial(services().part(PastService).open_as_of, reader, selection, instant)
+    return _download(opening, answer, conditions, form)
+
+
+def _lines(fleet: PastFleet, reader: str, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
+    """Return a device object a line, and as the last line the end."""
+    from mirror_server.extensions.history.arrow import devices_of  # noqa: PLC0415
+
+    for rows, begins in fleet.parts():
+        for device_id, endpoint_name, resources in devices_of(rows, begins):
+            told = {
+                "object": "device-echo",
+                "created_at": timestamp(instant),
+                "device_id": device_id,
+                "endpoint_name": endpoint_name,
+            }
+            yield orjson.dumps(told | resources_content(resources, reader))
+    yield end()

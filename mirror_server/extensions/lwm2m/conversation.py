@@ -1,4 +1,4 @@
-"""What a device is asked, one request after the other, and what its answer says.
+"""Requests to a device, one after the other, and the values in its responses.
 
 Source: LwM2M core 1.0 (5.4, 5.5) and 1.1 (6.3, 6.4).
 """
@@ -23,9 +23,8 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.extensions.lwm2m.exchange import Request, Response
-from mirror_server.extensions.lwm2m.observations import Observations
 from mirror_server.extensions.lwm2m.payloads import BadPayload, Told, content_type, contents, is_doubtful
-from mirror_server.extensions.lwm2m.registry import Observed, RegisteredDevice
+from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
 
 if TYPE_CHECKING:  # the sockets need an extra
@@ -39,11 +38,11 @@ _OTHER_FORMAT = frozenset({"4.06", "4.15"})
 
 
 class Conversation:
-    """Asks devices; who calls sees that each is asked one thing at a time.
+    """Sends requests to devices; the caller sends one at a time to each.
 
     Args:
-        endpoint: The way to them.
-        observations: What they observe.
+        endpoint: The sockets.
+        registry: The devices, and what they observe.
         clock: Domain time.
         note_unreadable: Called with an answer that cannot be read: of which device, of what path, and why.
     """
@@ -51,30 +50,40 @@ class Conversation:
     def __init__(
         self,
         endpoint: CoapEndpoint,
-        observations: Observations,
+        registry: Registry,
         clock: Clock,
         note_unreadable: Callable[[RegisteredDevice, str, BadPayload], None],
     ) -> None:
         self.endpoint = endpoint
-        self._observations = observations
+        self._registry = registry
         self._clock = clock
         self._note_unreadable = note_unreadable
 
     async def perform(self, device: RegisteredDevice, command: DeviceCommand) -> Answer:
-        """Have a device do what a command asks.
+        """Send a command to a device.
 
         Raises:
             NoAnswer: It did not answer in time.
             Unreachable: It cannot be asked.
         """
         try:
-            return await self._perform(device, command)
+            match command:
+                case Read():
+                    return await self._read(device, command)
+                case Observe():
+                    return await self._observe(device, command.path)
+                case CancelObservation():
+                    return await self._cancel(device, command.path)
+                case Write():
+                    return await self._write(device, command)
+                case Execute() | WriteAttributes():
+                    return await self._tell(device, command)
         except NotSendable as error:
             _log.warning("device %s is not asked about %s: %s", device.device_id, command.path, error.reason)
             return Answer(error.outcome)
 
     async def read_values(self, device: RegisteredDevice, path: str) -> list[Told]:
-        """The values of a resource or an object instance now; none where the device does not tell them.
+        """Read the values of a resource or an object instance; none if the device does not return them.
 
         Raises:
             NoAnswer: It did not answer in time.
@@ -83,8 +92,8 @@ class Conversation:
         response = await self._get(device, path, None)
         return self._told(device, path, response) or [] if response.is_success else []
 
-    async def read_rest(self, observed: Observed) -> list[Told]:
-        """The values that a notification began to tell; none where the device does not tell them.
+    async def read_rest(self, observed: ObservedResource) -> list[Told]:
+        """Read the values of which a notification had the first block; none if the device does not return them.
 
         Raises:
             NoAnswer: It did not answer in time.
@@ -97,7 +106,7 @@ class Conversation:
         return self._told(device, path, response) or [] if response.is_success else []
 
     async def discover(self, device: RegisteredDevice, path: str) -> Response:
-        """Ask which resources an object or an object instance has; the answer has links.
+        """Discover the resources of an object or an object instance; the response has links.
 
         Raises:
             NoAnswer: It did not answer in time.
@@ -107,29 +116,16 @@ class Conversation:
         _note_failure(device, "discover", path, response)
         return response
 
-    async def _perform(self, device: RegisteredDevice, command: DeviceCommand) -> Answer:
-        match command:
-            case Read():
-                return await self._read(device, command)
-            case Observe():
-                return await self._observe(device, command.path)
-            case CancelObservation():
-                return await self._cancel(device, command.path)
-            case Write():
-                return await self._write(device, command)
-            case Execute() | WriteAttributes():
-                return await self._tell(device, command)
-
     async def _read(self, device: RegisteredDevice, command: Read) -> Answer:
         response = await self._get(device, command.path, command.accept)
         answer = self._answer(device, command.path, response)
         if command.accept is None or answer.outcome is not Outcome.DONE:
             return answer
-        # In the very format that was wished for.
+        # In the very format that was requested.
         return Answer(Outcome.DONE, _as_told(command.path, response), answer.answered_at, answer.parts)
 
     async def _get(self, device: RegisteredDevice, path: str, wished: str | None) -> Response:
-        """Ask for a value in one format after the other until the device has it in one."""
+        """Request a value in one format after the other until the device has it in one."""
         for number in _accepts(device, path, wished):
             response = await self.endpoint.request(device.peer, _request(device, path, number))
             if response.code not in _OTHER_FORMAT:
@@ -141,7 +137,7 @@ class Conversation:
 
     async def _observe(self, device: RegisteredDevice, path: str) -> Answer:
         numbers = _accepts(device, path, None)
-        observed = self._observations.begin(device, path)
+        observed = self._registry.observe(device, path)
         if not observed.is_asked:
             return await self._initial(device, observed)
         observed.hold()
@@ -155,21 +151,22 @@ class Conversation:
             is_observed = response.is_success and sequence is not None
         finally:
             if not is_observed and device.observed.get(path) is observed:
-                self._observations.end(device, path)
+                self._registry.end_observation(device, path)
         _remember_read(device, path, number, response)
         _note_failure(device, "observe", path, response)
         if response.is_success and not is_observed:
             _log.warning("device %s: observe %s was answered without an observation", device.device_id, path)
             return Answer(Outcome.METHOD_NOT_ALLOWED)
         if sequence is not None:
-            observed.begin(sequence, self._clock.now())
+            # Notifications with higher numbers are newer.
+            observed.sequence, observed.heard_at = sequence, self._clock.now()
         return self._answer(device, path, response)
 
-    async def _initial(self, device: RegisteredDevice, observed: Observed) -> Answer:
-        """The initial value of a resource that the device sends by itself.
+    async def _initial(self, device: RegisteredDevice, observed: ObservedResource) -> Answer:
+        """Return the initial value of a resource that the device sends by itself.
 
-        It is read where the mirror has no value from this registration. A device that does not let it be read sends
-        changes all the same.
+        It is read where the mirror has no value from this registration. A device may reject that, and send changes all
+        the same.
         """
         if observed.has_value:
             return Answer(Outcome.DONE)
@@ -185,15 +182,14 @@ class Conversation:
             return Answer(Outcome.DONE)
         request = _request(device, path, _accepts(device, path, None)[0])
         response = await self.endpoint.cancel(device.peer, request, observed.token)
-        self._observations.end(device, path)
-        _note_failure(device, "observe no longer", path, response)
-        return Answer(outcome(response))
+        self._registry.end_observation(device, path)
+        return _ended(device, "observe no longer", path, response)
 
     async def _write(self, device: RegisteredDevice, command: Write) -> Answer:
         path = command.path
         forms = writes(path, command.content, device.structured)
         first = forms[0].content_format
-        # Where the device took another form the last time, that one first.
+        # The form that the device took the last time comes first.
         known = device.write_formats.get(path, first)
         for payload, number in sorted(forms, key=lambda form: form.content_format != known):
             request = Request("PUT", device.prefix + path, payload=payload, content_format=number)
@@ -202,8 +198,7 @@ class Conversation:
                 break
         if number is not None:
             _remember(device.write_formats, path, number, first, response)
-        _note_failure(device, "write", path, response)
-        return Answer(outcome(response))
+        return _ended(device, "write", path, response)
 
     async def _tell(self, device: RegisteredDevice, command: Execute | WriteAttributes) -> Answer:
         path = device.prefix + command.path
@@ -213,8 +208,7 @@ class Conversation:
         else:
             request = Request("PUT", path, query=attributes(command.query))
         response = await self.endpoint.request(device.peer, request)
-        _note_failure(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
-        return Answer(outcome(response))
+        return _ended(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
 
     def _answer(self, device: RegisteredDevice, path: str, response: Response) -> Answer:
         if not response.is_success:
@@ -232,7 +226,7 @@ class Conversation:
         return Answer(Outcome.DONE, _as_told(path, response), parts=parts)
 
     def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[Told] | None:
-        """What an answer says of each resource; ``None`` where that cannot be read."""
+        """Return the values in a response; ``None`` where it cannot be read."""
         max_age_seconds = response.max_age_seconds
         try:
             return contents(response.payload, response.content_format, path, self._clock.now(), max_age_seconds)
@@ -242,7 +236,7 @@ class Conversation:
 
 
 def _accepts(device: RegisteredDevice, path: str, wished: str | None) -> Sequence[int]:
-    """In which formats a value is asked for; where the device had it in another the last time, in that one first."""
+    """Return the formats to request a value in, in order; the first is the one that the device had the last time."""
     numbers = accepts(path, wished, device.structured)
     known = device.read_formats.get(path)
     if wished is not None or known is None:
@@ -269,6 +263,12 @@ def _remember(formats: dict[str, int], path: str, number: int, first: int | None
         formats[path] = number
     elif response.is_success or response.code in _OTHER_FORMAT:
         formats.pop(path, None)
+
+
+def _ended(device: RegisteredDevice, what: str, path: str, response: Response) -> Answer:
+    """The end of a command whose response has no value."""
+    _note_failure(device, what, path, response)
+    return Answer(outcome(response))
 
 
 def _note_failure(device: RegisteredDevice, what: str, path: str, response: Response) -> None:

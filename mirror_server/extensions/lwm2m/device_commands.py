@@ -14,10 +14,8 @@ from mirror_server.clock import wall_time
 from mirror_server.config import database_option
 from mirror_server.core.instants import to_datetime
 from mirror_server.extensions.lwm2m import device_keys
-from mirror_server.extensions.lwm2m.device_keys import DeviceKeyRefused
+from mirror_server.extensions.lwm2m.device_keys import DeviceKey, DeviceKeyRefused
 from mirror_server.extensions.lwm2m.settings import COAPS_PORT
-from mirror_server.extensions.lwm2m.store import device_keys as stored_keys
-from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
 from mirror_server.hooks import open_database
 from mirror_server.store.database import location_of
 
@@ -52,8 +50,9 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
 def list_devices(database_url: str) -> None:
     """List the devices that have a key: endpoint name, identity, when the key was made. The keys are not shown."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
-        for key in stored_keys.list_all(session):
-            click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{_made(key)}")
+        for key in device_keys.list_all(session):
+            made = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
+            click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{made}")
 
 
 @devices.command("revoke")
@@ -117,7 +116,3 @@ def _told(key: DeviceKey) -> Iterator[str]:
     yield ""
     yield f"  export MIRROR_DEVICE_PSK={secret}"
     yield (f"  mirror-device --server coaps://127.0.0.1:{COAPS_PORT} --name {shlex.quote(key.endpoint_name)}{identity}")
-
-
-def _made(key: DeviceKey) -> str:
-    return f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"

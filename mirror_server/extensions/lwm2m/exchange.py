@@ -1,4 +1,4 @@
-"""What is exchanged with devices over CoAP, and the interface between the socket and who speaks LwM2M on it.
+"""Requests, responses and notifications of CoAP, and the interface between the sockets and LwM2M.
 
 All of it happens on one event loop. Source: RFC 7252, RFC 7641.
 """
@@ -16,17 +16,17 @@ INSTALL_DTLS = (
     "pip install 'device-state-mirror[lwm2m-dtls]'; it is compiled, which needs (on Debian)"
     " apt-get install autoconf automake gcc libc6-dev make python3-dev"
 )
-"""How to install what speaks DTLS, for the messages where it is missing."""
+"""How to install DTLS, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Whom messages come from and go to.
+    """The other side of an exchange.
 
     Attributes:
         address: Address and port, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
-        is_secure: Whether they come by DTLS.
-        identity: As whom the peer proved itself by its pre-shared key; ``None`` without DTLS.
+        is_secure: Whether it uses DTLS.
+        identity: The identity of its pre-shared key; ``None`` without DTLS.
     """
 
     address: str
@@ -52,7 +52,7 @@ class Request:
 
 
 class Response(NamedTuple):
-    """An answer, whole; ``code`` is written ``2.05``. ``location`` is that of what was made, as path segments.
+    """A whole response; ``code`` is written ``2.05``. ``location`` is the path of a new registration, as segments.
 
     A tuple as the notification it is in: thousands come in a second.
     """
@@ -70,13 +70,13 @@ class Response(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """The answer to a request to observe.
+    """The response to a request to observe.
 
-    ``sequence`` is the Observe option of it; ``None`` where the peer answered, but observes nothing.
+    ``sequence`` is its Observe option; ``None`` if the peer responded, but observes nothing.
     """
 
     response: Response
-    sequence: int | None
+    sequence: int | None = None
 
 
 class Notification(NamedTuple):
@@ -94,7 +94,7 @@ class Notification(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """The peer did not answer, however often it was asked."""
+    """The peer did not respond to any retransmission."""
 
 
 class Unreachable(Exception):
@@ -109,12 +109,12 @@ class Unreachable(Exception):
 
 
 class CannotListen(CannotServe):
-    """The sockets cannot be had, or what speaks CoAP or DTLS is not installed; the message says why and what to do."""
+    """The sockets cannot be opened, or CoAP or DTLS is not installed; the message says why and what to do."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was received and sent since the sockets were opened, as messages.
+    """The messages received and sent since the sockets were opened.
 
     ``dropped`` are datagrams that led to nothing, those that the kernel had no room for and those beyond the share of
     a device among them; ``sessions`` the DTLS sessions there are now.
@@ -141,7 +141,7 @@ class Counts:
 
 
 class Handler(Protocol):
-    """Who speaks with the devices; called on the event loop."""
+    """Handles what devices send; called on the event loop."""
 
     async def answer(self, peer: Peer, request: Request) -> Response:
         """Answer a request of a device, which came whole."""

@@ -1,4 +1,7 @@
-"""The real devices while this process has them; all of it is called on the event loop of the link."""
+"""The registered devices while this process listens: commands to them, and the messages that they send.
+
+All of it is called on the event loop of :class:`~mirror_server.extensions.lwm2m.real_devices.RealDevices`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,22 +26,15 @@ from mirror_server.devices.link import (
     Observe,
     Outcome,
 )
+from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.conversation import Conversation
-from mirror_server.extensions.lwm2m.exchange import (
-    NoAnswer,
-    Notification,
-    Peer,
-    Request,
-    Response,
-    Unreachable,
-)
+from mirror_server.extensions.lwm2m.exchange import NoAnswer, Notification, Peer, Request, Response, Unreachable
 from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
-from mirror_server.extensions.lwm2m.minutes import LimitedWarnings
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
-from mirror_server.extensions.lwm2m.registrar import Registrar, RegistrationLimits
+from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
 from mirror_server.extensions.lwm2m.registration import RegistrationRefused
-from mirror_server.extensions.lwm2m.registry import Observed, RegisteredDevice
-from mirror_server.extensions.lwm2m.store import registrations
+from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.store import resources
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -51,13 +47,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _AFTER_ANSWER_SECONDS = 0.05
-"""How long a device is left alone with the answer to its registration: many take no request before they read it."""
+"""The pause after the response to a registration: many devices accept no request before they have read it."""
 
 _STORE_SECONDS = 60
-"""How long a device waits until what it said is on disk; then it is told to come again."""
+"""The longest time to store a message of a device; then it gets the response to try again."""
 
 _GROUP_SECONDS = 0.02
-"""Values that come sooner after those before are stored together: 2,000 a second take half the time."""
+"""Values that come within this time are stored together: 2,000 a second take half the time."""
 
 _DISCOVERING_AT_ONCE = 64
 _SWEEP_SECONDS = 60
@@ -67,62 +63,36 @@ _NOT_IMPLEMENTED = "5.01"
 
 
 class _GivenUp(Exception):
-    """The request went to where the device is no more; whether it took it is not known."""
-
-
-@dataclass(slots=True)
-class FleetCounts:
-    """What happened since the start, besides :class:`~mirror_server.extensions.lwm2m.registrar.RegistrationCounts`."""
-
-    notifications: int = 0
-    unreadable_notifications: int = 0
-    unknown_notifications: int = 0
-    failed_exchanges: int = 0
-    unreadable_answers: int = 0
+    """The request went to a former address of the device, which may have received it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Delivery:
-    """A command on its way; ``is_sent`` once the device's turn was its own, and something of it may have been sent."""
+    """A command in flight; ``is_sent`` as soon as a part of it may have been sent."""
 
     command: DeviceCommand
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] = field(init=False)
     is_sent: bool = False
 
 
 class Fleet:
-    """Hears devices and asks them.
+    """Handles messages of devices, and sends them commands.
 
     Args:
         events: The service.
-        database: Where registrations are kept.
+        database: Stores the registrations.
         clock: Domain time.
-        awake_seconds: How long after its last message a device in queue mode listens.
-        limits: What registrations may take.
+        settings: The limits for devices.
     """
 
-    def __init__(
-        self,
-        *,
-        events: DeviceEvents,
-        database: Database,
-        clock: Clock,
-        awake_seconds: float,
-        limits: RegistrationLimits,
-    ) -> None:
-        self.counts = FleetCounts()
-        self.registrar = Registrar(
-            events=events,
-            database=database,
-            clock=clock,
-            limits=limits,
-            greet=self._greet,
-        )
+    def __init__(self, *, events: DeviceEvents, database: Database, clock: Clock, settings: LwM2MSettings) -> None:
+        self.registrar = Registrar(events=events, database=database, clock=clock, settings=settings, greet=self._greet)
+        self.counts = self.registrar.counts
         self.registry = self.registrar.registry
         self._events = events
         self._database = database
         self._clock = clock
-        self._awake_seconds = awake_seconds
+        self._awake_seconds = settings.coap_awake_seconds
         self._conversation: Conversation | None = None
         self._deliveries: dict[str, _Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,17 +103,17 @@ class Fleet:
         self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
 
     async def take_up(self) -> None:
-        """Take up the devices that were registered when the service ended, or another process had them."""
+        """Load the devices that were registered when the service stopped, or with another process."""
         for row in await asyncio.to_thread(self._database.look, registrations.load):
-            self.registrar.take_up(RegisteredDevice.from_store(row))
+            self.registry.add(RegisteredDevice.from_store(row))
 
     def begin(self, endpoint: CoapEndpoint) -> None:
-        """Ask devices by this endpoint from now on."""
-        self._conversation = Conversation(endpoint, self.registrar.observations, self._clock, self._note_unreadable)
+        """Send commands by this endpoint from now on."""
+        self._conversation = Conversation(endpoint, self.registry, self._clock, self._note_unreadable)
         self._sweep()
 
     async def end(self) -> None:
-        """Wait for no answer any more."""
+        """Cancel all commands."""
         self._conversation = None
         for task in self._tasks:
             task.cancel()
@@ -151,14 +121,14 @@ class Fleet:
             await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
 
     def is_reachable(self, device_id: str) -> bool:
-        """Whether a device listens, as far as is known; may be called on any thread."""
+        """Whether a device probably listens; may be called on any thread."""
         device = self.registry.by_id(device_id)
         if device is None or self._conversation is None:
             return False
         return device.is_awake(self._clock.now(), self._awake_seconds)
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
-        """Have a device do what a command asks, as soon as it has answered what is under way."""
+        """Send a command to a device, after the response to the one in flight."""
         delivery = self._deliveries[device_id] = _Delivery(command)
         delivery.task = self._spawn(self._deliver(device_id, delivery, answer))
 
@@ -169,7 +139,7 @@ class Fleet:
             Whether it was sent, as far as is known; if not, it is not going to be, and no response is reported.
         """
         delivery = self._deliveries.get(device_id)
-        if delivery is None or delivery.command is not command or delivery.task is None:
+        if delivery is None or delivery.command is not command:
             return True
         if also_sent or not delivery.is_sent:
             delivery.task.cancel()
@@ -185,7 +155,7 @@ class Fleet:
 
     def notified(self, notification: Notification) -> bool:
         """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
-        observed = self.registrar.observations.find(notification)
+        observed = self.registry.observed_by(notification)
         now = self._clock.now()
         if observed is None or not observed.device.is_registered(now):
             self.counts.unknown_notifications += 1
@@ -195,7 +165,7 @@ class Fleet:
         if notification.peer is not device.peer and notification.peer != device.peer:
             # A router gave it another port.
             self.registrar.move(device, notification.peer)
-            # What was under way went to where it was before.
+            # The request in flight went to the former one.
             device.is_reachable = False
         self._heard(device, now)
         if observed.held is None:
@@ -206,7 +176,7 @@ class Fleet:
 
     def flooded(self, notification: Notification) -> None:
         """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
-        observed = self.registrar.observations.find(notification)
+        observed = self.registry.observed_by(notification)
         if observed is not None and observed.is_asked:
             self._end_observation(observed, "was stopped: it sends more messages than one device may")
 
@@ -235,7 +205,7 @@ class Fleet:
         return response
 
     async def _take_sent(self, peer: Peer, request: Request) -> Response:
-        """Take the values that a device sends by itself; those of resources it does not have are passed over.
+        """Handle values that a device sends by itself; those of resources it does not have are ignored.
 
         Source: LwM2M core 1.1, 6.4.5.
         """
@@ -260,7 +230,7 @@ class Fleet:
         return Response("2.04")
 
     async def _sender(self, peer: Peer) -> RegisteredDevice | None:
-        """Which device a peer is; ``None`` where it is not registered, or might not register by that name any more."""
+        """Return the device of a peer; ``None`` if it is not registered, or may not register by that name any more."""
         device = self.registry.of_peer(peer)
         if device is None:
             return None
@@ -271,8 +241,8 @@ class Fleet:
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None
 
-    def _take(self, observed: Observed, notification: Notification, now: Instant) -> None:
-        """Tell the service what a notification says, if it is news."""
+    def _take(self, observed: ObservedResource, notification: Notification, now: Instant) -> None:
+        """Report the value in a notification, if it is the newest."""
         response = notification.response
         if not response.is_success:
             self._end_observation(observed, f"ended with {response.code}")
@@ -293,7 +263,7 @@ class Fleet:
                 self._release(device_id, delivery.command.path)
 
     def _release(self, device_id: str, path: str) -> None:
-        """The answer to Observe was told: now what came after it."""
+        """Report the notifications that came before the response to Observe was reported."""
         device = self.registry.by_id(device_id)
         if device is not None and (observed := device.observed.get(path)) is not None:
             for notification in observed.release():
@@ -307,8 +277,8 @@ class Fleet:
         is_about_observation = isinstance(command, Observe | CancelObservation)
         async with device.turn:
             conversation = self._conversation
-            # A device that left the last request unanswered is not asked to observe one resource after the other: what
-            # an application asks of it comes sooner.
+            # A device that did not respond to the last request gets no observe requests, one after the other: those of
+            # applications come first.
             is_put_off = is_about_observation and device.is_silent
             if conversation is None or is_put_off or not self._is_current(device):
                 return Answer(Outcome.NOT_SENT)
@@ -328,12 +298,12 @@ class Fleet:
         return is_awake and self.registry.by_id(device.device_id) is device
 
     async def _ask(self, device: RegisteredDevice, path: str, exchange: Coroutine[Any, Any, T]) -> T:
-        """Wait for the answer to a request, and note what it says of the device that it answers or does not.
+        """Wait for the response to a request, and note whether the device responds.
 
         Raises:
-            NoAnswer: It did not.
+            NoAnswer: It does not.
             Unreachable: Nothing can be sent to it.
-            _GivenUp: It is not there any more.
+            _GivenUp: It has another address by now.
         """
         task = asyncio.ensure_future(exchange)
         device.exchange = task
@@ -370,7 +340,7 @@ class Fleet:
         self._unreadable.warn("device %s told of %s what cannot be read: %s", device.device_id, path, error)
 
     def _heard(self, device: RegisteredDevice, now: Instant) -> None:
-        """Something came from a device; what waits for it is delivered where it was not known to listen."""
+        """Note a message of a device; if it was not known to listen, waiting commands are sent."""
         was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
         self._note_contact(device, now)
         if not was_there:
@@ -383,11 +353,11 @@ class Fleet:
         device.is_silent, device.is_known_address, device.is_reachable = False, True, True
 
     def _make_contact(self, device: RegisteredDevice) -> None:
-        # It looks into the database, and the loop waits for nothing.
+        # On a thread, because it reads the database.
         asyncio.get_running_loop().run_in_executor(None, self._events.contact, device.device_id)
 
     def _greet(self, device: RegisteredDevice) -> None:
-        """A device is told that its registration, or its update, was taken; then it can be asked."""
+        """Send commands to a device soon after the response to its registration or update."""
         asyncio.get_running_loop().call_later(_AFTER_ANSWER_SECONDS, self._begin_to_ask, device)
 
     def _begin_to_ask(self, device: RegisteredDevice) -> None:
@@ -400,10 +370,10 @@ class Fleet:
             self._spawn(self._discover(device))
 
     async def _discover(self, device: RegisteredDevice) -> None:
-        """Learn which resources the instances have of which a device registered no resource."""
+        """Discover the resources of the paths that a device registered without any."""
         discovered: dict[str, Links | None] = {}
         try:
-            with suppress(NoAnswer, Unreachable, _GivenUp):  # the rest is asked for after its next update
+            with suppress(NoAnswer, Unreachable, _GivenUp):  # the rest follows after its next update
                 async with self._discovering:
                     for path in device.to_discover:
                         discovered[path] = await self._discover_below(device, path)
@@ -413,8 +383,8 @@ class Fleet:
             device.is_being_discovered = False
 
     async def _discover_below(self, device: RegisteredDevice, path: str) -> Links | None:
-        """The resources below a path; ``None`` where the device tells none."""
-        # The turn is given back after each: what an application asks comes between.
+        """Return the resources below a path; ``None`` if the device does not return any."""
+        # One turn for each path: commands of applications come in between.
         async with device.turn:
             conversation = self._conversation
             if conversation is None or not self._is_current(device):
@@ -429,27 +399,27 @@ class Fleet:
             self._note_unreadable(device, path, error)
             return None
 
-    async def _read_whole(self, observed: Observed) -> None:
+    async def _read_whole(self, observed: ObservedResource) -> None:
         """Read a value that is too long for one notification."""
         device = observed.device
         with suppress(NoAnswer, Unreachable, _GivenUp):
             async with device.turn:
-                # A change that comes from now on is read once more.
+                # A change from now on is read once more.
                 observed.is_being_read = False
                 if self._conversation is not None and self._is_current(device):
                     told = await self._ask(device, observed.path, self._conversation.read_rest(observed))
                     self._collect(device, told, self._clock.now())
 
-    def _end_observation(self, observed: Observed, how: str) -> None:
+    def _end_observation(self, observed: ObservedResource, how: str) -> None:
         device, path = observed.device, observed.path
         self._valueless.warn("the observation of %s by device %s %s", path, device.device_id, how)
         if observed.is_asked:
-            self.registrar.observations.end(device, path)
-            # What came before goes to its subscribers first.
+            self.registry.end_observation(device, path)
+            # Earlier values go to the subscribers first.
             self._hand_over()
             self._events.observation_ended(device.device_id, path)
 
-    def _tell(self, observed: Observed, response: Response, now: Instant) -> None:
+    def _tell(self, observed: ObservedResource, response: Response, now: Instant) -> None:
         device, path = observed.device, observed.path
         try:
             told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
@@ -461,7 +431,7 @@ class Fleet:
             self._collect(device, told, now)
 
     def _collect(self, device: RegisteredDevice, told: list[Told], now: Instant, *, is_unasked: bool = False) -> None:
-        """Tell the service: at once, and while more comes soon after, of all that came in a moment."""
+        """Report values: at once, or together with those that came a moment before."""
         if told and not self._told:
             loop = asyncio.get_running_loop()
             loop.call_at(self._handed_over_at + _GROUP_SECONDS, self._hand_over)
@@ -477,7 +447,7 @@ class Fleet:
             self._events.observed(told)
 
     def _sweep(self) -> None:
-        """Let go of devices whose registration has ended."""
+        """Remove devices whose registration has ended."""
         if self._conversation is None:
             return
         now = self._clock.now()
@@ -502,7 +472,7 @@ class Fleet:
 def _outcome_without_response(
     device: RegisteredDevice, command: DeviceCommand, error: NoAnswer | Unreachable | _GivenUp
 ) -> Outcome:
-    """How an attempt ends that got no response.
+    """Return the outcome of an attempt that got no response.
 
     Commands with the same effect twice are sent again. A device may have acted on an execute, for example by a reboot,
     and then lost its response, so that counts as sent unless it surely did not arrive.

@@ -1,13 +1,14 @@
-"""What a device's links say of it: in its registration, and in its answer to Discover.
+"""The links of a device: in its registration, and in its response to Discover.
 
 Source: RFC 6690; LwM2M core 1.0 (5.3.1, 5.4.2) and 1.1 (6.2.1, 6.3.2).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -38,11 +39,11 @@ class TooManyLinks(BadLinks):
 
 @dataclass(frozen=True, slots=True)
 class LinkedResource:
-    """A resource as a link tells of it.
+    """A resource in a link.
 
     Attributes:
-        introduced: What the mirror is told.
-        auto_token: The token of its unasked notifications; ``None`` where it sends none.
+        introduced: The resource for the directory.
+        auto_token: The token of its unasked notifications; ``None`` if it sends none.
         published: The value that stands in the link.
     """
 
@@ -57,8 +58,8 @@ class Links:
 
     Attributes:
         resources: The resources, in the order of the links, each once.
-        to_discover: Object instances (``/3303/0``) of which no resource is told, and objects (``/3303``) of which no
-            instance is.
+        to_discover: Object instances (``/3303/0``) without a link to a resource, and objects (``/3303``) without one
+            to an instance.
         content_formats: Numbers of the formats that the device says it speaks.
         prefix: Under which path the objects are, ``/lwm2m``; ``""`` where they are at the root.
     """
@@ -74,6 +75,16 @@ class Links:
         return {each.introduced.path: each.published for each in self.resources if each.published is not None}
 
 
+class Structure(NamedTuple):
+    """The resources of a device: those in its links, and those that were discovered before."""
+
+    links: Links
+    links_hash: bytes
+    introduced: tuple[IntroducedResource, ...]
+    unknown: tuple[str, ...]
+    """The paths that are still to be discovered."""
+
+
 def read_links(
     payload: bytes, *, prefix: str | None = None, most_links: int = MOST_LINKS, most_bytes: int = MOST_BYTES
 ) -> Links:
@@ -83,9 +94,9 @@ def read_links(
 
     Args:
         payload: The links.
-        prefix: Of an answer to Discover: the prefix told at the registration. Without it, the links tell it.
-        most_links: As many are taken.
-        most_bytes: As long they may be.
+        prefix: For a response to Discover: the prefix of the registration. Otherwise it is in the links.
+        most_links: The largest number of links.
+        most_bytes: The largest length.
 
     Raises:
         BadLinks: They are no links, name a path that cannot be, or contradict each other.
@@ -96,6 +107,36 @@ def read_links(
     prefix = _prefix(root) if prefix is None else prefix
     formats = frozenset() if root is None else _formats(root)
     return replace(_structure(list(_below(prefix, links))), content_formats=formats, prefix=prefix)
+
+
+def structure_of(links: Links, links_hash: bytes, known: Sequence[IntroducedResource]) -> Structure:
+    """Return the resources of a device by its links, and for paths to discover by those that are known."""
+    introduced = {each.introduced.path: each.introduced for each in links.resources}
+    unknown = []
+    for path in links.to_discover:
+        there = [each for each in known if is_within(each.path, path)]
+        introduced |= {each.path: each for each in there if each.path not in introduced}
+        if not there:
+            unknown.append(path)
+    return Structure(links, links_hash, tuple(introduced.values()), tuple(unknown))
+
+
+def with_discovered(
+    known: Mapping[str, IntroducedResource], path: str, links: Links | None
+) -> dict[str, IntroducedResource]:
+    """Return the resources of a device with those discovered below a path; ``None`` if it does not return any."""
+    if links is not None:
+        others = {each: resource for each, resource in known.items() if not is_within(each, path)}
+        return others | {each.introduced.path: each.introduced for each in links.resources}
+    if parse_path(path).instance_id is None or any(is_within(each, path) for each in known):
+        return dict(known)
+    # The instance itself, which can be read whole; as long as it is there it is not discovered again.
+    return {**known, path: IntroducedResource(path, observable=False)}
+
+
+def hash_of(links: bytes) -> bytes:
+    """Return the hash of links, to see whether they changed."""
+    return hashlib.blake2b(links, digest_size=8).digest()
 
 
 def is_opaque(path: str) -> bool:
@@ -170,14 +211,11 @@ def _below(prefix: str, links: Iterable[Link]) -> Iterator[_Placed]:
             try:
                 parts = parse_path(path)
             except ValueError as exc:
-                raise BadLinks(f"link {reprlib.repr(link.target)}: {_reason(exc)}") from exc
+                # Without the path, which may be long.
+                cure = str(exc).rpartition("; ")[2]
+                raise BadLinks(f"link {reprlib.repr(link.target)}: {cure}") from exc
             if parts.object_id not in _KEYS:
                 yield _Placed(parts, path, link.attributes)
-
-
-def _reason(exc: ValueError) -> str:
-    """The cure alone: the path stands in front, shortened."""
-    return str(exc).rpartition("; ")[2]
 
 
 def _structure(placed: list[_Placed]) -> Links:

@@ -1,7 +1,7 @@
-"""What a device's answer says of its resources, as the mirror stores it.
+"""The values in payloads of devices, as the mirror stores them.
 
-Numbers stay as they were told in text; what comes in TLV, SenML or CBOR becomes the text of the type that the object
-table declares, so that a value is the same in whatever format it was told.
+Numbers in text stay as they are. Values in TLV, SenML or CBOR become the text of the type that the object table
+declares, so that a value is the same in any format.
 
 Source: LwM2M core 1.0 (6.4) and 1.1 (7.4); RFC 8428.
 """
@@ -28,15 +28,15 @@ _RELATIVE_SECONDS = 2**28
 """Times below it are relative to now. Source: RFC 8428, 4.5.3."""
 MOST_VALUES = 3000
 EVERYTHING = "/"
-"""The path of what may tell of every resource: LwM2M 1.1 Send."""
+"""The path of a payload that may have values of all resources: LwM2M 1.1 Send."""
 
 
 class BadPayload(ValueError):
-    """A payload says nothing that can be stored; the message says why."""
+    """A payload has no value that can be stored; the message says why."""
 
 
 class Told(NamedTuple):
-    """The value of a resource that a device told; ``changed_at`` only where it said when, and that has been."""
+    """The value of a resource; ``changed_at`` is the time in the payload, if there is one and it is past."""
 
     path: str
     content: Content
@@ -44,10 +44,10 @@ class Told(NamedTuple):
 
 
 def content_type(content_format: int | None, path: str) -> str:
-    """The content type of a number; without one, text, or bytes where the object table declares them.
+    """Return the content type of a number; without a number, text, or bytes where the object table declares them.
 
     Raises:
-        BadPayload: Nobody here knows the number.
+        BadPayload: The number is unknown.
     """
     if content_format is None:
         return OCTET_STREAM if is_opaque(path) else TEXT_PLAIN
@@ -60,23 +60,23 @@ def content_type(content_format: int | None, path: str) -> str:
 def contents(
     payload: bytes, content_format: int | None, path: str, received_at: Instant, max_age_seconds: int | None = None
 ) -> list[Told]:
-    """What a payload says of each resource, the oldest first.
+    """Return the values in a payload, the oldest first.
 
-    A text stays the very bytes that were told. TLV, SenML and CBOR become the text of the declared type, or
-    application/octet-stream for bytes. What no text can say without becoming something else stays as it is, a resource
-    in TLV or SenML JSON of its own: resources with instances, numbers and booleans that nothing declares, the bytes of
-    an undeclared TLV, and what is not of the declared type.
+    A text stays as its very bytes. TLV, SenML and CBOR become the text of the declared type, or
+    application/octet-stream for bytes. A value that would change in a text stays in TLV or SenML JSON, each resource in
+    a payload of its own: resources with instances, undeclared numbers and booleans, the bytes of an undeclared TLV, and
+    values that are not of the declared type.
 
     Args:
-        payload: The payload of an answer, a notification or a Send.
+        payload: The payload of a response, a notification or a Send.
         content_format: CoAP's number of its format.
-        path: What was asked: a resource, an object instance or object, or :data:`EVERYTHING`.
-        received_at: When it came.
+        path: The requested resource, object instance or object, or :data:`EVERYTHING`.
+        received_at: The time of arrival.
         max_age_seconds: For how long the values are fresh.
 
     Raises:
-        BadPayload: The format is unknown; the payload tells of other resources, or holds more than
-            :data:`MOST_VALUES`; or it cannot be read, and what was asked is not one resource.
+        BadPayload: The format is unknown; the payload has other resources, or more than :data:`MOST_VALUES` values; or
+            it cannot be read, and the request was not for one resource.
     """
     type_told = content_type(content_format, path)
     as_told = [Told(path, Content(payload, type_told, max_age_seconds))]
@@ -109,7 +109,7 @@ def is_doubtful(part: Told) -> bool:
 
 
 def written(path: str, content: Content) -> list[tuple[str, Content]]:
-    """The values that a write of an object instance gives its resources, by their paths; of each the last.
+    """Return the values in a write of an object instance, by the paths of their resources; of each the last.
 
     Raises:
         BadPayload: The content type is unknown, or holds no object instance, or the payload cannot be read.
@@ -132,7 +132,7 @@ def _check(path: str, parts: Sequence[Part]) -> None:
 
 
 def _content(part: Part, max_age_seconds: int | None) -> Content:
-    """The text or the bytes of a value, where they are read as the very same value again."""
+    """Return the text or the bytes of a value, if they can be read as the very same value again."""
     as_told = Content(part.raw, part.content_type, max_age_seconds)
     if part.value_count > 1:
         return as_told
@@ -152,11 +152,11 @@ def _content(part: Part, max_age_seconds: int | None) -> Content:
 
 
 def _milliseconds(seconds: float | None, received_at: Instant) -> float:
-    """A time of SenML since 1970; it may be any number."""
+    """Return a time of SenML in milliseconds since 1970; it may be any number."""
     told = (seconds or 0) * 1000
     return told if told >= _RELATIVE_SECONDS * 1000 else received_at + told
 
 
 def _past(at: float, received_at: Instant) -> Instant | None:
-    """A time as the instant of a change; ``None`` for now, and for what cannot be: later than now, before 1970."""
+    """Return the instant of a change; ``None`` for now, and for impossible times: later than now, before 1970."""
     return round(at) if 0 <= at < received_at else None

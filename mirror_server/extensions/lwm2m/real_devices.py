@@ -1,102 +1,304 @@
-"""Connects the real devices with the life of the server."""
+"""The real devices of a server: a :class:`~mirror_server.devices.link.DeviceBackend` that speaks LwM2M over CoAP.
+
+All of it happens on one event loop, on a thread of its own. The service calls from other threads, and the loop never
+waits for the service.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.instants import Instant
+from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
+from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, Limits, listen
-from mirror_server.extensions.lwm2m.exchange import Handler
-from mirror_server.extensions.lwm2m.identities import Identities
-from mirror_server.extensions.lwm2m.lwm2m import LwM2MLink
-from mirror_server.extensions.lwm2m.measurements import measure
-from mirror_server.extensions.lwm2m.registrar import RegistrationLimits
+from mirror_server.extensions.lwm2m.device_keys import Identities
+from mirror_server.extensions.lwm2m.exchange import CannotListen
+from mirror_server.extensions.lwm2m.fleet import Fleet
+from mirror_server.extensions.lwm2m.payloads import written
+from mirror_server.extensions.lwm2m.registrar import BACKEND
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
-from mirror_server.extensions.lwm2m.store import registrations
 from mirror_server.hooks import Measurement, extends
 from mirror_server.server import Services
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.session import Session
 
+_log = logging.getLogger(__name__)
+
+_START_SECONDS = 30
+_STOP_SECONDS = 5
+_LISTEN_AGAIN_SECONDS = 0.5
+_WAITS_BEFORE_ERROR = 60
+"""How often a new leader tries the port before it logs an error: the former leader closes it in a moment."""
+
+_THREADS = 4
+"""So many read the database while the loop goes on."""
+
 
 class RealDevices:
-    """The real devices of a server.
+    """The real devices of a server, and the hooks that connect them with its life.
 
     Args:
-        settings: Where they come, and what they may.
+        settings: Where they come in, and the limits.
         services: The server.
 
     Attributes:
-        link: Speaks with them.
+        endpoint: The sockets; ``None`` while this process does not listen.
     """
+
+    name = BACKEND
+    parts_of = staticmethod(written)
 
     def __init__(self, settings: LwM2MSettings, services: Services) -> None:
         self._settings = settings
         self._services = services
+        self._database = services.database
         self._identities = Identities(services.database)
-        self.link = LwM2MLink(
-            events=services.devices,
-            database=services.database,
-            clock=services.clock,
-            open_endpoint=self._listen,
-            identities=self._identities,
-            awake_seconds=settings.coap_awake_seconds,
-            limits=RegistrationLimits(
-                devices=settings.max_coap_devices,
-                links=settings.max_coap_links,
-                per_minute=settings.coap_registrations_per_minute,
-            ),
-        )
-        services.backends.add(self.link)
-
-    async def _listen(self, handler: Handler) -> CoapEndpoint:
-        given = self._settings
-        limits = Limits(payload_bytes=given.max_coap_payload_bytes)
-        return await listen(handler, coap=given.coap, coaps=given.coaps, keys=self._identities.secret, limits=limits)
+        self._fleet: Fleet | None = None
+        self.endpoint: CoapEndpoint | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        services.backends.add(self)
 
     def urls(self) -> list[str]:
-        """Where they come in; empty while this process does not listen for them."""
-        endpoint = self.link.endpoint
+        """The URLs where devices come in; empty while this process does not listen for them."""
+        endpoint = self.endpoint
         if endpoint is None:
             return []
-        ways = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
-        return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in ways if address is not None]
+        addresses = (("coap", endpoint.coap_address), ("coaps", endpoint.coaps_address))
+        return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in addresses if address is not None]
 
     @extends
     def devices_come_to(self) -> str:
-        """The addresses, or when there are some."""
+        """Name the URLs, or say when there will be some."""
         return f"Real devices: {', '.join(self.urls()) or 'as soon as this process leads and their port is free'}"
 
     @extends
     def connect_devices(self) -> None:
-        """Listen."""
-        # Where others may have led, one of them may still hold the port.
-        self.link.start(listening=self._services.dispatcher.wake_all if self._services.database.is_shared else None)
+        """Load the registered devices, and listen.
+
+        Where several processes share the database, the former leader may still have the port: then this returns at
+        once, and the port is tried again and again.
+
+        Raises:
+            CannotListen: It is not possible to listen there; only where one process has the database.
+        """
+        self._database.write(registrations.observe_anew)
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="lwm2m", daemon=True)
+        self._thread.start()
+        started.result(_START_SECONDS)
 
     @extends
     def disconnect_devices(self) -> None:
-        """Listen no more."""
-        self.link.stop()
+        """Stop listening; the stored registrations stay."""
+        if self._thread is not None and self._thread.is_alive():
+            # The loop may end by itself at this moment.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(2 * _STOP_SECONDS)
+        self._thread = self._fleet = self.endpoint = None
 
     @extends
     def interrupted(self) -> None:
-        """End no registration."""
-        self.link.hold_registrations()
+        """End no registration until :meth:`resumed`: no update can be stored now."""
+        self._call(lambda fleet: fleet.registrar.hold_registrations())
 
     @extends
     def resumed(self, session: Session, since: Instant) -> None:
-        """Leave devices the time to update their registrations."""
-        self.link.prolong_registrations(session, since)
+        """Prolong the registrations that could not be updated since an instant, and end them in time again."""
+        registrations.prolong(session, since, self._services.clock.now())
+        if self._fleet is not None:
+            expiries = registrations.expiries(session)
+            session.after_commit(lambda: self._release_registrations(expiries))
+
+    def _release_registrations(self, expiries: Mapping[str, Instant]) -> None:
+        self._call(lambda fleet: fleet.registrar.release_registrations(expiries))
 
     @extends
     def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
-        """Forget the registrations that ended."""
+        """Delete the registrations that ended."""
         for change in batch:
             if change.kind in {"deregistration", "expired"}:
                 registrations.delete(session, change.device.device_id)
 
     @extends
     def measurements(self) -> Sequence[Measurement]:
-        """What is counted."""
-        return list(measure(self.link))
+        """Return the counters; none while this process does not listen."""
+        fleet, endpoint = self._fleet, self.endpoint
+        return [] if fleet is None or endpoint is None else _measurements(fleet, endpoint)
+
+    def has(self, device_id: str) -> bool:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        fleet = self._fleet
+        return fleet is not None and fleet.registry.by_id(device_id) is not None
+
+    def is_reachable(self, device_id: str) -> bool:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        fleet = self._fleet
+        return fleet is not None and fleet.is_reachable(device_id)
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        if not self._call(lambda fleet: fleet.send(device_id, command, answer)):
+            answer(Answer(Outcome.NOT_SENT))
+
+    def cancel(
+        self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
+    ) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        if not self._call(lambda fleet: cancelled(fleet.cancel(device_id, command, also_sent=also_sent))):
+            cancelled(True)
+
+    def describe(self, device_id: str) -> Connection | None:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        fleet = self._fleet
+        device = None if fleet is None else fleet.registry.by_id(device_id)
+        if device is None:
+            return None
+        peer = device.peer
+        return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
+
+    def _call(self, act: Callable[[Fleet], None]) -> bool:
+        """Have a function called with the fleet on its loop; return false while this process does not listen."""
+        fleet = self._fleet
+        # The loop may end by itself at this moment.
+        with suppress(RuntimeError):
+            if fleet is not None:
+                self._loop.call_soon_threadsafe(act, fleet)
+                return True
+        return False
+
+    async def _run(self, started: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lwm2m"))
+        self._stopping = asyncio.Event()
+        services = self._services
+        fleet = Fleet(events=services.devices, database=self._database, clock=services.clock, settings=self._settings)
+        endpoint = None
+        try:
+            await fleet.take_up()
+            if not self._database.is_shared:
+                endpoint = await self._listen(fleet)
+        except BaseException as error:
+            started.set_exception(error)
+            return
+        if endpoint is None:
+            started.set_result(None)
+            endpoint = await self._wait_for_port(fleet)
+        if endpoint is not None:
+            await self._serve(fleet, endpoint, started)
+
+    async def _serve(self, fleet: Fleet, endpoint: CoapEndpoint, started: Future[None]) -> None:
+        fleet.begin(endpoint)
+        self._fleet, self.endpoint = fleet, endpoint
+        watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
+        try:
+            if started.done():
+                # If the database fails now, waiting requests are sent when it is back.
+                with suppress(StorageFailed):
+                    await asyncio.to_thread(self._services.dispatcher.wake_all)
+            else:
+                started.set_result(None)
+            await self._stopping.wait()
+        finally:
+            watching.cancel()
+            await fleet.end()
+            await asyncio.wait_for(endpoint.close(), _STOP_SECONDS)
+
+    async def _listen(self, fleet: Fleet) -> CoapEndpoint:
+        settings = self._settings
+        limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
+        return await listen(
+            fleet, coap=settings.coap, coaps=settings.coaps, keys=self._identities.secret, limits=limits
+        )
+
+    async def _wait_for_port(self, fleet: Fleet) -> CoapEndpoint | None:
+        """Listen as soon as the former leader has closed the port; return ``None`` where this is stopped meanwhile."""
+        waits = itertools.count(1)
+        while not self._stopping.is_set():
+            try:
+                return await self._listen(fleet)
+            except CannotListen as error:
+                if next(waits) == _WAITS_BEFORE_ERROR:
+                    _log.error("no real device can be reached, and it is tried on: %s", error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _LISTEN_AGAIN_SECONDS)
+        return None
+
+
+def _measurements(fleet: Fleet, endpoint: CoapEndpoint) -> list[Measurement]:
+    lwm2m, coap = fleet.counts, endpoint.counts
+    registrations_by_outcome = {
+        "registered": lwm2m.registrations,
+        "updated": lwm2m.updates,
+        "deregistered": lwm2m.deregistrations,
+        "refused": lwm2m.refused,
+    }
+    notifications_by_outcome = {
+        "taken": lwm2m.notifications - lwm2m.unreadable_notifications,
+        "unreadable": lwm2m.unreadable_notifications,
+        "unknown": lwm2m.unknown_notifications,
+    }
+    messages = {
+        ("received", "request"): coap.requests_received,
+        ("received", "response"): coap.responses_received,
+        ("received", "notification"): coap.notifications_received,
+        ("received", "acknowledgement"): coap.acknowledgements_received,
+        ("received", "reset"): coap.resets_received,
+        ("sent", "request"): coap.requests_sent,
+        ("sent", "response"): coap.responses_sent,
+        ("sent", "acknowledgement"): coap.acknowledgements_sent,
+        ("sent", "reset"): coap.resets_sent,
+    }
+    handshakes = {"done": coap.handshakes, "failed": coap.handshake_failures}
+    return [
+        Measurement("mirror_lwm2m_devices", "Real devices that are registered.", len(fleet.registry)),
+        _by_outcome(
+            "mirror_lwm2m_registrations", "What came of what devices sent to register.", registrations_by_outcome
+        ),
+        _by_outcome(
+            "mirror_lwm2m_notifications",
+            "Notifications of devices, those that cannot be read and those of no known observation apart.",
+            notifications_by_outcome,
+        ),
+        _count("mirror_lwm2m_failed_exchanges", "Requests to devices that had no answer.", lwm2m.failed_exchanges),
+        _count("mirror_lwm2m_unreadable_answers", "Answers of devices that cannot be read.", lwm2m.unreadable_answers),
+        Measurement("mirror_coap_sessions", "DTLS sessions that are open.", coap.sessions),
+        Measurement(
+            "mirror_coap_messages",
+            "CoAP messages, each once, however often it came or went.",
+            messages,
+            ("direction", "kind"),
+            is_count=True,
+        ),
+        _by_outcome("mirror_coap_handshakes", "DTLS handshakes.", handshakes),
+        _count("mirror_coap_retransmissions", "CoAP messages that were sent again.", coap.retransmissions),
+        _count("mirror_coap_duplicates", "CoAP messages that came again.", coap.duplicates),
+        _count("mirror_coap_unanswered", "Requests that were given up.", coap.unanswered),
+        _count("mirror_coap_unreachable", "Messages that an address did not take.", coap.unreachable),
+        _count("mirror_coap_refused", "Requests refused before anybody looked at them.", coap.refused),
+        _count(
+            "mirror_coap_dropped",
+            "Datagrams that led to nothing, those that the kernel dropped included.",
+            coap.dropped,
+        ),
+    ]
+
+
+def _count(name: str, meaning: str, count: int) -> Measurement:
+    return Measurement(name, meaning, count, is_count=True)
+
+
+def _by_outcome(name: str, meaning: str, counts: Mapping[str, int]) -> Measurement:
+    by_label = {(outcome,): count for outcome, count in counts.items()}
+    return Measurement(name, meaning, by_label, ("outcome",), is_count=True)

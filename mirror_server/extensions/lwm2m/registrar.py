@@ -1,4 +1,4 @@
-"""Registrations: what devices say of themselves under ``/rd``. Source: LwM2M core 1.0 (5.3) and 1.1 (6.2)."""
+"""Registrations, their updates and their end, under ``/rd``. Source: LwM2M core 1.0 (5.3) and 1.1 (6.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import reprlib
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,10 +25,18 @@ from mirror_server.devices.link import (
     Observation,
     Registration,
 )
+from mirror_server.extensions.lwm2m import device_keys, registrations
 from mirror_server.extensions.lwm2m.exchange import Peer, Request, Response
-from mirror_server.extensions.lwm2m.links import BadLinks, LinkedResource, Links, TooManyLinks, read_links
-from mirror_server.extensions.lwm2m.minutes import MINUTE_SECONDS, LimitedWarnings, Minutes
-from mirror_server.extensions.lwm2m.observations import Observations
+from mirror_server.extensions.lwm2m.links import (
+    BadLinks,
+    Links,
+    Structure,
+    TooManyLinks,
+    hash_of,
+    read_links,
+    structure_of,
+    with_discovered,
+)
 from mirror_server.extensions.lwm2m.registration import (
     RegistrationParameters,
     RegistrationRefused,
@@ -36,9 +44,8 @@ from mirror_server.extensions.lwm2m.registration import (
     read_update,
 )
 from mirror_server.extensions.lwm2m.registry import RegisteredDevice, Registry
-from mirror_server.extensions.lwm2m.requests import shown, structured_formats
-from mirror_server.extensions.lwm2m.store import device_keys, registrations
-from mirror_server.extensions.lwm2m.structure import Structure, hash_of, introduced_of, structure_of, with_discovered
+from mirror_server.extensions.lwm2m.requests import shown
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -50,55 +57,100 @@ BACKEND = "lwm2m"
 T = TypeVar("T")
 
 _LOCATION_BYTES = 12
-"""In plain CoAP nothing else says that an update comes from the device: nobody can guess it."""
+"""Long enough that nobody can guess it: in plain CoAP nothing else proves that an update is from the device."""
 
 _MOST_ADDRESSES = 100_000
-"""From as many addresses registrations are taken in a minute."""
+"""The number of addresses that may register in a minute."""
 
 _HELD: Instant = 2**63 - 1
-"""When a registration ends while no update can be stored: later than any instant."""
+"""The end of registrations while no update can be stored: later than any instant."""
+
+_MINUTE_SECONDS = 60
+_LINES_SHOWN = 60
+"""The number of warnings in a minute that are logged."""
 
 _FULL_SECONDS = 60
-"""After how long a device may try again where there is no place for it."""
+"""The time after which a device may try again if there are too many."""
 _TOO_MANY = "4.29"
 
 _VALUE = b"v="
-"""Is in links that carry values."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegistrationLimits:
-    """What registrations may take: devices in all, links of each, and registrations of one address in a minute."""
-
-    devices: int = 100_000
-    links: int = 1000
-    per_minute: int = 600
+"""Part of all links that have values."""
 
 
 @dataclass(slots=True)
-class RegistrationCounts:
-    """What came since the start."""
+class Counts:
+    """The events since the start."""
 
     registrations: int = 0
     updates: int = 0
     deregistrations: int = 0
     refused: int = 0
+    notifications: int = 0
+    unreadable_notifications: int = 0
+    unknown_notifications: int = 0
+    failed_exchanges: int = 0
+    unreadable_answers: int = 0
+
+
+class _Minutes:
+    """Minutes, each of which begins with the first call in it.
+
+    Args:
+        clock: Domain time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_at: Instant = 0
+
+    def is_over(self) -> bool:
+        """Whether the last minute is over, or the clock was set back; then the next one begins."""
+        now = self._clock.now()
+        if self._began_at <= now < after_seconds(self._began_at, _MINUTE_SECONDS):
+            return False
+        self._began_at = now
+        return True
+
+
+class LimitedWarnings:
+    """Warnings that devices cause at will: devices may not fill the disk, so only the first of a minute are logged.
+
+    Args:
+        log: The log.
+        clock: Domain time.
+        what: Their subject, in the plural; ``/metrics`` counts it.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Clock, what: str) -> None:
+        self._log = log
+        self._what = what
+        self._minutes = _Minutes(clock)
+        self._count = 0
+
+    def warn(self, message: str, *arguments: object) -> None:
+        """Log a warning as :meth:`logging.Logger.warning` does, unless there were enough in this minute."""
+        if self._minutes.is_over():
+            self._count = 0
+        self._count += 1
+        if self._count <= _LINES_SHOWN:
+            self._log.warning(message, *arguments)
+        if self._count == _LINES_SHOWN:
+            self._log.warning("further %s of this minute are counted in /metrics alone", self._what)
 
 
 class Registrar:
-    """Takes registrations, updates and their end; each is answered when it is on disk.
+    """Accepts registrations, updates and deregistrations; each response is sent when it is on disk.
 
     Args:
         events: The service.
-        database: Where registrations are kept.
+        database: Stores the registrations.
         clock: Domain time.
-        limits: What they may take.
-        greet: Called with each device whose registration or update is being answered.
+        settings: The limits for registrations.
+        greet: Called with each device whose registration or update was accepted.
 
     Attributes:
-        counts: What came since the start.
-        registry: The devices that are registered.
-        observations: What they observe.
+        counts: The events since the start, also those that the fleet counts.
+        registry: The devices that are registered, and what they observe.
     """
 
     def __init__(
@@ -107,57 +159,49 @@ class Registrar:
         events: DeviceEvents,
         database: Database,
         clock: Clock,
-        limits: RegistrationLimits,
+        settings: LwM2MSettings,
         greet: Callable[[RegisteredDevice], None],
     ) -> None:
-        self.counts = RegistrationCounts()
+        self.counts = Counts()
         self.registry = Registry()
-        self.observations = Observations()
         self._events = events
         self._database = database
         self._clock = clock
-        self._limits = limits
+        self._settings = settings
         self._greet = greet
-        # What a device says is taken one after the other, so that none is taken for two.
+        # Requests of a device are handled one after the other, so that no device is registered twice.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lately: Counter[str] = Counter()
-        self._minutes = Minutes(clock)
+        self._minutes = _Minutes(clock)
         self._refusals = LimitedWarnings(_log, clock, "refusals")
 
     async def register(self, peer: Peer, request: Request) -> Response:
-        """Take a full registration: ``POST /rd``."""
+        """Handle a full registration: ``POST /rd``."""
         return await self._taken(peer, self._register(peer, request))
 
     async def update(self, peer: Peer, location: str, request: Request) -> Response:
-        """Take an update of a registration: ``POST /rd/{location}``."""
+        """Handle an update of a registration: ``POST /rd/{location}``."""
         async with self._alone(location):
             return await self._taken(peer, self._update(peer, location, request))
 
     async def deregister(self, peer: Peer, location: str) -> Response:
-        """Take the end of a registration: ``DELETE /rd/{location}``."""
+        """Handle a deregistration: ``DELETE /rd/{location}``."""
         async with self._alone(location):
             return await self._taken(peer, self._deregister(peer, location))
 
     def refuse_bootstrap(self, peer: Peer, request: Request) -> Response:
-        """Refuse ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
+        """Reject ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
         response = _refusal(
             "4.04", "this is no bootstrap server; give the device this address as that of its LwM2M server"
         )
         name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
         return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", response)
 
-    def take_up(self, device: RegisteredDevice) -> None:
-        """Take in a device that was registered when the service ended."""
-        self.registry.add(device)
-        self._expect_tokens(device)
-
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
-        """Reach a device at another address from now on, also after a restart."""
+        """Change the address of a device, also in the database."""
         if peer == device.peer:
             return
-        self.registry.leave_peer(device)
-        self.observations.move(device, peer)
-        self.registry.join_peer(device)
+        self.registry.move(device, peer)
         device.give_up_exchange()
         self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
 
@@ -167,9 +211,9 @@ class Registrar:
             device.expires_at = _HELD
 
     def release_registrations(self, expiries: Mapping[str, Instant]) -> None:
-        """End registrations in time again: ``expiries`` says when, by device id, and lacks those that have ended."""
+        """Set the ends of registrations, by device id; those that are not in ``expiries`` have ended."""
         for device in self.registry:
-            # One that was updated or made since has an end of its own.
+            # One that was updated or made since has its own end.
             if device.expires_at != _HELD:
                 continue
             if device.device_id in expiries:
@@ -178,7 +222,7 @@ class Registrar:
                 self.forget(device)
 
     async def learn(self, device: RegisteredDevice, discovered: Mapping[str, Links | None]) -> None:
-        """Take in what a device was found to have below each path; ``None`` where it does not tell.
+        """Store the discovered resources of a device, by path; ``None`` where it did not return any.
 
         Raises:
             NotRegistered: Its registration has ended meanwhile.
@@ -194,10 +238,10 @@ class Registrar:
             await self._keep(device)
 
     async def check_device(self, peer: Peer, device: RegisteredDevice) -> None:
-        """Check that a peer might register as a device that is registered: an operator may have changed names and keys.
+        """Check that a peer may still register as a device: an operator may have changed names and keys.
 
         Raises:
-            RegistrationRefused: It might not; what comes from it is not of that device.
+            RegistrationRefused: It may not; its messages are not from that device.
         """
         await self._check_identity(peer, await self._look(partial(_name_of, device)))
 
@@ -205,7 +249,7 @@ class Registrar:
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
 
     def _alone(self, location: str) -> AbstractAsyncContextManager[object]:
-        """Nothing else of the device is taken meanwhile; its registration may be another one when that begins."""
+        """Handle no other request of the device meanwhile; its registration may have changed when it begins."""
         device = self.registry.by_location(location)
         return nullcontext() if device is None else self._lock(device.endpoint_name)
 
@@ -221,23 +265,23 @@ class Registrar:
     def _noted(self, peer: Peer, what: str, response: Response) -> Response:
         if not response.is_success:
             self.counts.refused += 1
-            # Of who comes too often each line would be one too many.
+            # Too many requests of one device would fill the log.
             if response.code != _TOO_MANY:
                 self._refusals.warn("%s from %s refused: %s", what, peer.address, shown(response))
         return response
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            return Response(_TOO_MANY, b"too many registrations; try again later", 0, MINUTE_SECONDS)
+            return Response(_TOO_MANY, b"too many registrations; try again later", 0, _MINUTE_SECONDS)
         parameters = read_registration(request.query)
         name = parameters.endpoint_name
         await self._check_identity(peer, name)
         links = self._read_links(request.payload)
         async with self._lock(name):
             former = await self._former(name)
-            # One that begins anew, or two devices that take the name from each other: then the addresses alternate.
+            # A device that restarted, or two devices with one name: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
-            if former is None and len(self.registry) >= self._limits.devices:
+            if former is None and len(self.registry) >= self._settings.max_coap_devices:
                 return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
             structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
@@ -256,7 +300,7 @@ class Registrar:
         return Response("2.01", location=("rd", device.location))
 
     async def _former(self, endpoint_name: str) -> RegisteredDevice | None:
-        """Who is registered by a name now; not who had it before an operator gave it another one."""
+        """Return the device that has a name now; not one that an operator gave another name."""
         device = self.registry.by_name(endpoint_name)
         if device is None:
             return None
@@ -269,9 +313,9 @@ class Registrar:
     async def _store(
         self, peer: Peer, parameters: RegistrationParameters, structure: Structure, former: RegisteredDevice | None
     ) -> RegisteredDevice:
-        """Store a full registration, then take the device in."""
+        """Store a full registration, then add the device."""
         if former is not None:
-            # It has begun anew: what was going to its former self would come too early for the new one.
+            # Requests to the former registration would come too early for the new one.
             former.is_reachable = False
         device_id = await self._announce(parameters, structure)
         now = self._clock.now()
@@ -281,22 +325,18 @@ class Registrar:
             location=secrets.token_urlsafe(_LOCATION_BYTES),
             peer=peer,
             expires_at=after_seconds(now, parameters.lifetime_seconds),
-            prefix=structure.links.prefix,
-            structured=structured_formats(parameters.version, structure.links.content_formats),
-            links_hash=structure.links_hash,
-            to_discover=structure.links.to_discover,
-            tokens=_tokens(structure.links.resources),
             heard_at=now,
             is_reachable=False,
         )
+        device.take_structure(structure)
         # An operator may have given it another name since it registered.
         former = self.registry.by_id(device_id) or former
         if former is not None:
             self._replace(former, device)
-            if former.links_hash == structure.links_hash:
-                device.to_discover = structure.unknown
+        if former is None or former.links_hash != structure.links_hash:
+            device.to_discover = structure.links.to_discover
         await self._keep(device)
-        self.take_up(device)
+        self.registry.add(device)
         self._tell_published(device, structure.links.published)
         return device
 
@@ -324,10 +364,9 @@ class Registrar:
         return Response("2.02")
 
     def _replace(self, former: RegisteredDevice, device: RegisteredDevice) -> None:
-        self.observations.end_all(former)
         self.registry.remove(former)
-        # What is under way goes on where the address is the same. An execute does not: a device that restarted has
-        # forgotten that it got the message already.
+        # The request in flight goes on if the address is the same. An execute does not: a device that restarted does
+        # not know that it got the message already.
         device.turn = former.turn
         if former.links_hash == device.links_hash:
             device.read_formats, device.write_formats = former.read_formats, former.write_formats
@@ -336,14 +375,13 @@ class Registrar:
 
     async def _update(self, peer: Peer, location: str, request: Request) -> Response:
         device = await self._device(peer, location)
-        told = read_update(request.query)
-        parameters = device.updated(told)
+        parameters = read_update(request.query, device)
         structure = None
-        # Some tell all their links at each update.
+        # Some devices send all their links with each update.
         if request.payload and hash_of(request.payload) != device.links_hash:
             links = self._read_links(request.payload)
             structure = await self._structure(links, request.payload, partial(_introduced, device.device_id))
-        # Nothing is sent to it while it waits for this answer.
+        # Nothing is sent to it before this response.
         device.is_reachable = False
         try:
             await asyncio.wrap_future(
@@ -357,11 +395,14 @@ class Registrar:
         except NotRegistered:
             self.forget(device)
             raise _unknown() from None
-        device.renew(self._clock.now(), parameters)
+        has_new_binding = parameters.binding != device.binding
+        device.binding, device.queue_mode = parameters.binding, parameters.queue_mode
+        device.lifetime_seconds = parameters.lifetime_seconds
+        device.expires_at = after_seconds(self._clock.now(), device.lifetime_seconds)
         self.move(device, peer)
         if structure is not None:
             await self._take_structure(device, structure)
-        elif told.binding is not None:
+        elif has_new_binding:
             await self._keep(device)
         if structure is None and _VALUE in request.payload:
             published = self._read_links(request.payload).published
@@ -373,25 +414,22 @@ class Registrar:
     async def _structure(
         self, links: Links, payload: bytes, look_up: Callable[[Session], list[IntroducedResource]]
     ) -> Structure:
-        """What a device has; ``look_up`` gives what it had, where the links do not tell all."""
+        """Return the resources of a device; ``look_up`` reads the known ones, for links that do not have all."""
         known = await self._look(look_up) if links.to_discover else ()
         return structure_of(links, hash_of(payload), known)
 
     async def _take_structure(self, device: RegisteredDevice, structure: Structure) -> None:
-        links = structure.links
-        device.links_hash, device.to_discover = structure.links_hash, structure.unknown
-        device.prefix = links.prefix
-        device.structured = structured_formats(device.version, links.content_formats)
-        former, device.tokens = device.tokens, _tokens(links.resources)
+        former = device.tokens
+        device.take_structure(structure)
         ended = [path for path in former.values() if path not in device.tokens.values()]
         for path in ended:
-            self.observations.end(device, path)
-        self._expect_tokens(device)
+            self.registry.end_observation(device, path)
+        self.registry.expect_unasked(device)
         await self._keep(device, ended)
-        self._tell_published(device, links.published)
+        self._tell_published(device, structure.links.published)
 
     async def _keep(self, device: RegisteredDevice, no_longer_sent: Sequence[str] = ()) -> None:
-        """Store a registration, and that the device is to be asked for what it sent by itself before."""
+        """Store a registration; the resources that the device no longer sends by itself have to be observed."""
         row = device.to_store()
 
         def work(session: Session) -> None:
@@ -402,14 +440,9 @@ class Registrar:
         await asyncio.wrap_future(self._database.insist(work))
 
     def forget(self, device: RegisteredDevice) -> None:
-        """Let go of a device whose registration has ended."""
-        self.observations.end_all(device)
+        """Remove a device whose registration has ended."""
         self.registry.remove(device)
         device.give_up_exchange()
-
-    def _expect_tokens(self, device: RegisteredDevice) -> None:
-        for token, path in device.tokens.items():
-            self.observations.expect(device, bytes.fromhex(token), path)
 
     def _tell_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
         now = self._clock.now()
@@ -422,7 +455,7 @@ class Registrar:
             device.observed[path].has_value = True
 
     async def _device(self, peer: Peer, location: str) -> RegisteredDevice:
-        """The device that may update its registration there from this peer.
+        """Return the device that may update its registration there from this peer.
 
         Raises:
             RegistrationRefused: There is none.
@@ -438,16 +471,16 @@ class Registrar:
     def _may_register(self, peer: Peer) -> bool:
         if self._minutes.is_over():
             self._lately.clear()
-        # Who forges addresses has any number of them.
+        # An attacker can forge any number of addresses.
         if peer.address not in self._lately and len(self._lately) >= _MOST_ADDRESSES:
             return False
         self._lately[peer.address] += 1
-        return self._lately[peer.address] <= self._limits.per_minute
+        return self._lately[peer.address] <= self._settings.coap_registrations_per_minute
 
     async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
         """Over DTLS a device registers the name its key is for, and no other.
 
-        In plain text nobody registers a name that has a key: it would take the place of a device that proves itself.
+        In plain text nobody may register a name that has a key, and replace a device that proves itself.
         """
         key = await self._look(lambda session: device_keys.find(session, endpoint_name))
         if peer.is_secure and (key is None or key.identity != peer.identity):
@@ -456,14 +489,14 @@ class Registrar:
             raise RegistrationRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
 
     async def _look(self, statement: Callable[[Session], T]) -> T:
-        """What a statement gives, on a thread that may wait for the database."""
+        """Return the result of a statement, on a thread that may wait for the database."""
         return await asyncio.to_thread(self._database.look, statement)
 
     def _read_links(self, payload: bytes) -> Links:
-        return read_links(payload, most_links=self._limits.links)
+        return read_links(payload, most_links=self._settings.max_coap_links)
 
     def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
-        """The values that differ from those the mirror has: a notification in between brought another one."""
+        """Return the values that differ from those in the mirror: a notification may have brought newer ones."""
         with self._database.read() as session:
             return {
                 path: content
@@ -473,22 +506,21 @@ class Registrar:
 
 
 def _name_of(device: RegisteredDevice, session: Session) -> str:
-    """What a device is called in the directory; what it registered, where it is not there any more."""
+    """Return the name of a device in the directory; the name it registered if it is not there any more."""
     row = devices.find(session, device.device_id)
     return device.endpoint_name if row is None else row.endpoint_name
 
 
 def _introduced(device_id: str, session: Session) -> list[IntroducedResource]:
-    return introduced_of(resources.announced(session, device_id))
+    return [
+        IntroducedResource(each.path, each.resource_type, each.content_type, each.observable, each.auto_observed)
+        for each in resources.announced(session, device_id)
+    ]
 
 
 def _introduced_by_name(endpoint_name: str, session: Session) -> list[IntroducedResource]:
     row = devices.find_by_endpoint_name(session, endpoint_name)
     return [] if row is None else _introduced(row.device_id, session)
-
-
-def _tokens(linked: Iterable[LinkedResource]) -> dict[str, str]:
-    return {each.auto_token.hex(): each.introduced.path for each in linked if each.auto_token is not None}
 
 
 def _unknown() -> RegistrationRefused:

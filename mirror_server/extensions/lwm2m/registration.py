@@ -33,18 +33,9 @@ class RegistrationRefused(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateParameters:
-    """What an update changes; ``None`` is left as it was."""
-
-    lifetime_seconds: int | None = None
-    binding: str | None = None
-    says_queue_mode: bool = False
-
-
 @dataclass(slots=True)
 class RegistrationParameters:
-    """What a device says of itself; ``binding`` as it told it."""
+    """The parameters of a registration; ``binding`` as the device sent it."""
 
     endpoint_name: str
     endpoint_type: str = ""
@@ -52,24 +43,6 @@ class RegistrationParameters:
     version: Version = "1.0"
     binding: str = "U"
     queue_mode: bool = False
-
-    def updated(self, update: UpdateParameters) -> RegistrationParameters:
-        """The parameters after an update.
-
-        In LwM2M 1.0 the binding tells queue mode, so that a new one without it ends it; in 1.1 it is told apart, and an
-        update that does not tell it leaves it.
-        """
-        queue_mode = self.queue_mode
-        if update.binding is not None:
-            queue_mode = "Q" in update.binding or (self.version == "1.1" and self.queue_mode)
-        return RegistrationParameters(
-            self.endpoint_name,
-            self.endpoint_type,
-            update.lifetime_seconds or self.lifetime_seconds,
-            self.version,
-            update.binding or self.binding,
-            queue_mode or update.says_queue_mode,
-        )
 
 
 def read_registration(query: Sequence[str]) -> RegistrationParameters:
@@ -95,17 +68,27 @@ def read_registration(query: Sequence[str]) -> RegistrationParameters:
     )
 
 
-def read_update(query: Sequence[str]) -> UpdateParameters:
-    """Read the query of an update; what a device cannot change is left out with what nobody knows.
+def read_update(query: Sequence[str], registered: RegistrationParameters) -> RegistrationParameters:
+    """Return the parameters after an update; unknown ones, and those that a device cannot change, are left out.
+
+    In LwM2M 1.0 the binding says queue mode, so that a new binding without it ends it. In 1.1 a parameter of its own
+    does, and an update without that changes nothing.
 
     Raises:
         RegistrationRefused: 4.00 for a parameter that is twice, or not what it should be.
     """
     told = _told(query)
-    return UpdateParameters(
-        lifetime_seconds=_lifetime_seconds(told["lt"]) if "lt" in told else None,
-        binding=_binding(told["b"]) if "b" in told else None,
-        says_queue_mode=_says_queue_mode(told),
+    binding, queue_mode = registered.binding, registered.queue_mode
+    if "b" in told:
+        binding = _binding(told["b"])
+        queue_mode = "Q" in binding or (registered.version == "1.1" and queue_mode)
+    return RegistrationParameters(
+        registered.endpoint_name,
+        registered.endpoint_type,
+        _lifetime_seconds(told["lt"]) if "lt" in told else registered.lifetime_seconds,
+        registered.version,
+        binding,
+        _says_queue_mode(told) or queue_mode,
     )
 
 

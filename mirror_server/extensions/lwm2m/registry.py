@@ -1,8 +1,12 @@
-"""The real devices that are registered, in memory: lean, because there may be many."""
+"""The registered devices in memory, and the resources they observe: lean, because there may be many.
+
+Source: RFC 7641; LwM2M core, observation.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,40 +16,42 @@ import orjson
 
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.extensions.lwm2m.exchange import Notification, Peer
+from mirror_server.extensions.lwm2m.links import Structure
 from mirror_server.extensions.lwm2m.registration import RegistrationParameters
+from mirror_server.extensions.lwm2m.requests import structured_formats
 
+_TOKEN_BYTES = 8
+"""The longest there is: nobody who does not see the traffic can guess it."""
 _HALF_OF_SEQUENCES = 1 << 23
 _MOST_HELD = 100
 _SEQUENCE_LIVES_MILLISECONDS = 128_000
-
-
 _AS_STORED = ("device_id", "location", "version", "binding", "prefix")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class RegisteredDevice(RegistrationParameters):
-    """A real device while it is registered, with the parameters of its registration.
+    """A registered device, with the parameters of its registration.
 
     Attributes:
         device_id: Its id in the directory.
         location: The last part of the path it updates its registration under.
-        peer: Where it is reached.
-        expires_at: When it ends without an update.
+        peer: Its address.
+        expires_at: The end of its registration without an update.
         prefix: Under which path its objects are; ``""`` where they are at the root.
-        structured: The content formats it has that hold any value, the one to try first in front.
-        links_hash: Of what it said of its objects.
-        to_discover: What it registered without saying which resources it has, and was not asked yet.
-        tokens: With which tokens it sends values unasked, in hexadecimal, and of which paths.
-        heard_at: When its last message came, or in queue mode 0 where it is known to sleep.
-        is_known_address: Whether something came from its address since the service started.
-        is_silent: Whether it left the last request unanswered, and nothing came from it since.
-        is_reachable: False where nothing can be sent to it before it makes contact.
-        observed: What it sends on its own account, by path.
-        read_formats: Content formats to read in where it is not the first to be tried, by path.
+        structured: The content formats it has that hold any value, in the order to try.
+        links_hash: The hash of its links.
+        to_discover: The paths that it registered without resources, and that were not discovered yet.
+        tokens: The tokens of values that it sends unasked, in hexadecimal, and their paths.
+        heard_at: The time of its last message, or 0 if it is in queue mode and known to sleep.
+        is_known_address: Whether a message came from its address since the service started.
+        is_silent: Whether it did not respond to the last request, and sent nothing since.
+        is_reachable: False if nothing can be sent to it before it makes contact.
+        observed: The resources that it sends by itself, by path.
+        read_formats: The content formats to read in, by path, where that is not the first to try.
         write_formats: The same to write in.
-        is_being_discovered: Whether it is being asked for what is in ``to_discover``.
-        turn: Held by the one request that is under way.
-        exchange: Waits for the answer to it.
+        is_being_discovered: Whether the paths in ``to_discover`` are being discovered.
+        turn: Held by the one request in flight.
+        exchange: The task that waits for its response.
         is_executing: Whether that is an execute.
     """
 
@@ -53,16 +59,16 @@ class RegisteredDevice(RegistrationParameters):
     location: str
     peer: Peer
     expires_at: Instant
-    prefix: str
-    structured: tuple[int, ...]
-    links_hash: bytes
-    to_discover: tuple[str, ...]
-    tokens: Mapping[str, str]
     heard_at: Instant
+    prefix: str = ""
+    structured: tuple[int, ...] = ()
+    links_hash: bytes = b""
+    to_discover: tuple[str, ...] = ()
+    tokens: Mapping[str, str] = field(default_factory=dict)
     is_known_address: bool = True
     is_silent: bool = False
     is_reachable: bool = True
-    observed: dict[str, Observed] = field(default_factory=dict)
+    observed: dict[str, ObservedResource] = field(default_factory=dict)
     read_formats: dict[str, int] = field(default_factory=dict)
     write_formats: dict[str, int] = field(default_factory=dict)
     is_being_discovered: bool = False
@@ -75,7 +81,7 @@ class RegisteredDevice(RegistrationParameters):
 
     @classmethod
     def from_store(cls, row: Mapping[str, Any]) -> RegisteredDevice:
-        """A device as it was when the service ended; whether it is still at its address is not known."""
+        """Return a stored device; it may have another address by now."""
         return cls(
             **{name: row[name] for name in (*_AS_STORED, "endpoint_name", "lifetime_seconds")},
             peer=Peer(row["address"], bool(row["is_secure"]), row["identity"]),
@@ -92,7 +98,7 @@ class RegisteredDevice(RegistrationParameters):
         )
 
     def to_store(self) -> dict[str, object]:
-        """What is kept of it for the time after a restart."""
+        """Return the row to store for the time after a restart."""
         return {name: getattr(self, name) for name in _AS_STORED} | {
             "address": self.peer.address,
             "is_secure": int(self.peer.is_secure),
@@ -103,8 +109,17 @@ class RegisteredDevice(RegistrationParameters):
             "tokens": orjson.dumps(self.tokens).decode(),
         }
 
+    def take_structure(self, structure: Structure) -> None:
+        """Set what the device announced by its links."""
+        links = structure.links
+        self.links_hash, self.to_discover, self.prefix = structure.links_hash, structure.unknown, links.prefix
+        self.structured = structured_formats(self.version, links.content_formats)
+        self.tokens = {
+            each.auto_token.hex(): each.introduced.path for each in links.resources if each.auto_token is not None
+        }
+
     def is_awake(self, now: Instant, awake_seconds: float) -> bool:
-        """Whether it listens; ``awake_seconds`` is for how long one in queue mode does after a message."""
+        """Whether it listens; one in queue mode does for ``awake_seconds`` after a message."""
         if not (self.is_reachable and self.is_registered(now)):
             return False
         return not self.queue_mode or now < after_seconds(self.heard_at, awake_seconds)
@@ -116,42 +131,36 @@ class RegisteredDevice(RegistrationParameters):
     def may_be(self, peer: Peer) -> bool:
         """Whether a message with an unguessable token of this device may have come from a peer.
 
-        Over DTLS it is the identity that says so. In plain text it is the host: a router may give a device another
-        port at any time.
+        Over DTLS the identity decides. In plain text the host does: a router may give a device another port at any
+        time.
         """
-        # Mostly it is the very same object, which is seen sooner than that two are alike.
+        # Mostly it is the very same object: that comparison is faster.
         if peer is self.peer or peer == self.peer:
             return True
         if peer.is_secure or self.peer.is_secure:
             return peer.is_secure and self.peer.is_secure and peer.identity == self.peer.identity
         return peer.host == self.peer.host
 
-    def renew(self, now: Instant, parameters: RegistrationParameters) -> None:
-        """It updated its registration."""
-        self.binding, self.queue_mode = parameters.binding, parameters.queue_mode
-        self.lifetime_seconds = parameters.lifetime_seconds
-        self.expires_at = after_seconds(now, self.lifetime_seconds)
-
     def give_up_exchange(self) -> None:
-        """Wait no more for the answer to the request that is under way: it went to where the device is no more."""
+        """Cancel the request in flight: it went to a former address of the device."""
         if self.exchange is not None:
             self.exchange.cancel()
 
 
 @dataclass(slots=True)
-class Observed:
-    """A resource that a device sends on its own account.
+class ObservedResource:
+    """A resource that a device sends by itself.
 
     Attributes:
         device: The device.
         path: The resource.
-        token: What its notifications bear.
-        is_asked: Whether it was asked to; false where it said at its registration that it would.
+        token: The token of its notifications.
+        is_asked: Whether the server requested to observe it; false if the device announced it in its registration.
         sequence: The number of the newest notification; ``None`` before one that has a number.
-        heard_at: When that came.
+        heard_at: The time of that.
         is_being_read: Whether its value is going to be read, because it was too long for a notification.
-        held: The newest notifications that came while the device was asked to observe; they are told after its answer.
-        has_value: Whether the mirror has a value of it from this registration; noted where the device was not asked.
+        held: The newest notifications that came before the response to Observe; they are reported after it.
+        has_value: Whether the mirror has a value of it from this registration; only set where ``is_asked`` is false.
     """
 
     device: RegisteredDevice
@@ -165,17 +174,13 @@ class Observed:
     has_value: bool = False
 
     def hold(self) -> None:
-        """Keep what comes until it is released."""
+        """Keep notifications until they are released."""
         self.held = deque(maxlen=_MOST_HELD)
 
     def release(self) -> Iterable[Notification]:
-        """What was kept, in its order; what comes from now on is not."""
+        """Return the kept notifications, in their order, and keep no more."""
         held, self.held = self.held or (), None
         return held
-
-    def begin(self, sequence: int, now: Instant) -> None:
-        """The device agreed to observe: what it counts from here on is newer."""
-        self.sequence, self.heard_at = sequence, now
 
     def is_news(self, sequence: int | None, now: Instant) -> bool:
         """Whether a notification is newer than all that came before; it is then the newest. Source: RFC 7641, 3.4."""
@@ -189,7 +194,7 @@ class Observed:
 
 
 class Registry:
-    """The registered devices by what they are looked for."""
+    """The registered devices and the resources they observe, each found by several keys."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, RegisteredDevice] = {}
@@ -198,6 +203,9 @@ class Registry:
         # One socket may be that of several devices: of a gateway, or of a test.
         self._by_peer: dict[Peer, dict[str, RegisteredDevice]] = {}
         self._by_identity: dict[str, RegisteredDevice] = {}
+        # Tokens chosen here are unique; those of devices are short, and each peer has its own.
+        self._asked: dict[bytes, ObservedResource] = {}
+        self._unasked: dict[tuple[Peer, bytes], ObservedResource] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -206,16 +214,20 @@ class Registry:
         return iter(list(self._by_id.values()))
 
     def add(self, device: RegisteredDevice) -> None:
-        """Take in a device, which nobody else is any more."""
+        """Add a device; one with its id or name has been removed before."""
         self._by_id[device.device_id] = device
         self._by_location[device.location] = device
         self._by_name[device.endpoint_name] = device
         if device.peer.identity is not None:
             self._by_identity[device.peer.identity] = device
-        self.join_peer(device)
+        self._by_peer.setdefault(device.peer, {})[device.device_id] = device
+        self.expect_unasked(device)
 
     def remove(self, device: RegisteredDevice) -> None:
-        """Let go of a device."""
+        """Remove a device and its observations."""
+        for observed in device.observed.values():
+            self._forget(observed)
+        device.observed.clear()
         if self._by_id.get(device.device_id) is device:
             del self._by_id[device.device_id]
             del self._by_location[device.location]
@@ -223,45 +235,89 @@ class Registry:
                 del self._by_name[device.endpoint_name]
             if self._by_identity.get(device.peer.identity or "") is device:
                 del self._by_identity[device.peer.identity or ""]
-            self.leave_peer(device)
+            self._leave_peer(device)
 
     def rename(self, device: RegisteredDevice, endpoint_name: str) -> None:
-        """The device has another endpoint name from now on; who had that one is found by its id and location."""
+        """Change the endpoint name of a device; another device of that name is found by its id and location."""
         if self._by_name.get(device.endpoint_name) is device:
             del self._by_name[device.endpoint_name]
         device.endpoint_name = endpoint_name
         self._by_name[endpoint_name] = device
 
-    def leave_peer(self, device: RegisteredDevice) -> None:
-        """The device is not at its address any more."""
+    def move(self, device: RegisteredDevice, peer: Peer) -> None:
+        """Change the address of a device; its observations go on."""
+        self._leave_peer(device)
+        unasked = [observed for observed in device.observed.values() if not observed.is_asked]
+        for observed in unasked:
+            self._forget(observed)
+        device.peer = peer
+        for observed in unasked:
+            self._unasked[peer, observed.token] = observed
+        self._by_peer.setdefault(peer, {})[device.device_id] = device
+
+    def _leave_peer(self, device: RegisteredDevice) -> None:
         there = self._by_peer.get(device.peer, {})
         there.pop(device.device_id, None)
         if not there:
             self._by_peer.pop(device.peer, None)
 
-    def join_peer(self, device: RegisteredDevice) -> None:
-        """The device is at the address it bears now."""
-        self._by_peer.setdefault(device.peer, {})[device.device_id] = device
-
     def by_id(self, device_id: str) -> RegisteredDevice | None:
-        """The device with this id."""
+        """Return the device with this id."""
         return self._by_id.get(device_id)
 
     def by_location(self, location: str) -> RegisteredDevice | None:
-        """The device that updates its registration there."""
+        """Return the device that updates its registration there."""
         return self._by_location.get(location)
 
     def by_name(self, endpoint_name: str) -> RegisteredDevice | None:
-        """The device with this endpoint name."""
+        """Return the device with this endpoint name."""
         return self._by_name.get(endpoint_name)
 
     def of_peer(self, peer: Peer) -> RegisteredDevice | None:
-        """The device a peer is: over DTLS by its identity, wherever it is; otherwise who registered last from there."""
+        """Return the device that a message of a peer is from.
+
+        Over DTLS that is the one with its identity, at any address; otherwise the last one that registered from there.
+        """
         if peer.identity is not None:
             return self._by_identity.get(peer.identity)
         there = self.at(peer)
         return there[-1] if there else None
 
     def at(self, peer: Peer) -> list[RegisteredDevice]:
-        """The devices at a peer; mostly one."""
+        """Return the devices at a peer; mostly one."""
         return list(self._by_peer.get(peer, {}).values())
+
+    def observe(self, device: RegisteredDevice, path: str) -> ObservedResource:
+        """Return the observation of a resource; a new one gets a token."""
+        observed = device.observed.get(path)
+        if observed is None:
+            observed = device.observed[path] = ObservedResource(device, path, secrets.token_bytes(_TOKEN_BYTES))
+            self._asked[observed.token] = observed
+        return observed
+
+    def expect_unasked(self, device: RegisteredDevice) -> None:
+        """Accept notifications of the resources that a device sends unasked."""
+        for token, path in device.tokens.items():
+            self.end_observation(device, path)
+            observed = device.observed[path] = ObservedResource(device, path, bytes.fromhex(token), is_asked=False)
+            self._unasked[device.peer, observed.token] = observed
+
+    def end_observation(self, device: RegisteredDevice, path: str) -> None:
+        """Remove the observation of a resource, if there is one."""
+        observed = device.observed.pop(path, None)
+        if observed is not None:
+            self._forget(observed)
+
+    def observed_by(self, notification: Notification) -> ObservedResource | None:
+        """Return the resource that a notification is of; ``None`` for an unknown token, or one of another peer."""
+        peer = notification.peer
+        observed = self._asked.get(notification.token)
+        if observed is None:
+            return self._unasked.get((peer, notification.token))
+        return observed if observed.device.may_be(peer) else None
+
+    def _forget(self, observed: ObservedResource) -> None:
+        if observed.is_asked:
+            self._asked.pop(observed.token, None)
+        elif self._unasked.get((observed.device.peer, observed.token)) is observed:
+            del self._unasked[observed.device.peer, observed.token]

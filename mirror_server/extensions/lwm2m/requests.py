@@ -1,4 +1,4 @@
-"""What applications ask of devices, as CoAP has it, and how a device's answer ends a command.
+"""Device commands as CoAP requests, and the outcome of a command by the response of the device.
 
 Source: LwM2M core 1.0 (5.1.2, 5.4, 6.4) and 1.1 (5.1.2, 6.3, 7.4); RFC 7252, 12.1.2.
 """
@@ -42,7 +42,7 @@ _OUTCOMES = {
 
 
 class NotSendable(Exception):
-    """A command cannot be said to a device: how it ends, and why."""
+    """A command cannot be sent to a device: its outcome, and the reason."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)
@@ -51,19 +51,19 @@ class NotSendable(Exception):
 
 
 class Sent(NamedTuple):
-    """A payload with CoAP's number of its format; ``None`` where there is none to tell."""
+    """A payload with CoAP's number of its format; ``None`` without a format."""
 
     payload: bytes
     content_format: int | None
 
 
 def outcome(response: Response) -> Outcome:
-    """How an answer ends a command. Source: wire.md 5."""
+    """Return the outcome of a command by its response. Source: wire.md 5."""
     return Outcome.DONE if response.is_success else _OUTCOMES.get(response.code, Outcome.REJECTED)
 
 
 def shown(response: Response) -> str:
-    """The code of a refusal with what the device says to it, for the log: printable, and short."""
+    """Return the code and the text of an error response for the log: printable, and short."""
     if response.is_success or not response.payload:
         return response.code
     text = response.payload[: 2 * _LONGEST_SHOWN].decode("utf-8", errors="backslashreplace")
@@ -71,11 +71,11 @@ def shown(response: Response) -> str:
 
 
 def structured_formats(version: Version, told: Collection[int]) -> tuple[int, ...]:
-    """The formats that hold any value, the one to try first in front: TLV, and SenML where a device has it.
+    """Return the formats that hold any value, in the order to try: TLV, and SenML where a device has it.
 
     Args:
         version: The version of LwM2M that the device speaks.
-        told: The numbers it told at its registration.
+        told: The numbers in its registration.
     """
     registered, of_drafts = _TLV_NUMBERS
     tlv = of_drafts if of_drafts in told and registered not in told else registered
@@ -103,14 +103,14 @@ def accepts(path: str, wished: str | None, structured: Collection[int]) -> tuple
 
 
 def writes(path: str, content: Content, structured: Collection[int]) -> tuple[Sent, ...]:
-    """The forms to write a value in, the first before the others, each after a 4.06 or 4.15 to the one before.
+    """Return the forms to write a value in; each is tried after a 4.06 or 4.15 to the one before.
 
-    What came as text or bytes can be written in other formats, as the same value, where the object table declares its
-    type. Everything else is sent as it is.
+    A text or bytes can be written in other formats, as the same value, where the object table declares its type.
+    Everything else is sent as it is.
 
     Args:
-        path: What is written: a resource, or an object instance.
-        content: What the application gave.
+        path: A resource, or an object instance.
+        content: The value of the application.
         structured: :func:`structured_formats` of the device.
 
     Raises:
@@ -127,7 +127,7 @@ def writes(path: str, content: Content, structured: Collection[int]) -> tuple[Se
 
 
 def execution(content: Content, structured: Collection[int]) -> Sent:
-    """The argument of an execution; without one there is no format to tell.
+    """Return the argument of an execution; without an argument there is no format.
 
     Raises:
         NotSendable: CoAP has no number for the content type.
@@ -136,34 +136,31 @@ def execution(content: Content, structured: Collection[int]) -> Sent:
 
 
 def attributes(query: str) -> tuple[str, ...]:
-    """The query of Write-Attributes, one after the other; ``pmin`` without a value takes it back.
+    """Return the query of Write-Attributes as a tuple; ``pmin`` without a value removes the attribute.
 
     Raises:
         NotSendable: There is none, or one that is unknown, twice, or not what it should be.
     """
     told: dict[str, str] = {}
+    bad = Outcome.BAD_VALUE
     for part in query.split("&"):
         name, equals, value = part.partition("=")
         if name not in _ATTRIBUTES:
             known = ", ".join(_ATTRIBUTES)
-            raise _bad_attribute(f"{reprlib.repr(name)} is no notification attribute; {known} are")
+            raise NotSendable(bad, f"{reprlib.repr(name)} is no notification attribute; {known} are")
         if name in told:
-            raise _bad_attribute(f"{name} is given twice; give it once")
+            raise NotSendable(bad, f"{name} is given twice; give it once")
         if equals and not _ATTRIBUTES[name].fullmatch(value):
-            raise _bad_attribute(f"{name}={reprlib.repr(value)} is no value for it; write it like pmin=5&pmax=120")
+            raise NotSendable(bad, f"{name}={reprlib.repr(value)} is no value for it; write it like pmin=5&pmax=120")
         told[name] = value
     for lowest, highest in (("pmin", "pmax"), ("epmin", "epmax")):
         if told.get(highest) and int(told[highest]) < max(1, int(told.get(lowest) or 0)):
-            raise _bad_attribute(f"{highest}={told[highest]} is below {lowest}, or no time; give a longer one")
+            raise NotSendable(bad, f"{highest}={told[highest]} is below {lowest}, or no time; give a longer one")
     return tuple(query.split("&"))
 
 
-def _bad_attribute(reason: str) -> NotSendable:
-    return NotSendable(Outcome.BAD_VALUE, reason)
-
-
 def _number(content_type: str, structured: Collection[int]) -> int:
-    """CoAP's number of a content type; of two, the one that the device has."""
+    """Return CoAP's number of a content type; of two, the one that the device has."""
     name = media_type(content_type)
     numbers = [number for number, known in CONTENT_FORMATS.items() if known == name]
     if not numbers:
@@ -173,7 +170,7 @@ def _number(content_type: str, structured: Collection[int]) -> int:
 
 
 def _octets(path: str, content: Content) -> Iterator[Sent]:
-    """The bytes that a text in base64 stands for."""
+    """Yield the bytes of a text in base64."""
     value = decode(content.payload, content.content_type, path)
     if is_opaque(path) and isinstance(value.python, bytes) and value.problem is None:
         yield Sent(value.python, _OCTETS_NUMBER)

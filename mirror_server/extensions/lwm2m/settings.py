@@ -1,20 +1,28 @@
-"""The settings of real devices."""
+"""The settings of real devices, and the check of them before a server starts anything."""
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import re
-from collections.abc import Callable
+import shlex
+import socket
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import click
 
-from mirror_server.config import SECONDS, SERVE, ListenAddress, setting
+from mirror_server.config import SECONDS, SERVE, Address, ListenAddress, Settings, setting
+from mirror_server.extensions.lwm2m.exchange import INSTALL_DTLS, CannotListen
+
+_log = logging.getLogger(__name__)
 
 COAP_PORT = 5683
-"""Where CoAP is spoken by default. Source: RFC 7252, 6.1."""
+"""The default port of CoAP. Source: RFC 7252, 6.1."""
 
 COAPS_PORT = 5684
-"""Where CoAP over DTLS is spoken by default. Source: RFC 7252, 6.2."""
+"""The default port of CoAP over DTLS. Source: RFC 7252, 6.2."""
 
 # An address of IPv6 stands in brackets, or without a port.
 _LISTEN_ADDRESS = re.compile(
@@ -23,7 +31,7 @@ _LISTEN_ADDRESS = re.compile(
 
 
 def _read_address(default_port: int) -> Callable[[str], ListenAddress]:
-    """Reads ``127.0.0.1:5683``, ``[::1]:5683``, ``localhost``, ``[::]``; the type of an option."""
+    """Return the type of an option that reads ``127.0.0.1:5683``, ``[::1]:5683``, ``localhost``, ``[::]``."""
 
     def read(text: str) -> ListenAddress:
         found = _LISTEN_ADDRESS.fullmatch(text)
@@ -41,7 +49,7 @@ def _read_address(default_port: int) -> Callable[[str], ListenAddress]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LwM2MSettings:
-    """Where real devices come, and what they may."""
+    """The addresses for real devices, and the limits for them."""
 
     coap: ListenAddress | None = setting(
         None,
@@ -87,3 +95,54 @@ class LwM2MSettings:
         "How often one address and port may register real devices; more is refused with 4.29.",
         type=click.IntRange(min=1),
     )
+
+
+def check_listening(settings: Settings) -> None:
+    """Check that it is possible to listen as the settings say.
+
+    A database file with keys that others can read only causes a warning in the log: the keys are there already.
+
+    Raises:
+        CannotListen: The settings do not allow it, or something is not installed.
+    """
+    if reason := next(_problems(settings.of(LwM2MSettings)), None):
+        raise CannotListen(reason)
+    if settings.of(LwM2MSettings).coaps is not None:
+        from mirror_server.store.database import location_of  # noqa: PLC0415 - commands that serve nothing start sooner
+
+        if exposed := location_of(settings.database_url).exposed_files():
+            files = shlex.join(map(str, exposed))
+            _log.warning("others than the owner can read the keys of devices; chmod 600 %s", files)
+
+
+def _problems(settings: LwM2MSettings) -> Iterator[str]:
+    coap, coaps = settings.coap, settings.coaps
+    if (coap or coaps) and find_spec("aiocoap") is None:
+        yield "real devices need aiocoap, which is not installed: pip install 'device-state-mirror[lwm2m]'"
+    if coaps and find_spec("DTLSSocket") is None:
+        yield f"--coaps needs DTLSSocket, which is not installed: {INSTALL_DTLS}"
+    if coap and coap == coaps and coap.port:
+        yield f"--coap and --coaps cannot both listen on {coap}; give one of them another port"
+    for option, address in (("--coap", coap), ("--coaps", coaps)):
+        if address and not _resolved(address.host):
+            yield f"cannot listen on {address}: {address.host!r} is no address of this machine; give {option} another"
+    if coap and not settings.coap_insecure and not is_loopback(coap):
+        yield (
+            f"plain CoAP on {coap} is refused: who is on that network could pass for any device, and read and change"
+            " what is sent; let devices come with keys ('mirror-server run --coaps'), or say --coap-insecure to 'run'"
+        )
+
+
+def is_loopback(address: ListenAddress) -> bool:
+    """Whether only this machine itself reaches the address, whatever it is a name of."""
+    return all(ip.is_loopback for ip in _resolved(address.host))
+
+
+def _resolved(host: str) -> list[Address]:
+    """Return the addresses of a name; IPv4 addresses mapped to IPv6 as IPv4."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return []
+    addresses = (ipaddress.ip_address(str(sockaddr[0])) for *_, sockaddr in found)
+    return [(ip.version == 6 and ip.ipv4_mapped) or ip for ip in addresses]

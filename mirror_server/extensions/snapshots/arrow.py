@@ -16,7 +16,7 @@ import pyarrow as pa
 from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow import TYPES, Pieces, to_array, to_lists
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
-from mirror_server.extensions.snapshots.store import REPORTED_COLUMNS, Page
+from mirror_server.extensions.snapshots.store import STREAMED_REPORTED_COLUMNS, Page
 from mirror_server.service.devices import LruCache
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import streamed_columns
@@ -45,7 +45,7 @@ _BATCH_ROWS = 50_000
 _HELD_PAGE_BYTES = 16 * 1024 * 1024
 
 _Columns = list[list[Any]]
-"""The columns of resources: device id, :data:`REPORTED_COLUMNS`."""
+"""The columns of resources: device id, :data:`STREAMED_REPORTED_COLUMNS`."""
 
 
 def arrow_stream(
@@ -75,7 +75,7 @@ def arrow_stream(
 
 def _pieces(pieces: Pieces, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
     devices = snapshot.devices(page)
-    for part, columns in _parts(devices, snapshot.resources(devices, REPORTED_COLUMNS)):
+    for part, columns in _parts(devices, snapshot.resources(devices, STREAMED_REPORTED_COLUMNS)):
         written = [index for index, size in enumerate(columns[_DESIRED_BYTES]) if size is not None]
         desired: _Columns = [[] for _ in DESIRED]
         for some in snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written))):
@@ -85,7 +85,7 @@ def _pieces(pieces: Pieces, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
 
 
 class _Desired(NamedTuple):
-    """The desired values there are: the numbers of their resources, and device id and :data:`DESIRED_COLUMNS`."""
+    """The desired values: the numbers of their resources, and device id and :data:`STREAMED_DESIRED_COLUMNS`."""
 
     resources: Sequence[int]
     columns: _Columns

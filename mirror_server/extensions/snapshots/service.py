@@ -87,9 +87,9 @@ class Snapshot:
         return store.resources_of(self._session, columns, device_ids, self.selection.patterns)
 
     def desired(self, device_ids: Sequence[str]) -> Iterator[list[Row]]:
-        """Device id and :data:`.store.DESIRED_COLUMNS` of their resources that have these."""
+        """Device id and :data:`.store.STREAMED_DESIRED_COLUMNS` of their resources that have these."""
         return store.resources_of(
-            self._session, store.DESIRED_COLUMNS, device_ids, self.selection.patterns, is_desired=True
+            self._session, store.STREAMED_DESIRED_COLUMNS, device_ids, self.selection.patterns, is_desired=True
         )
 
     def is_changed(self, device: DeviceRow) -> bool:

@@ -11,7 +11,7 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import streamed_columns
 from mirror_server.store.session import Row, Session
 
-REPORTED_COLUMNS = ", ".join(
+STREAMED_REPORTED_COLUMNS = ", ".join(
     [
         *streamed_columns("resource", "reported"),
         "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END",
@@ -19,7 +19,7 @@ REPORTED_COLUMNS = ", ".join(
 )
 """What a table of states needs of every resource; the last is the size of its desired value, where there is one."""
 
-DESIRED_COLUMNS = ", ".join(streamed_columns("desired"))
+STREAMED_DESIRED_COLUMNS = ", ".join(streamed_columns("desired"))
 """What it needs of a resource with a desired value: few have one, and each column costs as much where it is empty."""
 
 # So few that they are gone before the garbage collector looks at them.
@@ -68,7 +68,7 @@ def resources_of(
 
     Args:
         session: The transaction.
-        columns: The columns, such as :data:`REPORTED_COLUMNS`.
+        columns: The columns, such as :data:`STREAMED_REPORTED_COLUMNS`.
         device_ids: The devices.
         patterns: Only resources whose path is one of these, or begins with what stands before a final ``*``; without
             any, all.

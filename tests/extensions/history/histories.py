@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.checking import violations
+from mirror_server.extensions.history.columns import of_tail
 from mirror_server.extensions.history.filters import kept_until
 from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.selection import HistorySelection, Position
@@ -24,6 +26,7 @@ from mirror_server.hooks import open_database
 from mirror_server.store import devices
 from mirror_server.store.backend import Violation
 from mirror_server.store.devices import DeviceRow
+from mirror_server.store.session import Session
 
 DEVICES = ("", "a", "b", "b1", "z\N{LATIN SMALL LETTER E WITH ACUTE}")
 PATHS = ("/3303/0/5700", "/3303/1/5700", "/3303/10/5700", "/5/0/3")
@@ -146,7 +149,7 @@ class Kept:
         return [file.file_name for file in self.told.database.look(segments.files)]
 
     def forget_trimmed(self) -> None:
-        base_at = self.told.database.look(segments.base_at) or 0
+        base_at = self.told.database.look(history.state).base_at or 0
         old = [row for row in self.told.rows if kept_until(row.received_at, row.changed_at) < base_at]
         # Nobody knows what a clock that is far ahead said, once it is trimmed.
         self.folded += [row for row in old if row.changed_at <= base_at]
@@ -197,7 +200,7 @@ def _told_of(value: Any, write: HistoryRow | None, instant: int) -> tuple[Any, .
 
 def found_at(service: HistoryService, instant: int, *, named: bool = True, **selection: Any) -> list[tuple[Any, ...]]:
     """The state that is told, without the names of the devices."""
-    with closing(service.open_as_of(HistorySelection(**selection), instant)) as opened:
+    with closing(service.open(HistorySelection(**selection), instant)) as opened:
         rows = [row for batch in opened.batches() for row in zip(*map(_plain, batch.columns), strict=True)]
     assert not named or all(name == f"ep-{device_id}" for device_id, name, *_ in rows)
     return [(device_id, *rest) for device_id, _, *rest in rows]
@@ -208,10 +211,15 @@ def expected(rows: Iterable[HistoryRow], is_asked: Callable[[HistoryRow], bool] 
     return sorted(filter(is_asked, rows), key=key_of)
 
 
-def found(service: HistoryService, **selection: Any) -> list[HistoryRow]:
+def found(service: HistoryService, limit: int | None = None, **selection: Any) -> list[HistoryRow]:
     """What is told."""
     with closing(service.open(HistorySelection(**selection))) as opened:
-        return list(rows_of(opened.batches()))
+        return list(islice(rows_of(opened.batches()), limit))
+
+
+def tail(session: Session) -> list[HistoryRow]:
+    """The rows of the tail, sealed ones too, by revision."""
+    return list(rows_of(map(of_tail, history.stored_tail(session, 0, 100))))
 
 
 def rows_of(batches: Iterable[Any]) -> Iterator[HistoryRow]:

@@ -258,7 +258,7 @@ def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept):
     files = set(kept.named_files())
     with (
         closing(kept.service.open(HistorySelection())) as opened,
-        closing(kept.service.open_as_of(HistorySelection(), kept.now)) as state,
+        closing(kept.service.open(HistorySelection(), kept.now)) as state,
     ):
         kept.erase("b")
         kept.round()

@@ -14,6 +14,7 @@ import databases
 import pytest
 from click.testing import CliRunner, Result
 from devices_in_memory import advance
+from histories import tail
 from operator_commands import done, refused
 from waits import wait_until
 
@@ -90,7 +91,7 @@ def test_what_was_told_while_the_history_was_left_out_is_a_gap_and_nothing_is_wr
 
 def rows_in(database: Database) -> list[HistoryRow]:
     with database.read() as session:
-        return [row for some in history.tail(session, 0, 100) for row in some]
+        return tail(session)
 
 
 def gaps(services: Services) -> list[tuple[int, int | None]]:
@@ -254,7 +255,7 @@ def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_
     now = services.clock.now()
     told = life.start().part(PastService).history
     assert told is not None
-    for ask in (told.open, partial(told.open_as_of, instant=now)):
+    for ask in (told.open, partial(told.open, instant=now)):
         with pytest.raises(StorageFailed, match="with --history-archive"):
             ask(HistorySelection())
     # What reaches into none of it is told as ever.

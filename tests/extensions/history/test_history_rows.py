@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from device_resources import sensor, setting
+from histories import tail
 
 from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
-from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 
 PATH = "/3303/0/5700"
@@ -17,7 +17,7 @@ PATH = "/3303/0/5700"
 def rows_of(server: Any) -> list[HistoryRow]:
     assert server.services.database.settle(60)
     with server.services.database.read() as session:
-        return [row for some in history.tail(session, 0, 100) for row in some]
+        return tail(session)
 
 
 @pytest.fixture

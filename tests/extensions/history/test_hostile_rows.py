@@ -8,8 +8,8 @@ from histories import DAY, NOW, PATHS, Kept, expected, found, found_at
 
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.columns import SCHEMA, of_rows, value_sizes
-from mirror_server.extensions.history.merging import Source, merged
 from mirror_server.extensions.history.parquet import ParquetRows, encoded, parts
+from mirror_server.extensions.history.reading import Source, merged
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.store.devices import Condition
@@ -131,7 +131,7 @@ def test_a_selection_of_nobody_is_empty(new_history):
     nobody = (Condition("device_id", "IN", ("nobody",)),)
     # A gap of the service is everybody's.
     assert [row.what for row in found(kept.service, conditions=nobody)] == ["gap"]
-    opened = kept.service.open_as_of(HistorySelection(conditions=nobody), kept.now)
+    opened = kept.service.open(HistorySelection(conditions=nobody), kept.now)
     assert list(opened.batches()) == []
     opened.close()
     opened.close()

@@ -49,7 +49,7 @@ def test_the_state_at_any_instant_is_that_of_a_replay(new_history, steps):
         if instant >= oldest_at:
             assert found_at(kept.service, instant) == kept.state(instant)
     with pytest.raises(TooOld):
-        kept.service.open_as_of(HistorySelection(), oldest_at - 1)
+        kept.service.open(HistorySelection(), oldest_at - 1)
     kept.told.database.close()
 
 

@@ -12,8 +12,8 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from coap_device import READ, Device, Registry, notification, registration, speaking, until
 
 from mirror_server.extensions.lwm2m.coap import Limits, sockets
+from mirror_server.extensions.lwm2m.coap.limits import Shares
 from mirror_server.extensions.lwm2m.coap.messages import Message, Type
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 
 pytestmark = pytest.mark.anyio
 

@@ -21,9 +21,10 @@ from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, regist
 from mirror_sdk.errors import ValueRefused
 from mirror_server.clock import ManualClock, Timer
 from mirror_server.core.instants import Instant
-from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress, Transmission
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
+from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
-from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource, write_links
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
 
 pytestmark = pytest.mark.anyio
@@ -110,8 +111,8 @@ async def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_w
 
 
 async def test_it_never_answers_or_answers_later_in_a_message_of_its_own(server):
-    hasty = Transmission(separate_after_seconds=0.001)
-    async with registered(server, transmission=hasty) as device:
+    hasty = Tuning(empty_ack_seconds=0.001)
+    async with registered(server, tuning=hasty) as device:
         device.behaviour.answers = False
         server.send("41 01 0009 aa  b4 33333033 01 30 04 35373030 60")
         await nothing_came(server)
@@ -254,8 +255,8 @@ async def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_reso
 
 
 async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
-    hasty = Transmission(ack_timeout_seconds=0.1, max_retransmit=1)
-    async with registered(server, transmission=hasty) as device:
+    hasty = Tuning(ack_timeout_seconds=0.1, retransmissions=1)
+    async with registered(server, tuning=hasty) as device:
         await observe(server)
         device.cut_off()
         device.set_value(TEMPERATURE, 25.0)
@@ -320,16 +321,14 @@ def test_what_a_device_cannot_have_is_refused() -> None:
     assert device.value(TEMPERATURE) == 21.5
 
 
-def test_links_are_written_as_devices_write_them() -> None:
+def test_links_tell_what_can_be_observed_and_what_is_sent_unasked() -> None:
     resources = [
         DeviceResource("/3303/0/5700", 1.5),
-        DeviceResource("/3/0/0", 'a "b"', observable=False),
+        DeviceResource("/3/0/0", "a", observable=False),
+        DeviceResource("/3/0/4", on_execute=lambda argument: None),
         DeviceResource("/3200/0/5500", True, auto_observed_token=513),
     ]
-    style = LinkStyle(of="instances", root='</>;rt="oma.lwm2m";ct=110', object_versions={3: "1.1"}, has_quotes=False)
-    assert style.write(resources) == '</>;rt="oma.lwm2m";ct=110,</3>;ver=1.1,</3/0>,</3200/0>,</3303/0>'
-    published = LinkStyle(publishes_values=True, has_quotes=False).write(resources)
-    assert published == (r'</3/0/0>;v="a \"b\"",</3200/0/5500>;obs;aobs=513;v="1",</3303/0/5700>;obs;v="1.5"')
+    assert write_links(resources) == '</3/0/0>,</3/0/4>,</3200/0/5500>;obs;aobs="513",</3303/0/5700>;obs'
 
 
 def test_an_address_of_a_server():

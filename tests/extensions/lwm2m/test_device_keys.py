@@ -15,10 +15,7 @@ from operator_commands import done, refused, refused_in_one_line
 
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.lwm2m import device_keys
-from mirror_server.extensions.lwm2m.device_keys import DeviceKeyRefused
-from mirror_server.extensions.lwm2m.identities import Identities
-from mirror_server.extensions.lwm2m.store import device_keys as stored_keys
-from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
+from mirror_server.extensions.lwm2m.device_keys import DeviceKey, DeviceKeyRefused, Identities
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store import maintenance
@@ -57,11 +54,11 @@ def ended(identities: Identities) -> set[str]:
 
 
 def stored(database: Database, name: str) -> DeviceKey | None:
-    return database.look(lambda session: stored_keys.find(session, name))
+    return database.look(lambda session: device_keys.find(session, name))
 
 
 def names_with_a_key(database: Database) -> list[str]:
-    return [key.endpoint_name for key in database.look(stored_keys.list_all)]
+    return [key.endpoint_name for key in database.look(device_keys.list_all)]
 
 
 def new_key(database: Database, identities: Identities) -> bytes:

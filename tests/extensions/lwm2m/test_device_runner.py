@@ -19,11 +19,10 @@ from udp_server import UdpServer, speak
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import from_datetime
-from mirror_server.extensions.lwm2m.device.coap_socket import Transmission
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
-from mirror_server.extensions.lwm2m.device.fleet import BackgroundFleet, DeviceFleet, DeviceOptions
+from mirror_server.extensions.lwm2m.device.fleet import BackgroundFleet, DeviceFleet, DeviceOptions, DeviceRunner
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
-from mirror_server.extensions.lwm2m.device.runner import DeviceRunner
 from mirror_server.extensions.simulator.kinds import KINDS
 
 pytestmark = pytest.mark.anyio
@@ -71,12 +70,12 @@ class AnsweringServer:
 
 
 class Running:
-    def __init__(self, server: UdpServer, kind: str, transmission: Transmission | None = None, **options: Any) -> None:
+    def __init__(self, server: UdpServer, kind: str, tuning: Tuning | None = None, **options: Any) -> None:
         self.clock = ManualClock(BEGIN_AT)
         self.lines: list[str] = []
         self.executed: list[tuple[str, bytes]] = []
         self.model = ModelledDevice(kind, "probe", 7, self.clock.now, lambda *told: self.executed.append(told))
-        self.transmission = transmission
+        self.tuning = tuning
         options.update(clock=self.clock, endpoint_type=self.model.endpoint_type)
         self.device = LwM2MDevice(server.url, "probe", self.model.resources, **options)
         self.runner = DeviceRunner(self.device, self.model, self.clock, self.lines.append)
@@ -97,7 +96,7 @@ async def running(server: UdpServer, kind: str, *more: Any, **options: Any) -> A
     """The device, and what answers it."""
     answering, one = AnsweringServer(server), Running(server, kind, *more, **options)
     await one.runner.start()
-    speak(one.device, one.transmission)
+    speak(one.device, one.tuning)
     task = asyncio.create_task(one.runner.run())
     await asyncio.sleep(0)
     try:
@@ -185,7 +184,7 @@ async def test_a_room_comes_after_the_set_point_that_was_written(server):
 
 
 async def test_a_door_tells_by_itself_and_again_if_nobody_took_it(server):
-    hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
+    hasty = Tuning(ack_timeout_seconds=0.3, retransmissions=0)
     async with running(server, "door-contact", hasty) as (one, answering):
         while not answering.told:
             await one.advance(5_000)
@@ -222,7 +221,7 @@ async def test_a_fleet_of_which_one_is_refused_does_not_start(server):
 
 
 async def test_without_an_answer_it_tries_again_with_growing_pauses_and_ends_all_the_same(server):
-    hasty = Transmission(ack_timeout_seconds=0.3, max_retransmit=0)
+    hasty = Tuning(ack_timeout_seconds=0.3, retransmissions=0)
     async with running(server, "light", hasty, lifetime_seconds=600) as (one, answering):
         answering.codes = [None, None]
         await one.advance(300_000)

@@ -12,9 +12,9 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 
 from udp_server import ACK_CREATED, UdpServer, registered, registering, udp_server
 
-from mirror_server.extensions.lwm2m.device.coap_socket import Transmission
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
-from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource, write_links
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,8 @@ async def device(server: UdpServer) -> AsyncIterator[LwM2MDevice]:
 
 
 async def test_a_registration_is_a_confirmable_post_to_rd_with_links(server):
-    hasty = Transmission(ack_timeout_seconds=0.1)
-    async with registering(server, lifetime_seconds=60, transmission=hasty) as (device, task, request):
+    hasty = Tuning(ack_timeout_seconds=0.1)
+    async with registering(server, lifetime_seconds=60, tuning=hasty) as (device, task, request):
         assert request[:2] == bytes.fromhex("44 02")
         # Uri-Path (11) "rd", Content-Format (12) 40, Uri-Query (15) four times, and what follows the mark.
         assert request[8:] == (
@@ -141,7 +141,7 @@ async def test_a_request_that_comes_twice_is_answered_twice_and_done_once(server
 
 
 async def test_a_ping_without_a_response_is_sent_three_times(server):
-    async with registered(server, transmission=Transmission(ack_timeout_seconds=0.02)) as device:
+    async with registered(server, tuning=Tuning(ack_timeout_seconds=0.02)) as device:
         assert not await device.ping()
         assert server.arrived.qsize() == 3
         assert len({await server.next() for _ in range(3)}) == 1
@@ -149,8 +149,8 @@ async def test_a_ping_without_a_response_is_sent_three_times(server):
 
 async def test_an_auto_observed_resource_is_announced_and_sent_confirmably_with_its_token(server):
     door = DeviceResource("/3200/0/5500", False, auto_observed_token=727)
-    assert LinkStyle().write([door]) == '</3200/0/5500>;obs;aobs="727"'
-    async with registered(server, resources=[door], transmission=Transmission(ack_timeout_seconds=0.1)) as device:
+    assert write_links([door]) == '</3200/0/5500>;obs;aobs="727"'
+    async with registered(server, resources=[door], tuning=Tuning(ack_timeout_seconds=0.1)) as device:
         device.set_value("/3200/0/5500", True)
         told = await server.next()
         # 727 is 02d7; Observe 1, text/plain, "1".

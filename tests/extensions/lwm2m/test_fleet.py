@@ -26,7 +26,8 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.extensions.lwm2m import fleet
+from mirror_server.extensions.lwm2m import device_keys, fleet
+from mirror_server.extensions.lwm2m.device_keys import DeviceKey
 from mirror_server.extensions.lwm2m.exchange import (
     NoAnswer,
     Notification,
@@ -37,10 +38,8 @@ from mirror_server.extensions.lwm2m.exchange import (
     Unreachable,
 )
 from mirror_server.extensions.lwm2m.fleet import Fleet
-from mirror_server.extensions.lwm2m.registrar import RegistrationLimits
-from mirror_server.extensions.lwm2m.registry import Observed as ObservedResource
-from mirror_server.extensions.lwm2m.store import device_keys
-from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
+from mirror_server.extensions.lwm2m.registry import ObservedResource
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.hooks import open_database
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -116,7 +115,7 @@ class World:
         self.diary = ServiceDiary(self.clock)
         self.endpoint = HandPlayed()
         told = {"events": self.diary, "database": database, "clock": self.clock}
-        self.fleet = Fleet(**told, awake_seconds=93, limits=RegistrationLimits(**limits))
+        self.fleet = Fleet(**told, settings=LwM2MSettings(**limits))
         self.fleet.begin(self.endpoint)
 
     async def until(self, condition: Callable[[], Any]) -> Any:
@@ -642,7 +641,7 @@ async def test_registrations_that_are_none(empty):
         assert (len(empty.fleet.registry), empty.diary.entries) == (0, [])
 
 
-@pytest.mark.parametrize("limits", [{"per_minute": 5}])
+@pytest.mark.parametrize("limits", [{"coap_registrations_per_minute": 5}])
 async def test_one_address_registers_so_often_in_a_minute(empty, monkeypatch, caplog):
     async def register_seven_times() -> list[str]:
         return [(await empty.post("/rd", f"ep=sensor-{number}")).code for number in range(7)]
@@ -692,7 +691,7 @@ async def test_what_a_device_repeats_does_not_fill_the_log(empty, caplog):
     assert empty.fleet.registrar.counts.refused == 71
 
 
-@pytest.mark.parametrize("limits", [{"devices": 2}])
+@pytest.mark.parametrize("limits", [{"max_coap_devices": 2}])
 async def test_as_many_devices_are_registered_as_may_be(empty):
     location = await empty.register("one")
     await empty.register("two")

@@ -18,7 +18,7 @@ from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.lwm2m.device.device import RegistrationRefused
-from mirror_server.extensions.lwm2m.device.resources import DeviceResource, LinkStyle
+from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
@@ -70,7 +70,7 @@ def test_a_subscription_is_observed_and_cancelled(real, key, device_side, regist
 
 
 def test_resources_of_instances_are_discovered_and_shown_empty(real, key, device_side, register, ask):
-    device, mine = register(link_style=LinkStyle(of="instances"))
+    device, mine = register(links=lambda _resources: "</3/0>,</3303/0>,</3311/0>")
     until(lambda: shown(real, key, mine) == ["/3/0/4", TEMPERATURE, SWITCH, LEVEL])
     assert real.resource(key, mine)["reported"] == {}
     device_side.run(device.update(with_links=True))
@@ -259,7 +259,7 @@ def test_a_restart_of_the_service_takes_up_what_a_device_registered(real, key):
     what = "location, peer, version, binding, queue_mode, lifetime_seconds, expires_at, heard_at, prefix, structured"
 
     def kept() -> dict[str, Any]:
-        fleet = until(lambda: real.services.part(RealDevices).link._fleet)
+        fleet = until(lambda: real.services.part(RealDevices)._fleet)
         device = fleet.registry.by_id(listed(real, key, "bare")["id"])
         return {name: getattr(device, name) for name in (*what.split(", "), "links_hash", "to_discover", "tokens")}
 

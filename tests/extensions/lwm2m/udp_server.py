@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mirror_server.clock import ManualClock
-from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, Transmission
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 
 LIMIT_SECONDS = 60
@@ -71,10 +72,10 @@ def thermometer() -> list[DeviceResource]:
     ]
 
 
-def speak(device: LwM2MDevice, transmission: Transmission | None) -> None:
+def speak(device: LwM2MDevice, tuning: Tuning | None) -> None:
     """Let a device that is registered be in a hurry: before, it would repeat itself on a machine that is slow."""
-    if transmission is not None:
-        device._transmission, device._open_socket()._tuning = transmission, transmission.tuning
+    if tuning is not None:
+        device._tuning = device._open_socket()._tuning = tuning
 
 
 Registering = tuple[LwM2MDevice, asyncio.Task[None], bytes]
@@ -94,12 +95,12 @@ async def registering(server: UdpServer, host: str = "127.0.0.1", **options: Any
 
 @asynccontextmanager
 async def registered(
-    server: UdpServer, location: str = "82 7264 02 6131", transmission: Transmission | None = None, **options: Any
+    server: UdpServer, location: str = "82 7264 02 6131", tuning: Tuning | None = None, **options: Any
 ) -> AsyncIterator[LwM2MDevice]:
     """A device whose registration the server took, by itself as ``/rd/a1``; it speaks as told from then on."""
     async with registering(server, **options) as (device, task, request):
         # Location-Path is option 8.
         server.send(ACK_CREATED + request[2:8] + bytes.fromhex(location))
         await task
-        speak(device, transmission)
+        speak(device, tuning)
         yield device

@@ -13,8 +13,8 @@ from filelock import FileLock
 from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
+from mirror_server.store import devices, schema
 from mirror_server.store import keys as stored_keys
-from mirror_server.store import schema
 from mirror_server.store.backend import DatabaseError, Storage
 from mirror_server.store.database import Database
 
@@ -112,6 +112,16 @@ def test_an_upgrade_keeps_what_the_version_before_stored(url):
     assert databases.query(url, "SELECT label, length FROM labels ORDER BY label") == [("first", 5), ("kept", 4)]
     assert databases.query(url, "SELECT version FROM mirror_schema WHERE branch = 'core'") == [(schema.CORE.newest,)]
     assert databases.query(url, "SELECT version FROM mirror_schema WHERE branch = 'labels'") == [("0002",)]
+
+
+@pytest.mark.parametrize("version", [migration.stem for migration in schema.CORE.migrations])
+def test_upgrade_from_any_version_keeps_the_device(version, tmp_path):
+    url = databases.new_database_of_version(version, tmp_path)
+    with closing(open_database(url)) as database, database.read() as session:
+        device, (resource,) = devices.object_of(session, "d1")
+        assert database.violations() == []
+    assert (device.device_id, device.endpoint_name, device.created_at) == ("d1", "sensor-1", 1000)
+    assert (resource.path, resource.reported_value, resource.reported_at) == ("/3/0/0", b"Maker", 2000)
 
 
 def test_the_tables_of_an_extension_wait_for_it_while_it_is_left_out(tmp_path):

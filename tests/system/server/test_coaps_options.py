@@ -8,7 +8,7 @@ import pytest
 from operator_commands import refused_in_one_line
 
 from mirror_server.config import ListenAddress
-from mirror_server.extensions.lwm2m.listening import check_listening
+from mirror_server.extensions.lwm2m.settings import check_listening
 from mirror_server.hooks import read_settings
 
 

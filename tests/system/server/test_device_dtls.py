@@ -15,10 +15,11 @@ from udp_relay import UdpRelay, drop_all, faithful
 
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, listen
-from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey, Transmission
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
+from mirror_server.extensions.lwm2m.device.coap_socket import DEVICE_TUNING, PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
+from mirror_server.extensions.lwm2m.device.fleet import DeviceRunner
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
-from mirror_server.extensions.lwm2m.device.runner import DeviceRunner
 
 pytestmark = pytest.mark.anyio
 
@@ -27,14 +28,14 @@ KEY = bytes(range(16))
 
 @asynccontextmanager
 async def running_behind_relay(
-    registry: Registry, clock: ManualClock, lines: list[str], transmission: Transmission | None = None
+    registry: Registry, clock: ManualClock, lines: list[str], tuning: Tuning = DEVICE_TUNING
 ) -> AsyncIterator[tuple[CoapEndpoint, UdpRelay]]:
     """A device that goes on by itself, and the relay between it and its server."""
     endpoint = await listen(registry, coaps=("127.0.0.1", 0), keys={"boiler": KEY}.get, tuning=QUICK)
     async with UdpRelay(endpoint.coaps_address) as relay:
         model = ModelledDevice("light", "boiler", 0, clock.now, lambda path, argument: None)
         url, key = f"coaps://127.0.0.1:{relay.address[1]}", PreSharedKey(b"boiler", KEY)
-        device = LwM2MDevice(url, "boiler", model.resources, key=key, transmission=transmission, clock=clock)
+        device = LwM2MDevice(url, "boiler", model.resources, key=key, tuning=tuning, clock=clock)
         runner = DeviceRunner(device, model, clock, lines.append)
         await runner.start()
         running = asyncio.create_task(runner.run())
@@ -49,7 +50,7 @@ async def running_behind_relay(
 
 async def test_a_server_that_knows_the_session_no_more_is_noticed_and_gets_another() -> None:
     registry, clock, lines = Registry(), ManualClock(0), []
-    quick = Transmission(ack_timeout_seconds=0.05)
+    quick = Tuning(ack_timeout_seconds=0.05)
     async with running_behind_relay(registry, clock, lines, quick) as (endpoint, relay):
         relay.fate = drop_all()
         while "hears nothing from the server; connects anew" not in lines:

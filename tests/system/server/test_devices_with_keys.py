@@ -14,18 +14,18 @@ from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.lwm2m import device_keys
+from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
-from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused, Transmission
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
+from mirror_server.extensions.lwm2m.device_keys import DeviceKey
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
-from mirror_server.extensions.lwm2m.store import device_keys as stored_keys
-from mirror_server.extensions.lwm2m.store.device_keys import DeviceKey
 from mirror_server.server import Services
 from mirror_server.store.devices import DeviceRow
 
-USUAL = Transmission(ack_timeout_seconds=0.5)
-QUICK = Transmission(ack_timeout_seconds=0.2, max_retransmit=1, handshake_seconds=1.5)
+USUAL = Tuning(ack_timeout_seconds=0.5)
+QUICK = Tuning(ack_timeout_seconds=0.2, retransmissions=1, handshake_seconds=1.5)
 """Of a device that stays out."""
 
 
@@ -46,11 +46,11 @@ class Site:
 
     def device(self, name: str, key: DeviceKey, secret: bytes | None = None) -> Any:
         psk = PreSharedKey(key.identity.encode(), secret or key.secret)
-        transmission = QUICK if secret else USUAL
+        tuning = QUICK if secret else USUAL
 
         async def made() -> Any:
             resources = (DeviceResource("/3303/0/5700", 21.5),)
-            return LwM2MDevice(self.url, name, resources, key=psk, transmission=transmission)
+            return LwM2MDevice(self.url, name, resources, key=psk, tuning=tuning)
 
         device = self.side.run(made())
         self.side.devices.append(device)
@@ -86,7 +86,7 @@ def test_a_device_with_its_key_comes_in_one_with_another_stays_out_and_no_secret
         with pytest.raises(RegistrationRefused):
             site.side.run(site.device("other", key).register())
         site.operate("revoke", "sensor")
-        until(lambda: site.services.part(RealDevices).link.endpoint.counts.sessions == 0)
+        until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
     written = caplog.text + "".join(capfd.readouterr())
     assert "sensor" in written
     for shown in (key.secret.hex(), key.secret.hex(" "), repr(key.secret)[2:-1], str(list(key.secret))):
@@ -104,7 +104,7 @@ def test_an_identity_registers_its_own_name_alone(site):
 
 
 def stored(site: Site, name: str) -> DeviceKey:
-    found = site.services.database.look(lambda session: stored_keys.find(session, name))
+    found = site.services.database.look(lambda session: device_keys.find(session, name))
     assert found is not None
     return found
 
@@ -122,7 +122,7 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     site.side.run(device.register())
     (former,) = site.listed()
     site.operate("rename", "old", "new")
-    until(lambda: site.services.part(RealDevices).link.endpoint.counts.sessions == 0)
+    until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRefused, match=r"4\.03"):
         site.side.run(site.device("old", key).register())
     site.side.run(site.device("old", site.key("old", "second")).register())
@@ -134,7 +134,7 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     # Whoever of the two ends its registration, ends its own alone.
     site.side.run(device.deregister())
     assert site.names() == {"old"}
-    registry = site.services.part(RealDevices).link._fleet.registry
+    registry = site.services.part(RealDevices)._fleet.registry
     assert registry.by_name("new") is None
     assert registry.by_name("old").peer.identity == "second"
     site.side.run(site.device("new", key).register())
@@ -151,7 +151,7 @@ def test_after_a_rename_onto_a_device_nobody_changes_or_ends_the_registration_of
     device = site.device("old", key := site.key("old", "first"))
     site.side.run(device.register())
     site.operate("rename", "old", "new")
-    until(lambda: site.services.part(RealDevices).link.endpoint.counts.sessions == 0)
+    until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRefused, match=r"4\.03.*ep=old"):
         update(site, device)
     with pytest.raises(RegistrationRefused, match=r"4\.03.*ep=old"):
@@ -186,7 +186,7 @@ def test_a_revoked_device_is_out_though_it_says_nothing_and_the_others_stay(site
     device, other = site.device("sensor", site.key("sensor")), site.device("other", site.key("other"))
     site.side.run(device.register())
     site.side.run(other.register())
-    endpoint = site.services.part(RealDevices).link.endpoint
+    endpoint = site.services.part(RealDevices).endpoint
     assert endpoint.counts.sessions == 2
     site.operate("revoke", "sensor")
     until(lambda: endpoint.counts.sessions == 1)

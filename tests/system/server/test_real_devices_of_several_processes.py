@@ -25,7 +25,7 @@ from mirror_server.store.devices import Condition
 def pair(open_services: Callable[..., Services], device_side: DeviceSide) -> list[Services]:
     """Two servers, of which the first one leads and holds the port."""
     opened = [open_services(coap=ListenAddress("127.0.0.1", device_side.port)) for _ in range(2)]
-    until(lambda: opened[0].part(RealDevices).link.endpoint)
+    until(lambda: opened[0].part(RealDevices).endpoint)
     return opened
 
 
@@ -52,14 +52,14 @@ def read(services: Services, device: str, async_id: str) -> Callable[[], bytes |
 
 def test_the_next_leader_takes_the_port_and_reaches_the_devices(pair, device_side):
     first, second = pair
-    assert second.part(RealDevices).link.endpoint is None
+    assert second.part(RealDevices).endpoint is None
     device = device_side.device()
     device_side.run(device.register())
     mine, location = device_id(first), device.registration_id
     # Placed at the process that does not lead.
     assert float(until(read(second, mine, "first"))) == 21.5
     first.close()
-    until(lambda: second.part(RealDevices).link.endpoint)
+    until(lambda: second.part(RealDevices).endpoint)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     assert float(until(read(second, mine, "second"))) == 22.5
     device_side.run(device.update())
@@ -77,7 +77,7 @@ def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(pair, devic
         until(lambda: device.asked)
         first.close()
         device.silent = False
-        until(lambda: second.part(RealDevices).link.endpoint)
+        until(lambda: second.part(RealDevices).endpoint)
         device.send(device.update())
         assert until(read(second, mine, "next")) == b"21.5"
         assert len({asked.number for asked in device.asked if asked.code == POST}) == 1

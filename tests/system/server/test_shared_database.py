@@ -13,16 +13,16 @@ import psycopg
 import pytest
 from devices_on_loopback import until as wait_for
 from flask import Response
+from histories import tail
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.compat.held_requests import HeldRequests
-from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.bench import Bench
-from mirror_server.extensions.simulator.states import SimulatedResource
+from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.service import keys
@@ -352,7 +352,7 @@ def test_a_process_without_an_option_does_not_join_those_that_have_it(url: str, 
 
 def rows_in(services: Services) -> list[HistoryRow]:
     with services.database.read() as session:
-        return [row for some in history.tail(session, 0, 100) for row in some]
+        return tail(session)
 
 
 def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:

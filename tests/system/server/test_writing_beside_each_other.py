@@ -29,7 +29,7 @@ from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUC
 from mirror_server.extensions.requests.conditional import check_revision
 from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.bench import Bench
-from mirror_server.extensions.simulator.states import SimulatedResource
+from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
@@ -43,7 +43,7 @@ from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.maintenance import violations
-from mirror_server.store.resources import ReportedValue
+from mirror_server.store.resources import ReceivedValue
 from mirror_server.store.session import COUNT, Session
 
 PATH = "/3311/0/5850"
@@ -69,7 +69,7 @@ def processes(url: str) -> Iterator[list[Database]]:
 
 def report(session: Session, device_id: str, value: bytes = b"1") -> int:
     """Store a value; gives its number."""
-    return stored_resources.report(session, [ReportedValue(value, "text/plain", "read", 1, None, device_id, PATH)])
+    return stored_resources.report(session, [ReceivedValue(value, "text/plain", "read", 1, None, device_id, PATH)])
 
 
 def begin(database: Database, device_id: str) -> Future[int]:
@@ -178,7 +178,7 @@ def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes
     service = HistoryService(reading, ManualClock(0))
 
     def happen(session: Session, path: str) -> int:
-        value = ReportedValue(b"1", "text/plain", "read", 1, None, "d1", path)
+        value = ReceivedValue(b"1", "text/plain", "read", 1, None, "d1", path)
         revision = stored_resources.report(session, [value])
         history.add(session, [HistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
         return revision
@@ -291,7 +291,7 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
     _, second, reading = processes
     paths = [f"/1/0/{number}" for number in range(1, 6)]
     for path in paths[::-1] + paths:
-        value = ReportedValue(b"1", "text/plain", "read", 1, None, "d0", path)
+        value = ReceivedValue(b"1", "text/plain", "read", 1, None, "d0", path)
         second.submit(partial(stored_resources.report, values=[value]), touched=("d0",)).result(60)
         # So few are not looked for by their index, as PostgreSQL learns by and by.
         databases.execute(url, "ANALYZE resources")

@@ -6,8 +6,8 @@ private places of aiocoap are named in :mod:`.sockets`, the only module that imp
 """
 
 from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
+from mirror_server.extensions.lwm2m.coap.limits import DEFAULT_LIMITS, DEFAULT_TUNING, Limits, Tuning
 from mirror_server.extensions.lwm2m.coap.sessions import Keys
-from mirror_server.extensions.lwm2m.coap.settings import DEFAULT_LIMITS, DEFAULT_TUNING, Limits, Tuning
 from mirror_server.extensions.lwm2m.exchange import CannotListen, Counts, Handler
 
 __all__ = ["CannotListen", "CoapEndpoint", "Counts", "Keys", "Limits", "Tuning", "listen"]

@@ -1,4 +1,4 @@
-"""The messages of CoAP, from bytes and to bytes: whatever comes is a message or refused. Source: RFC 7252, section 3.
+"""The messages of CoAP, read and written, and requests and responses as messages. Source: RFC 7252, 3 and 5; RFC 7959.
 
 Read here and not with aiocoap's ``Message``: that keeps each unknown option number and content format for ever, and
 lets an option that is no UTF-8 through to whoever asks for it.
@@ -11,6 +11,8 @@ from enum import IntEnum
 from operator import itemgetter
 from typing import NamedTuple
 
+from mirror_server.extensions.lwm2m.exchange import Method, Request, Response
+
 
 class Type(IntEnum):
     """The type of a message; its value is the one on the wire."""
@@ -22,7 +24,7 @@ class Type(IntEnum):
 
 
 class Option(IntEnum):
-    """The options understood here. An odd number is critical: who does not know it may not go on."""
+    """The options understood here. An odd number is critical: a message with an unknown one may not be handled."""
 
     URI_HOST = 3
     ETAG = 4
@@ -41,12 +43,12 @@ class Option(IntEnum):
 
 EMPTY = 0x00
 BLOCK_BYTES = 1024
-"""The largest block, which is used unless the other side wishes for smaller ones."""
+"""The largest block, used unless the other side asks for smaller ones."""
 _VERSION = 1
 _LONGEST_TOKEN = 8
 _PAYLOAD_MARKER = 0xFF
 _LARGEST_IN_HEAD = 12
-"""What is larger of the distance and the length of an option stands in further bytes."""
+"""A larger distance or length of an option is in further bytes."""
 _MOST_BYTES = {
     Option.ETAG: 8,
     Option.OBSERVE: 3,
@@ -57,11 +59,15 @@ _MOST_BYTES = {
     Option.BLOCK1: 3,
     Option.SIZE1: 4,
 }
+METHODS: dict[int, Method] = {1: "GET", 2: "POST", 3: "PUT", 4: "DELETE"}
+_METHOD_CODES = {method: code for code, method in METHODS.items()}
+_CONTENT_FORMAT, _MAX_AGE, _LOCATION_PATH = map(int, (Option.CONTENT_FORMAT, Option.MAX_AGE, Option.LOCATION_PATH))
+"""As numbers, for notifications by the thousand: access to a member of an enumeration is slower than to compare it."""
 _KNOWN = {int(option): _MOST_BYTES.get(option, 0xFFFF) for option in Option}
 
 
 class NotCoap(Exception):
-    """A datagram is no message of CoAP; ``message_id`` where it is to be answered with a reset."""
+    """A datagram is no message of CoAP; with a ``message_id`` it is answered with a reset."""
 
     def __init__(self, reason: str, message_id: int | None = None) -> None:
         super().__init__(reason)
@@ -77,11 +83,11 @@ class Block(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where in the whole the block begins, in bytes."""
+        """The position of the block in the whole payload, in bytes."""
         return self.number * self.size
 
     def encode(self) -> bytes:
-        """As the value of the option."""
+        """Return the value of the option."""
         return _uint(self.number << 4 | self.more << 3 | self.size.bit_length() - 5)
 
 
@@ -101,14 +107,14 @@ class Message:
     unknown_critical: int | None = None
 
     def first(self, option: int) -> bytes | None:
-        """The value of an option, the first of several."""
+        """Return the first value of an option."""
         for number, value in self.options:
             if number == option:
                 return value
         return None
 
     def number(self, option: int) -> int | None:
-        """The value of an option that is a number."""
+        """Return the value of an option that is a number."""
         value = self.first(option)
         return None if value is None else int.from_bytes(value, "big")
 
@@ -118,7 +124,7 @@ class Message:
             self.options.append(uint_option(option, value))
 
     def texts(self, option: int) -> tuple[str, ...]:
-        """All values of an option that is text.
+        """Return all values of an option that is text.
 
         Raises:
             UnicodeDecodeError: One is no UTF-8.
@@ -126,12 +132,12 @@ class Message:
         return tuple(value.decode() for number, value in self.options if number == option)
 
     def block(self, option: int) -> Block | None:
-        """The value of a Block option; the size 2048, which is reserved, is read as 1024."""
+        """Return the value of a Block option; the size 2048, which is reserved, is read as 1024."""
         value = self.number(option)
         return None if value is None else Block(value >> 4, bool(value & 8), 1 << min(value & 7, 6) + 4)
 
     def encode(self) -> bytes:
-        """As bytes of a datagram."""
+        """Return the bytes of a datagram."""
         head = bytes((_VERSION << 6 | self.type << 4 | len(self.token), self.code))
         parts = [head, self.message_id.to_bytes(2, "big"), self.token]
         last = 0
@@ -148,7 +154,7 @@ def decode(datagram: bytes) -> Message:
     """Read a message.
 
     Raises:
-        NotCoap: It is none.
+        NotCoap: It is no message of CoAP.
     """
     if len(datagram) < 4 or datagram[0] >> 6 != _VERSION:
         raise NotCoap("no message of CoAP version 1")
@@ -157,7 +163,7 @@ def decode(datagram: bytes) -> Message:
     message = Message(kind, code, datagram[2] << 8 | datagram[3])
     token_length = datagram[0] & 15
     if code == EMPTY:
-        # A client was seen to announce its answer by an acknowledgement with an option in it: no sense, and no harm.
+        # A client was seen to send an empty acknowledgement with an option in it: wrong, but harmless.
         if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
             raise _malformed(message, "an empty message with content")
         return message
@@ -218,7 +224,7 @@ def _uint(value: int) -> bytes:
 
 
 def uint_option(option: Option, value: int) -> tuple[int, bytes]:
-    """An option that is a number, in as few bytes as hold it."""
+    """Return an option that is a number, in as few bytes as possible."""
     return int(option), _uint(value)
 
 
@@ -226,12 +232,12 @@ _CODE_TEXTS = tuple(f"{code >> 5}.{code & 31:02d}" for code in range(256))
 
 
 def code_text(code: int) -> str:
-    """A code as people write it: ``2.05``."""
+    """Return the text of a code: ``2.05``."""
     return _CODE_TEXTS[code]
 
 
 def code_number(text: str) -> int:
-    """The code that people write as ``2.05``."""
+    """Return the code of a text such as ``2.05``."""
     kind, detail = text.split(".")
     return int(kind) << 5 | int(detail)
 
@@ -244,3 +250,92 @@ def is_request(code: int) -> bool:
 def is_response(code: int) -> bool:
     """Whether a code is that of a response."""
     return 64 <= code < 192
+
+
+def request_message(
+    request: Request,
+    token: bytes,
+    *,
+    observe: int | None = None,
+    upload: Block | None = None,
+    download: Block | None = None,
+) -> Message:
+    """Return the message of a whole request, of one block of it, or of the request for a block of the response."""
+    message = Message(Type.CONFIRMABLE, _METHOD_CODES[request.method], 0, token)
+    message.add_number(Option.OBSERVE, observe)
+    if request.path != "/":
+        message.options += [(Option.URI_PATH, part.encode()) for part in request.path[1:].split("/")]
+    message.options += [(Option.URI_QUERY, part.encode()) for part in request.query]
+    message.add_number(Option.CONTENT_FORMAT, request.content_format)
+    message.add_number(Option.ACCEPT, request.accept)
+    if download is not None:
+        message.options.append((Option.BLOCK2, download.encode()))
+        return message
+    message.payload = request.payload
+    if upload is not None:
+        message.payload = request.payload[upload.offset : upload.offset + upload.size]
+        message.options.append((Option.BLOCK1, upload.encode()))
+        message.add_number(Option.SIZE1, None if upload.number else len(request.payload))
+    return message
+
+
+def request_of(message: Message) -> Request:
+    """Return the request in a message.
+
+    Raises:
+        ValueError: Its path or its query cannot be read.
+    """
+    parts = message.texts(Option.URI_PATH)
+    if any("/" in part for part in parts):
+        raise ValueError("a part of the path holds a slash")
+    return Request(
+        METHODS[message.code],
+        "/" + "/".join(parts),
+        message.texts(Option.URI_QUERY),
+        message.payload,
+        message.number(Option.CONTENT_FORMAT),
+        message.number(Option.ACCEPT),
+    )
+
+
+def response_of(message: Message) -> Response:
+    """Return the response in a message."""
+    content_format = max_age = None
+    location: tuple[str, ...] = ()
+    for number, value in message.options:
+        if number == _CONTENT_FORMAT:
+            content_format = int.from_bytes(value, "big")
+        elif number == _MAX_AGE:
+            max_age = int.from_bytes(value, "big")
+        elif number == _LOCATION_PATH:
+            location = (*location, value.decode(errors="replace"))
+    return Response(code_text(message.code), message.payload, content_format, max_age, location)
+
+
+def response_message(response: Response, sequence: int | None = None) -> Message:
+    """Return the message of a response, as an acknowledgement; ``sequence`` is its Observe option."""
+    message = Message(Type.ACKNOWLEDGEMENT, code_number(response.code), 0, payload=response.payload)
+    message.add_number(Option.OBSERVE, sequence)
+    message.options += [(Option.LOCATION_PATH, part.encode()) for part in response.location]
+    message.add_number(Option.CONTENT_FORMAT, response.content_format)
+    message.add_number(Option.MAX_AGE, response.max_age_seconds)
+    return message
+
+
+def block_of(response: Message, wanted: Block | None) -> Message:
+    """Return the requested block of a response, if it does not fit into one."""
+    wanted = wanted or Block(0, False, BLOCK_BYTES)
+    begin, end = wanted.offset, wanted.offset + wanted.size
+    if len(response.payload) <= wanted.size and not begin:
+        return response
+    if begin >= len(response.payload):
+        return refusal("4.02", "there is no such block")
+    block = Block(wanted.number, end < len(response.payload), wanted.size)
+    response.payload = response.payload[begin:end]
+    response.options.append((Option.BLOCK2, block.encode()))
+    return response
+
+
+def refusal(code: str, text: str) -> Message:
+    """Return a response with a diagnostic payload. Source: RFC 7252, section 5.5.2."""
+    return Message(Type.ACKNOWLEDGEMENT, code_number(code), 0, payload=text.encode())

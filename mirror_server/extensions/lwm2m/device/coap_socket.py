@@ -1,7 +1,7 @@
-"""One socket of a device: it asks one server, and answers what that server asks, with or without DTLS.
+"""The socket of a device: requests to one server, and responses to its requests, with or without DTLS.
 
-Messages, their repetition and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). What is here
-is what a device has beside: one peer alone, notifications, pings, and that it may be cut off.
+Messages, retransmissions and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). A device has
+a single peer, and besides notifications, pings, and a switch to cut it off.
 
 Source: RFC 7252 section 4 (message layer), RFC 7959 (block-wise transfer), RFC 7641 (Observe).
 """
@@ -14,21 +14,26 @@ import secrets
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.conversion import (
+from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.messages import (
+    BLOCK_BYTES,
+    EMPTY,
+    Block,
+    Message,
+    Option,
+    Type,
     block_of,
+    code_number,
     refusal,
     request_message,
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.messages import BLOCK_BYTES, EMPTY, Block, Message, Option, Type, code_number
-from mirror_server.extensions.lwm2m.coap.settings import Limits, Tuning
-from mirror_server.extensions.lwm2m.coap.shares import Shares
 from mirror_server.extensions.lwm2m.coap.transmission import Exchange, MessageLayer
 from mirror_server.extensions.lwm2m.exchange import (
     INSTALL_DTLS,
@@ -40,6 +45,7 @@ from mirror_server.extensions.lwm2m.exchange import (
     Response,
     Unreachable,
 )
+from mirror_server.extensions.lwm2m.settings import COAP_PORT, COAPS_PORT
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +64,10 @@ _LIMITS = Limits(
     remembered_messages=_REMEMBERED,
     uploads=_REMEMBERED,
 )
-"""Of a server, which a device chose, all is taken that comes."""
-_PORTS = {"coap": 5683, "coaps": 5684}
+"""A device chose its server, and so has no limits for it."""
+_PORTS = {"coap": COAP_PORT, "coaps": COAPS_PORT}
+DEVICE_TUNING = Tuning(retransmissions=4, separate_response_seconds=93.0)
+"""The values of RFC 7252, section 4.8: a device waits longer than the server, which has many of them."""
 _HANDSHAKE_LOOKS_SECONDS = 0.5
 _LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
@@ -73,7 +81,7 @@ _DTLS_PEER = ("::1", 1234)
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a LwM2M server listens."""
+    """The address of a LwM2M server."""
 
     host: str
     port: int
@@ -103,14 +111,14 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PreSharedKey:
-    """What a device proves itself with.
+    """The pre-shared key of a device.
 
     Raises:
         ValueError: The identity is longer than 32 bytes, or the secret than 16; or one of them is empty.
     """
 
     identity: bytes
-    secret: bytes
+    secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         # DTLSSocket copies both into arrays of these sizes, however long they are.
@@ -118,42 +126,6 @@ class PreSharedKey:
             raise ValueError(f"an identity has 1 to {_LONGEST_IDENTITY} bytes, this one {len(self.identity)}")
         if not 1 <= len(self.secret) <= _LONGEST_SECRET:
             raise ValueError(f"a pre-shared key has 1 to {_LONGEST_SECRET} bytes, this one {len(self.secret)}")
-
-    def __repr__(self) -> str:
-        """Without the secret."""
-        return f"PreSharedKey(identity={self.identity!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class Transmission:
-    """How messages are repeated. Source: RFC 7252 section 4.8.
-
-    Attributes:
-        ack_timeout_seconds: How long the first wait for an acknowledgement is; each further one is twice as long.
-        max_retransmit: How often a message is sent again.
-        separate_after_seconds: After how long a request that is not answered yet is acknowledged.
-        handshake_seconds: How long a DTLS handshake may take.
-    """
-
-    ack_timeout_seconds: float = 2.0
-    max_retransmit: int = 4
-    separate_after_seconds: float = 1.0
-    handshake_seconds: float = 15.0
-
-    @property
-    def longest_wait_seconds(self) -> float:
-        """The time after which nothing is waited for any more (MAX_TRANSMIT_WAIT)."""
-        return self.ack_timeout_seconds * 1.5 * ((2 << self.max_retransmit) - 1)
-
-    @property
-    def tuning(self) -> Tuning:
-        """The same for the layer of messages."""
-        return Tuning(
-            ack_timeout_seconds=self.ack_timeout_seconds,
-            retransmissions=self.max_retransmit,
-            separate_response_seconds=self.longest_wait_seconds,
-            empty_ack_seconds=self.separate_after_seconds,
-        )
 
 
 class Incoming(NamedTuple):
@@ -165,18 +137,18 @@ class Incoming(NamedTuple):
 
 
 class Handler(Protocol):
-    """Who answers the server; called on the event loop."""
+    """Handles requests of the server; called on the event loop."""
 
     async def answer(self, incoming: Incoming) -> Observed | None:
-        """Answer a request, which came whole; ``None`` to let the server wait in vain."""
+        """Return the response to a whole request; ``None`` to send none."""
         ...
 
     def stopped(self, token: bytes) -> None:
-        """The server took a notification with a reset: it does not want what has this token."""
+        """The server answered a notification with a reset: it wants none with this token."""
         ...
 
     def undelivered(self, token: bytes) -> None:
-        """A confirmable notification was not acknowledged, however often it was sent."""
+        """A confirmable notification was not acknowledged, in spite of its retransmissions."""
         ...
 
     def session_ended(self) -> None:
@@ -293,16 +265,14 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         lost: How many datagrams came meanwhile.
     """
 
-    def __init__(self, server: ServerAddress, handler: Handler, transmission: Transmission) -> None:
-        now = asyncio.get_running_loop().time
-        super().__init__(self, transmission.tuning, _LIMITS, Counts(), Shares(_LIMITS, now))
+    def __init__(self, server: ServerAddress, handler: Handler, tuning: Tuning) -> None:
+        super().__init__(self, tuning, _LIMITS, Counts())
         self._server = server
         self._handler = handler
-        self._transmission = transmission
         self._datagrams: asyncio.DatagramTransport
         self._session: _DtlsSession | None = None
         self._notified: OrderedDict[int, bytes] = OrderedDict()
-        self._uploads = Uploads(_LIMITS, now)
+        self._uploads = Uploads(_LIMITS, self._loop.time)
         self._downloads: OrderedDict[tuple[object, ...], Observed] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_muted = False
@@ -310,12 +280,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
     @classmethod
     async def open(
-        cls,
-        server: ServerAddress,
-        handler: Handler,
-        *,
-        key: PreSharedKey | None = None,
-        transmission: Transmission | None = None,
+        cls, server: ServerAddress, handler: Handler, *, key: PreSharedKey | None = None, tuning: Tuning = DEVICE_TUNING
     ) -> CoapSocket:
         """Open a socket of its own, on a free port.
 
@@ -325,7 +290,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
                 the handshake.
             ImportError: What DTLS needs is not installed.
         """
-        self = cls(server, handler, transmission or Transmission())
+        self = cls(server, handler, tuning)
         try:
             family = await _family_of(server)
             await self._loop.create_datagram_endpoint(
@@ -336,7 +301,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         if key is not None:
             try:
                 self._session = _DtlsSession(key, self._datagrams.sendto, self._message_received, handler.session_ended)
-                await self._session.connect(self._transmission.handshake_seconds)
+                await self._session.connect(tuning.handshake_seconds)
             except BaseException:
                 self.close()
                 raise
@@ -357,7 +322,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         self._datagrams.close()
 
     async def request(self, request: Request) -> Response:
-        """Ask the server; a large payload goes block by block.
+        """Send a request to the server; a large payload is sent in blocks.
 
         Raises:
             NoAnswer: It did not answer in time.
@@ -373,7 +338,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return response_of(answer)
 
     async def ping(self) -> bool:
-        """Ask whether the server is there; false where it did not answer three times, or the socket was closed.
+        """Ping the server; return false if it did not respond three times, or the socket was closed.
 
         Source: RFC 7252 section 4.3.
         """
@@ -386,7 +351,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return True
 
     def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
-        """Send a message that the server did not ask for just now; of a large one the first block."""
+        """Send a notification; of a large one the first block."""
         message = block_of(response_message(response, sequence), None)
         message.token = token
         if is_confirmable:
@@ -399,18 +364,18 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             self._notified.popitem(last=False)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be told of the socket."""
+        """Store the socket."""
         self._datagrams = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, _addr: Any) -> None:
-        """Take a datagram."""
+        """Handle a datagram."""
         if self._session is None:
             self._message_received(data)
         else:
             self._session.handle(data)
 
     def error_received(self, exc: Exception) -> None:
-        """End requests; notifications go on: where nobody listens now, somebody may before the last repetition."""
+        """End requests; notifications go on: the server may listen again before the last retransmission."""
         error = Unreachable(f"{self._server} cannot be reached: {exc}")
         if self._session is not None:
             self._session.failed(error)
@@ -425,7 +390,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         task.add_done_callback(self._tasks.discard)
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:  # noqa: ARG002 - as of a server
-        """Take nothing that was not asked for."""
+        """Reject responses without a request."""
         return False
 
     def notification_refused(self, peer: Peer, message: Message) -> None:
@@ -482,7 +447,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             return request
         wanted = message.block(Option.BLOCK2)
         key = (request.method, request.path, request.query, request.accept)
-        # What is read in blocks does not change on the way.
+        # A value that is read in blocks stays the same until the last block.
         observed = self._downloads.pop(key, None) if wanted is not None and wanted.number else None
         if observed is None:
             observed = await self._handler.answer(Incoming(request, message.token, message.number(Option.OBSERVE)))

@@ -18,14 +18,13 @@ from mirror_server.config import stop_with_stdin
 from mirror_server.extensions.lwm2m.device.kinds import NO_KINDS, kinds_by_name
 
 if TYPE_CHECKING:
-    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
     from mirror_server.extensions.lwm2m.device.fleet import DeviceOptions
 
 _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv": 11542}
 _KINDS = list(kinds_by_name())
 _MIXED = "mixed"
 _OTHER_FILES = 64
-"""What a process has open beside the sockets of its devices, at most."""
+"""The largest number of open files besides the sockets of the devices."""
 _PSK_VARIABLE = "MIRROR_DEVICE_PSK"
 
 
@@ -65,6 +64,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
 )
 @click.option(
     "--queue",
+    "queue_mode",
     is_flag=True,
     help="Sleep 93 s after the last message, and make contact every 15 minutes, at times of its own, so that the first"
     " contact may come sooner (queue mode).",
@@ -80,6 +80,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
 @click.option("--identity", help="As whom it proves itself with the key; its name where this is left out.")
 @click.option(
     "--lifetime",
+    "lifetime_seconds",
     type=click.IntRange(2, 2**31 - 1),
     default=86400,
     show_default=True,
@@ -88,7 +89,6 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
 )
 @click.option(
     "--version",
-    "lwm2m_version",
     type=click.Choice(["1.0", "1.1"]),
     default="1.0",
     show_default=True,
@@ -120,7 +120,7 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
       export MIRROR_DEVICE_PSK=...
       mirror-device --server coaps://mirror.example:5684 --name my-sensor
     """  # noqa: D301 - click wants the character, not its escape
-    options = _options(name=name, count=count, **common)
+    options = _options(name, count, **common)
     _allow_sockets(count)
     if not _KINDS:
         raise click.ClickException(NO_KINDS)
@@ -136,26 +136,16 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
 
 
 def _options(
-    *,
-    server: str,
-    name: str,
-    count: int,
-    psk: bytes | None,
-    identity: str | None,
-    lifetime: int,
-    lwm2m_version: str,
-    formats: tuple[str, ...],
-    seed: int,
-    queue: bool,
+    name: str, count: int, *, psk: bytes | None, identity: str | None, server: str, formats: Sequence[str], **more: Any
 ) -> DeviceOptions:
-    """What all devices of the command have in common.
+    """Check the options, and return those that all devices have in common.
 
     Raises:
         click.ClickException: What it needs is not installed, or two options do not go together.
     """
     if find_spec("aiocoap") is None:
         raise click.ClickException("aiocoap is missing; install it with: pip install 'device-state-mirror[lwm2m]'")
-    from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress  # noqa: PLC0415 - an extra
+    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey, ServerAddress  # noqa: PLC0415 - an extra
     from mirror_server.extensions.lwm2m.device.fleet import DeviceOptions  # noqa: PLC0415
 
     try:
@@ -163,18 +153,15 @@ def _options(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--server") from None
     _check(name, psk, count=count, is_secure=address.is_secure)
-    wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if lwm2m_version == "1.0" else []
+    wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if more["version"] == "1.0" else []
     if wrong:
         raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
-    return DeviceOptions(
-        server=str(address),
-        version=lwm2m_version,  # type: ignore[arg-type]
-        lifetime_seconds=lifetime,
-        queue_mode=queue,
-        key=_key(psk, identity or name) if address.is_secure else None,
-        formats=frozenset(_FORMATS[each] for each in formats) or None,
-        seed=seed,
-    )
+    try:
+        key = PreSharedKey((identity or name).encode(), psk) if address.is_secure and psk is not None else None
+    except ValueError as error:
+        raise click.UsageError(f"--psk, --identity: {error}") from None
+    numbers = frozenset(_FORMATS[each] for each in formats) or None
+    return DeviceOptions(server=str(address), key=key, formats=numbers, **more)
 
 
 def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None:
@@ -192,15 +179,6 @@ def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None
         raise click.UsageError(
             "--psk is for coaps:// alone: over coap:// nothing is secret; write coaps://, or leave it out"
         )
-
-
-def _key(psk: bytes | None, identity: str) -> PreSharedKey | None:
-    from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey  # noqa: PLC0415 - an extra
-
-    try:
-        return None if psk is None else PreSharedKey(identity.encode(), psk)
-    except ValueError as error:
-        raise click.UsageError(f"--psk, --identity: {error}") from None
 
 
 def _allow_sockets(count: int) -> None:

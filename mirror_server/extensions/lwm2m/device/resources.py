@@ -1,15 +1,46 @@
-"""What a device has: resources, how often their changes are told, and the links it announces them with."""
+"""The resources of a device: their links, their payloads, and who observes them.
+
+Source: LwM2M core 5.1.2, 6.2.1, 6.4, and its data formats; RFC 6690; RFC 7641.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
 
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.values import TEXT_PLAIN, PythonValue, encode
+from mirror_sdk.values import (
+    LWM2M_TLV,
+    OCTET_STREAM,
+    SENML_CBOR,
+    SENML_JSON,
+    TEXT_PLAIN,
+    PythonValue,
+    decode_many,
+    encode,
+)
 from mirror_sdk.wire.paths import parse_path
-from mirror_server.core.instants import Instant
+from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.extensions.lwm2m.links import is_within
+
+TEXT, LINKS, OCTETS, JSON_RECORDS, CBOR_RECORDS, TLV = 0, 40, 42, 110, 112, 11542
+CONTENT_TYPES: Mapping[int, str] = {
+    TEXT: TEXT_PLAIN,
+    OCTETS: OCTET_STREAM,
+    JSON_RECORDS: SENML_JSON,
+    CBOR_RECORDS: SENML_CBOR,
+    TLV: LWM2M_TLV,
+}
+FORMATS_OF_VERSION: Mapping[str, frozenset[int]] = {
+    "1.0": frozenset({TEXT, OCTETS, TLV}),
+    "1.1": frozenset(CONTENT_TYPES),
+}
+_CBOR_TIME = 6
+_SEQUENCES = 1 << 24
 
 
 @dataclass(slots=True)
@@ -61,38 +92,22 @@ class DeviceResource:
             self.value, self.changed_at = value, now
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """When changes are told: ``pmin_seconds`` after another one at the soonest; after ``pmax_seconds`` in any case."""
+def changed_attributes(attributes: Mapping[str, int], query: Iterable[str]) -> dict[str, int]:
+    """Return notification attributes after a Write-Attributes: ``pmin=5`` sets one, ``pmin`` removes it.
 
-    pmin_seconds: int | None = None
-    pmax_seconds: int | None = None
+    ``pmin`` is the least time between two notifications in seconds, ``pmax`` the longest.
 
-    def changed(self, query: Iterable[str]) -> Attributes:
-        """These attributes as a Write-Attributes changes them: ``pmin=5`` sets one, ``pmin`` takes it away.
+    Raises:
+        ValueError: There is an attribute of another name, none at all, or one that is no number of seconds.
 
-        Raises:
-            ValueError: There is an attribute of another name, none at all, or one that is no number of seconds.
-
-        Source: LwM2M core 5.1.2.
-        """
-        words = [word.partition("=") for word in query]
-        if not words or any(name not in {"pmin", "pmax"} for name, _, _ in words):
-            raise ValueError("attributes are pmin and pmax")
-        given = {f"{name}_seconds": _seconds(text) if equals else None for name, equals, text in words}
-        return replace(self, **given)
-
-    def or_else(self, outer: Attributes) -> Attributes:
-        """These attributes, and what they leave open as the object or instance around has it."""
-        return Attributes(
-            outer.pmin_seconds if self.pmin_seconds is None else self.pmin_seconds,
-            outer.pmax_seconds if self.pmax_seconds is None else self.pmax_seconds,
-        )
-
-    def as_link(self) -> str:
-        """The attributes as parameters of a link."""
-        pmin = "" if self.pmin_seconds is None else f";pmin={self.pmin_seconds}"
-        return pmin if self.pmax_seconds is None else f"{pmin};pmax={self.pmax_seconds}"
+    Source: LwM2M core 5.1.2.
+    """
+    words = [word.partition("=") for word in query]
+    if not words or any(name not in {"pmin", "pmax"} for name, _, _ in words):
+        raise ValueError("attributes are pmin and pmax")
+    changed = {**attributes, **{name: _seconds(text) for name, equals, text in words if equals}}
+    removed = {name for name, equals, _ in words if not equals}
+    return {name: changed[name] for name in ("pmin", "pmax") if name in changed and name not in removed}
 
 
 def _seconds(text: str) -> int:
@@ -102,52 +117,152 @@ def _seconds(text: str) -> int:
 
 
 def outer_paths(path: str) -> list[str]:
-    """The path and those around it, from the inside: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
+    """Return the path and those around it, from the inside: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
     words = path.strip("/").split("/")
     return ["/" + "/".join(words[:length]) for length in range(len(words), 0, -1)]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkStyle:
-    """How a device writes the links of its registration; devices differ in it.
-
-    Attributes:
-        of: Whether each resource is announced, or the instances of objects alone.
-        root: The link of the root, such as ``</>;rt="oma.lwm2m";ct=110``; none where it is empty.
-        has_quotes: Whether the numbers of ``aobs`` and ``ver`` stand in quotes.
-        tells_observable: Whether ``;obs`` is said.
-        publishes_values: Whether values come along as ``;v="..."``.
-        object_versions: The version of objects that are announced with one.
-    """
-
-    of: Literal["resources", "instances"] = "resources"
-    root: str = ""
-    has_quotes: bool = True
-    tells_observable: bool = True
-    publishes_values: bool = False
-    object_versions: Mapping[int, str] = field(default_factory=dict)
-
-    def write(self, resources: Sequence[DeviceResource]) -> str:
-        """The links of the registration. Source: LwM2M core 6.2.1; RFC 6690."""
-        ordered = sorted(resources, key=lambda resource: parse_path(resource.path))
-        versions = [f"</{number}>;ver={self._quoted(version)}" for number, version in self.object_versions.items()]
-        if self.of == "instances":
-            links = [f"<{path}>" for path in dict.fromkeys(outer_paths(resource.path)[-2] for resource in ordered)]
-        else:
-            links = [self._link(resource) for resource in ordered]
-        return ",".join([*([self.root] if self.root else []), *versions, *links])
-
-    def _link(self, resource: DeviceResource) -> str:
+def write_links(resources: Iterable[DeviceResource]) -> str:
+    """Return the links of a registration. Source: LwM2M core 6.2.1; RFC 6690."""
+    links = []
+    for resource in sorted(resources, key=lambda resource: parse_path(resource.path)):
         link = f"<{resource.path}>"
-        if not resource.is_executable and self.tells_observable and resource.observable:
+        if not resource.is_executable and resource.observable:
             link += ";obs"
         if resource.auto_observed_token is not None:
-            link += f";aobs={self._quoted(str(resource.auto_observed_token))}"
-        if self.publishes_values and resource.value is not None:
-            text = encode(resource.value, resource.path, TEXT_PLAIN, allow_read_only=True)[0].decode()
-            escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-            link += f';v="{escaped}"'
-        return link
+            link += f';aobs="{resource.auto_observed_token}"'
+        links.append(link)
+    return ",".join(links)
 
-    def _quoted(self, text: str) -> str:
-        return f'"{text}"' if self.has_quotes else text
+
+@dataclass(slots=True)
+class DeviceObservation:
+    """An observation of a resource or an instance, and what was sent of it last."""
+
+    path: str
+    token: bytes
+    content_format: int
+    sent: bytes
+    sent_at: Instant
+
+
+class DeviceObservations:
+    """The observations of a device.
+
+    Attributes:
+        sequence: The Observe option that was used last; it goes round after 24 bits.
+    """
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self._by_token: dict[bytes, DeviceObservation] = {}
+        self._attributes: dict[str, Mapping[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+    def all(self) -> list[DeviceObservation]:
+        """Return all, in the order they began."""
+        return list(self._by_token.values())
+
+    def next_sequence(self) -> int:
+        """Return the Observe option of the next message."""
+        self.sequence = (self.sequence + 1) % _SEQUENCES
+        return self.sequence
+
+    def begin(self, observation: DeviceObservation) -> None:
+        """Add one; it replaces those it overlaps with, as in stacks that have one for a path."""
+        for other in self.all():
+            if is_within(other.path, observation.path) or is_within(observation.path, other.path):
+                del self._by_token[other.token]
+        self._by_token[observation.token] = observation
+
+    def end(self, token: bytes) -> None:
+        """Remove the one with this token, if there is one."""
+        self._by_token.pop(token, None)
+
+    def forget(self) -> None:
+        """Remove all."""
+        self._by_token.clear()
+
+    def touched_by(self, path: str) -> list[DeviceObservation]:
+        """Return those that a change of a resource concerns."""
+        return [each for each in self._by_token.values() if is_within(path, each.path)]
+
+    def own_attributes(self, path: str) -> Mapping[str, int]:
+        """Return the attributes that were written to this very path."""
+        return self._attributes.get(path, {})
+
+    def set_attributes(self, path: str, attributes: Mapping[str, int]) -> None:
+        """Store the attributes that were written to a path."""
+        self._attributes[path] = attributes
+
+    def earliest_at(self, observation: DeviceObservation) -> Instant:
+        """Return the earliest time of the next notification."""
+        return after_seconds(observation.sent_at, self._inherited(observation).get("pmin", 0))
+
+    def latest_at(self, observation: DeviceObservation) -> Instant | None:
+        """Return the time at which a notification is due though nothing changed; ``None`` if that is never."""
+        seconds = self._inherited(observation).get("pmax")
+        if seconds is None:
+            return None
+        return max(after_seconds(observation.sent_at, seconds), self.earliest_at(observation))
+
+    def _inherited(self, observation: DeviceObservation) -> dict[str, int]:
+        """The attributes that apply to a path: those of the paths around it, replaced by its own."""
+        found: dict[str, int] = {}
+        for path in reversed(outer_paths(observation.path)):
+            found |= self.own_attributes(path)
+        return found
+
+
+class NotAcceptable(Exception):
+    """The values cannot be written in this content format."""
+
+
+def encode_values(
+    values: Mapping[str, PythonValue], path: str, content_format: int, at: Mapping[str, Instant] | None = None
+) -> bytes:
+    """The values of a resource, or of all resources of an instance, as a payload.
+
+    Args:
+        values: The values, by the paths of their resources.
+        path: What was asked for.
+        content_format: CoAP's number of the format.
+        at: When resources got their values, where SenML is to tell it.
+
+    Raises:
+        NotAcceptable: The format does not hold them.
+    """
+    is_held = {TEXT: path in values, OCTETS: isinstance(values.get(path), bytes), TLV: path.count("/") > 1}
+    if not is_held.get(content_format, True):
+        raise NotAcceptable(path)
+    content_type = CONTENT_TYPES[content_format]
+    try:
+        parts = {each: encode(value, each, content_type, allow_read_only=True)[0] for each, value in values.items()}
+    except ValueRefused as refused:
+        raise NotAcceptable(path) from refused
+    if content_format == JSON_RECORDS:
+        records = [_timed(json.loads(part)[0], "t", each, at) for each, part in parts.items()]
+        return json.dumps(records, separators=(",", ":")).encode()
+    if content_format == CBOR_RECORDS:
+        return cbor2.dumps([_timed(cbor2.loads(part)[0], _CBOR_TIME, each, at) for each, part in parts.items()])
+    return b"".join(parts.values())
+
+
+def _timed(record: dict[Any, Any], label: str | int, path: str, at: Mapping[str, Instant] | None) -> dict[Any, Any]:
+    return record if at is None else {**record, label: at[path] / 1000}
+
+
+def decode_values(payload: bytes, path: str, content_format: int) -> dict[str, PythonValue]:
+    """The values of a payload, by the paths of their resources.
+
+    Raises:
+        ValueError: A value is not what the table declares, or cannot be read.
+    """
+    values = {}
+    for found, value in decode_many(payload, CONTENT_TYPES[content_format], path).items():
+        if value.problem is not None or value.python is None or isinstance(value.python, Mapping):
+            raise ValueError(value.problem or f"{found} has no value")
+        values[found] = value.python
+    return values

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any
+from typing import Any, get_args
 
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
@@ -17,14 +17,32 @@ from mirror_server.store import commands, logs, resources, subscriptions
 from mirror_server.store.logs import LogEnd
 from mirror_server.store.session import COUNT, Row, Session
 
+_TYPES_OF_KINDS = {"word": "text", "bytes": "bytea"}
+_TYPES_BY_NAME = {
+    **{
+        name: _TYPES_OF_KINDS.get(column.kind, "bigint")
+        for part in get_args(resources.Part)
+        for name, column in resources.columns(part).items()
+    },
+    "changed_at": "bigint",
+    "command_id": "bigint",
+    "desired_app_id": "text",
+    "desired_command_id": "bigint",
+    "device_id": "text",
+}
+
+
+def _types_of(update: str) -> str:
+    """The types of the parameters of an update of resources: each is that of the column before it."""
+    return " ".join(_TYPES_BY_NAME[name] for name in re.findall(r"(\w+) = \S*\?", update))
+
+
 _TYPES = {
-    resources.REPORT: "bytea text text bigint bigint bigint bigint text text",
-    resources.DESIRE: "bigint text bytea text bigint bigint bigint bigint text bigint text text",
+    **{update: _types_of(update) for update in (resources.REPORT, resources.DESIRE)},
     commands.INSERT: "text text text text text text bytea text text bigint bigint bigint bigint",
     commands.FINISH: "bigint bigint",
 }
 """Statements that are executed for many rows at once, and the types of what each takes."""
-_TYPES_BY_NAME = {"device_id": "text", "path": "text", "command_id": "bigint"}
 
 _NOTE = (
     f"WITH counted AS ({COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
@@ -146,7 +164,7 @@ def _for_many(statement: str) -> str:
 
 @lru_cache
 def _counted(statement: str) -> str:
-    """The same for a statement whose revision is given by what the last one of ``counted`` is more."""
+    """The same, with the counter added to every column whose name ends in ``revision``."""
     change, _, rest = _for_many(statement).partition(" FROM ")
     return f"{re.sub(r'revision = ', 'revision = counted.last_revision + ', change)} FROM counted, {rest}"
 

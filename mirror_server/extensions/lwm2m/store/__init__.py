@@ -1,1 +1,0 @@
-"""What is stored of real devices: their keys, and their registrations."""
