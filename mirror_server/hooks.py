@@ -48,12 +48,35 @@ What belongs to one server is an object that ``build(services)`` makes. It may h
 view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
 that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
 
-To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of migrations,
-which are files of SQL, and how a device is erased from the tables. While the extension is left out, its tables stay as
-they are.
+A view without ``@requires`` wants a key of any scope, and is 401 without one. A setting is an option of
+``mirror-server run`` and a variable for ``mirror_server.wsgi``; ``demo`` has it where ``setting(...,
+commands=("run", "wsgi", "demo"))`` says so. What else ``click.option`` takes, ``setting`` takes too:
+``type=click.IntRange(1, 100)`` for a range. Two settings, options, routes, metrics, storage branches or device fields
+of the same name keep a server from starting: begin names with that of the extension.
 
-``tests/extensions/sample`` in the source is an extension that publishes each reported value, with a route, a setting, a
-metric and a table, in less than a hundred lines.
+To store something, give a :class:`~mirror_server.store.backend.Storage` with a
+:class:`~mirror_server.store.schema.Branch`, which is a folder of files of SQL, ``0001.sql`` and so on::
+
+    @extends
+    def storage():
+        return Storage(branch=Branch("greeting", Path(__file__).parent / "migrations"), erase=erase)
+
+    def erase(session, device_id, endpoint_name):             # an operator erases this device
+        return {"greetings": session.run("DELETE FROM greetings WHERE device_id = :id", id=device_id)}
+
+    @extends
+    def devices_deleted(session, device_ids):                 # these were silent for months
+        for device_id in device_ids:
+            erase(session, device_id, None)
+
+Tables with rows of devices need both. What ``erase`` returns is in the receipt of ``mirror-server erase``. All
+extensions share its names, so begin these with that of the extension too. While an extension is left out, its tables
+stay as they are.
+
+Simulated devices report what is subscribed, as real ones do: subscribe a resource to see ``values_reported`` called.
+
+An extension that publishes each reported value, with a route, a setting, a metric and a table, in less than a hundred
+lines, is ``tests/extensions/sample`` in the source distribution of ``device-state-mirror``.
 
 The hooks, in the order in which a server calls them
 ----------------------------------------------------
@@ -155,7 +178,7 @@ def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
 
 @specifies
 def storage() -> Storage:  # type: ignore[empty-body]
-    """What it stores in the database. Called when a database is opened."""
+    """What it stores in the database. Called when a database is opened; no other has a branch of the same name."""
 
 
 @specifies
@@ -266,7 +289,10 @@ def registration_changed(session: Session, batch: Sequence[RegistrationChange]) 
 
 @specifies
 def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
-    """Devices go that had no contact for months; called in the transaction, before their rows are deleted."""
+    """Devices go that had no contact for months; called in the transaction, before their rows are deleted.
+
+    A device that an operator erases goes by ``erase`` of :func:`storage` instead.
+    """
 
 
 @specifies
@@ -494,7 +520,8 @@ def describe_devices(  # type: ignore[empty-body]
 ) -> Mapping[str, Mapping[str, Any]]:
     """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
 
-    Called in the transaction that reads the devices.
+    Called in the transaction that reads the devices. A program that sends a whole device back sends them too: the
+    directory takes them as they are, and refuses others.
     """
 
 
