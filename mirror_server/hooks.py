@@ -579,7 +579,9 @@ class Extensions:
             elif isinstance(extension, Broken):
                 raise CannotServe(f"{extension.why}; mend or uninstall it, or leave it out with --without {name}")
             elif missing := _missing(extension):
-                self.left_out[name] = f"{missing} is missing; pip install 'device-state-mirror[server,{name}]'"
+                is_ours = extension.__name__.startswith(_GROUP)
+                cure = f"pip install 'device-state-mirror[server,{name}]'" if is_ours else "install it"
+                self.left_out[name] = f"{missing} is missing; {cure}"
             else:
                 self.add(extension, name)
 
@@ -689,6 +691,9 @@ def installed() -> Mapping[str, ModuleType | Broken]:
         for each in pkgutil.iter_modules(package.__path__):
             found[each.name] = importlib.import_module(f"{_GROUP}.{each.name}")
     for point in entry_points(group=_GROUP):
+        if point.name in found:
+            found[point.name] = Broken(f"two extensions are called {point.name}, one of them {point.value}")
+            continue
         try:
             found[point.name] = point.load()
         except Exception as error:

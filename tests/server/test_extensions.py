@@ -54,10 +54,20 @@ def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_inst
     install("dried", GREETING + "\n@extends\ndef needs():\n    return ['mirror_no_such_package']\n")
     extensions = Extensions()
     assert "dried" not in extensions.names
-    assert extensions.left_out["dried"].startswith("mirror_no_such_package is missing; pip install")
+    assert extensions.left_out["dried"] == "mirror_no_such_package is missing; install it"
     with pytest.raises(CannotServe, match=r"--greeting .* mirror_no_such_package is missing"):
         extensions.check(read_settings(greeting="hi"))
     extensions.check(Settings())
+
+
+def test_an_extension_called_like_another_one_keeps_the_server_from_starting(install, tmp_path):
+    install("greeting", GREETING)
+    other = tmp_path / "site" / "other-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[mirror_server.extensions]\ngreeting = mirror_other\n")
+    with pytest.raises(CannotServe, match="two extensions are called greeting, one of them mirror_"):
+        Extensions()
 
 
 def test_a_hook_of_each_request_that_does_not_take_all_is_named(install):
