@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from process_server import ROOT, child_environment, run_python
 
-import mirror_server.views
+import mirror_server.extensions.compat.programs
 
 pytestmark = pytest.mark.process
 
 PROGRAMS = ROOT / "tests" / "programs"
 STEPS = {"vendor's SDK, Python": 70, "connector library, Python": 35}
 """How many steps a program has at least."""
-MANUAL = " ".join((mirror_server.views.__doc__ or "").split())
+MANUAL = " ".join((mirror_server.extensions.compat.programs.__doc__ or "").split())
 
 
 STEP, END = {"call": "A.read", "passed": True, "outcome": "1", "wanted": "2"}, {"finished": True}

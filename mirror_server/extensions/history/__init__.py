@@ -110,31 +110,31 @@ _DEMO_SECONDS = 7 * 86_400
 
 @extends
 def needs() -> list[str]:
-    """What reads and writes segments and files."""
+    """Return the packages that read and write segments and files."""
     return ["fsspec", "numpy", "pyarrow"]
 
 
 @extends
 def settings() -> type:
-    """How long it is kept, and where it is archived."""
+    """Add the settings of the history."""
     return HistorySettings
 
 
 @extends
 def demo_settings() -> dict[str, Any]:
-    """A demo keeps what happens, where what that takes is installed."""
+    """Keep a history in a demo if the packages for it are installed."""
     return {"keep_history_seconds": _DEMO_SECONDS} if all(map(find_spec, needs())) else {}
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What an operator has to know of it."""
+    """Add this module as a topic of the manual."""
     return {"history": __name__}
 
 
 @extends
 def storage() -> Storage:
-    """Its tables."""
+    """Add the tables of the history."""
     from mirror_server.extensions.history.store import history
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
@@ -149,13 +149,13 @@ def storage() -> Storage:
 
 @extends
 def check_settings(settings: Settings) -> None:
-    """Find what is missing before anything is begun that it could spoil."""
+    """Check the settings before anything is started."""
     settings.of(HistorySettings).check()
 
 
 @extends
 def in_common(settings: Settings) -> str:
-    """All processes keep it, or none."""
+    """Require that all processes keep a history, or none."""
     return "" if settings.of(HistorySettings).keep_history_seconds is None else ", with --keep-history"
 
 
@@ -180,7 +180,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """``GET /v3/device-echo/history``."""
+    """Add ``GET /v3/device-echo/history``."""
     from mirror_server.extensions.history.views import routes
 
     return [routes]
@@ -190,7 +190,7 @@ def blueprints() -> list[Blueprint]:
 def snapshot_at(
     instant: Instant, conditions: Sequence[Condition], patterns: Sequence[str], form: str, compression: Compression
 ) -> Response:
-    """The fleet as of an earlier instant."""
+    """Return the fleet as of an earlier instant."""
     from mirror_server.extensions.history import views
 
     return views.snapshot_at(instant, conditions, patterns, form, compression)
@@ -198,7 +198,7 @@ def snapshot_at(
 
 @extends
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
-    """Of a device, what was put away."""
+    """Erase a device from segments and the archive."""
     from mirror_server.extensions.history.put_away import PutAway
 
     return PutAway(database, settings.of(HistorySettings).history_archive).erasure(device_id)
@@ -206,7 +206,7 @@ def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
 
 @extends
 def check(database: Database, settings: Settings) -> Sequence[Violation]:
-    """What is wrong with what was put away; all of it is read. What the database says of it is relied on."""
+    """Read all segments and files, and return what differs from the database."""
     from mirror_server.extensions.history.put_away import PutAway
 
     return PutAway(database, settings.of(HistorySettings).history_archive).violations()
@@ -214,7 +214,7 @@ def check(database: Database, settings: Settings) -> Sequence[Violation]:
 
 @extends
 def size(database: Database) -> str | None:
-    """How large it is, in one line; ``None`` where there is none."""
+    """Return its size in one line; ``None`` if it is empty."""
     from mirror_server.extensions.history.store import history
 
     with database.read() as session:

@@ -27,7 +27,7 @@ from fsspec.implementations.local import LocalFileSystem
 from mirror_server.store.backend import shown
 
 OTHER_DAY = "other"
-"""What stands for a day that has no folder of its own; null, as data sets have it, is not read by pandas."""
+"""Stands for days without a folder of their own; pandas does not read null, which data sets have for it."""
 
 _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"
@@ -37,10 +37,10 @@ _OWNER_ONLY_FILE = 0o600
 
 
 def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None = None) -> str:
-    """The name of a file: those of one run hold rows in order, one part behind the other.
+    """Return the name of a file. The files of one run have rows in order, one part after the other.
 
     Args:
-        mirror: What the names of a mirror's files have in common.
+        mirror: The common part of the names of a mirror's files.
         day: Of which day the rows are.
         run: The number of their run.
         part: The number of the part.
@@ -51,22 +51,22 @@ def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None 
 
 
 def name_of_rewrite(name: str) -> str:
-    """A name for the rows that are left of a file, which nobody else ever writes: its end is longer than a leader's."""
+    """Return a new name for the rows that are left of a file. Its end is longer than that of a leader's files."""
     return f"{part_of(name)}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
 
 
 def part_of(name: str) -> str:
-    """What the names of a file and of those that take its place have in common."""
+    """Return the common part of the names of a file and of those that replace it."""
     return _begin_of(name, 4)
 
 
 def run_of(name: str) -> str:
-    """What the names of the files of one run have in common."""
+    """Return the common part of the names of the files of one run."""
     return _begin_of(name, 3)
 
 
 class Archive:
-    """Files by their names, each of which appears whole or not at all.
+    """Files by name, each of which appears whole or not at all.
 
     Args:
         location: A folder, or a URL.
@@ -84,7 +84,7 @@ class Archive:
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def make(self) -> None:
-        """Make the folder, where it is not there.
+        """Make the folder if it does not exist.
 
         Raises:
             OSError: It cannot be made, or not written to.
@@ -99,7 +99,7 @@ class Archive:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._root)
 
     def names(self, mirror: str) -> set[str]:
-        """The files of a mirror that are there.
+        """Return the files of a mirror that exist.
 
         Raises:
             OSError: The folder cannot be read.
@@ -111,7 +111,7 @@ class Archive:
         return {"/".join(parts) for parts in found if parts[0].startswith("day=") and parts[-1].startswith(own)}
 
     def source(self, name: str) -> Any:
-        """What pyarrow reads a file from.
+        """Open a file for pyarrow.
 
         Raises:
             FileNotFoundError: There is none.
@@ -124,7 +124,7 @@ class Archive:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Any]:
-        """A file to write to; in the end it is there under its name, for good, or else as it was.
+        """Write a file: in the end it exists under its name, durably, or is as it was before.
 
         Raises:
             OSError: It cannot be written.
@@ -155,12 +155,12 @@ class Archive:
             raise
 
     def size(self, name: str) -> int:
-        """How many bytes a file has."""
+        """Return the number of bytes of a file."""
         self._files.invalidate_cache()
         return int(self._files.size(self._path(name)))
 
     def delete(self, name: str) -> None:
-        """Delete a file; harmless where there is none.
+        """Delete a file; does nothing if there is none.
 
         Raises:
             OSError: It cannot be deleted.
@@ -178,7 +178,7 @@ def _begin_of(name: str, members: int) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder below the archive's own, which must be there: it may be on a disk that is not mounted."""
+    """Make a folder below the archive's own, which must exist: it may be on a disk that is not mounted."""
     if not folder.exists():
         folder.mkdir(_OWNER_ONLY_FOLDER)
         _make_durable(folder.parent)

@@ -1,13 +1,21 @@
-"""The history as an Arrow IPC stream: one row for each thing that happened. Source: wire.md 10."""
+"""The history, and the fleet as of an earlier instant, as Arrow IPC streams. Source: wire.md 10.
+
+The rows of the history are one for each thing that happened. The fleet has the columns of a snapshot.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
 from mirror_server.arrow import WORD, Pieces, to_values
@@ -15,12 +23,16 @@ from mirror_server.extensions.history import columns
 from mirror_server.extensions.history.columns import position
 from mirror_server.extensions.history.selection import Position
 from mirror_server.extensions.history.service import OpenPast
+from mirror_server.store.resources import ResourceRow
 
 SCHEMA = pa.schema([columns.SCHEMA.field(name) for name in COLUMNS])
 """The columns of the stream: those of the wire; a text is a word of a dictionary."""
 
 _MOST_ROWS = 32_768
 _MOST_BYTES = 4 * 1024 * 1024
+_MOST_BYTES_OF_DEVICES = 16 * 1024 * 1024
+
+_Numbers: TypeAlias = npt.NDArray[np.int32]
 
 
 class HistoryPage:
@@ -50,7 +62,8 @@ class HistoryPage:
         """Return some rows at a time, as the application may see them, and the position of the last of them."""
         for batch in self.past.batches():
             kept = batch if self._limit is None else batch.slice(0, self._limit - self.row_count)
-            for part in _bounded(kept):
+            places = np.arange(kept.num_rows, dtype=np.int32)
+            for part in _bounded(kept, places, most_rows=_MOST_ROWS, most_bytes=_MOST_BYTES):
                 self.row_count += part.num_rows
                 self.position = position(part, part.num_rows - 1)
                 yield _shown(part, self._app_id), self.position
@@ -83,16 +96,19 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         yield dict(zip(COLUMNS, row, strict=True))
 
 
-def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch into parts that are small, unless a single row is large."""
-    count = batch.num_rows
-    if count <= 1 or (count <= _MOST_ROWS and batch.nbytes <= _MOST_BYTES):
-        if count:
-            yield batch
+def _bounded(
+    rows: pa.RecordBatch, begins: _Numbers, *, most_rows: float = math.inf, most_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Split rows into parts that are small, unless what is between two of ``begins`` is large."""
+    if not rows.num_rows:
         return
-    half = count // 2
-    yield from _bounded(batch.slice(0, half))
-    yield from _bounded(batch.slice(half))
+    if len(begins) == 1 or (rows.num_rows <= most_rows and rows.nbytes <= most_bytes):
+        yield rows
+        return
+    middle = len(begins) // 2
+    half = int(begins[middle])
+    yield from _bounded(rows.slice(0, half), begins[:middle], most_rows=most_rows, most_bytes=most_bytes)
+    yield from _bounded(rows.slice(half), begins[middle:] - half, most_rows=most_rows, most_bytes=most_bytes)
 
 
 def _shown(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:
@@ -108,3 +124,103 @@ def _of_issuer(categories: pa.DictionaryArray, app_ids: pa.DictionaryArray, app_
     is_own = pc.equal(app_ids.indices, pa.scalar(own, app_ids.indices.type))
     indices = pc.if_else(is_own, categories.indices, pa.scalar(None, categories.indices.type))
     return pa.DictionaryArray.from_arrays(indices, categories.dictionary)
+
+
+class PastFleet:
+    """The state of the fleet as flat rows: one for each resource, or one without a path for a device without any.
+
+    Args:
+        past: The rows.
+
+    Attributes:
+        device_count: How many devices there were so far.
+    """
+
+    def __init__(self, past: OpenPast) -> None:
+        self._past = past
+        self.device_count = 0
+
+    def parts(self) -> Iterator[tuple[pa.RecordBatch, _Numbers]]:
+        """Return the rows of some devices at a time, the start of each device in them, and behind these the end."""
+        for rows in self._past.batches():
+            for part in _bounded(rows, _begins(rows), most_bytes=_MOST_BYTES_OF_DEVICES):
+                begins = np.append(_begins(part), np.int32(part.num_rows))
+                self.device_count += len(begins) - 1
+                yield part, begins
+
+
+def fleet_stream(fleet: PastFleet, compression: Compression, end: Callable[[], bytes]) -> Generator[bytes]:
+    """Return the stream piece by piece, with the columns of a snapshot; its last batch is empty and has the end.
+
+    Args:
+        fleet: The rows.
+        compression: The compression of the buffers.
+        end: Makes the end, after the last row.
+    """
+    # It may be left out of the server; then nobody requests this.
+    from mirror_server.extensions.snapshots.arrow import SCHEMA as SNAPSHOT  # noqa: PLC0415
+
+    pieces = Pieces(SNAPSHOT, compression)
+    yield pieces.head
+    for rows, begins in fleet.parts():
+        yield pieces.batch(_nested(rows, begins, SNAPSHOT))
+    yield pieces.tail(end())
+
+
+def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[tuple[str, str, list[ResourceRow]]]:
+    """Return id, endpoint name and resources of each device. Facts that the history does not have are ``None``."""
+    columns = {name: to_values(rows.column(name)) for name in rows.schema.names}
+    columns["desired_updated_at"] = [
+        None if status in {None, DesiredStatus.PENDING} else at
+        for status, at in zip(columns["desired_status"], columns["desired_at"], strict=True)
+    ]
+    nothing = [None] * rows.num_rows
+    resources = list(map(ResourceRow, *(columns.get(name, nothing) for name in ResourceRow._fields)))
+    for begin, end in pairwise(begins.tolist()):
+        own = [resources[place] for place in range(begin, end) if columns["path"][place] is not None]
+        yield columns["device_id"][begin], columns["endpoint_name"][begin], own
+
+
+def _begins(rows: pa.RecordBatch) -> _Numbers:
+    """Return where the rows of each device start."""
+    codes = rows.column("device_id").indices.to_numpy()
+    return np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1]).astype(np.int32)
+
+
+def _nested(rows: pa.RecordBatch, begins: _Numbers, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a row for each device, with its resources in a list, as in a snapshot."""
+    is_resource = rows.column("path").is_valid()
+    resources = rows.filter(is_resource)
+    borders = _passed(is_resource)[begins]
+    is_written = resources.column("desired_status").is_valid()
+    # The place of each resource among those of its device.
+    places = np.arange(resources.num_rows, dtype=np.int32) - np.repeat(borders[:-1], np.diff(borders))
+    written = resources.append_column("resource", _int32(places)).filter(is_written)
+    devices = rows.take(_int32(begins[:-1]))
+    return pa.RecordBatch.from_arrays(
+        [
+            devices.column("device_id").cast(pa.string()),
+            devices.column("endpoint_name").cast(pa.string()),
+            _lists(borders, resources, schema.field("resources").type),
+            _lists(_passed(is_written)[borders], written, schema.field("desired").type),
+        ],
+        schema=schema,
+    )
+
+
+def _passed(flags: pa.BooleanArray) -> _Numbers:
+    """Return how many flags are set before each place, and in total."""
+    return np.concatenate([[0], np.cumsum(flags.to_numpy(zero_copy_only=False))]).astype(np.int32)
+
+
+def _lists(borders: _Numbers, rows: pa.RecordBatch, kind: pa.ListType) -> pa.ListArray:
+    names, members = rows.schema.names, list(kind.value_type)
+    # The history does not tell everything.
+    arrays = [rows.column(each.name) if each.name in names else pa.nulls(rows.num_rows, each.type) for each in members]
+    items = pa.StructArray.from_arrays(arrays, fields=members)
+    offsets = pa.py_buffer(borders)
+    return pa.Array.from_buffers(kind, len(borders) - 1, [None, offsets], 0, children=[items])
+
+
+def _int32(numbers: _Numbers) -> pa.Int32Array:
+    return pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])

@@ -10,7 +10,7 @@ what remains of the rows that were trimmed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,7 +41,7 @@ from mirror_server.extensions.history.reading import LAST_DEVICE, Reading, Sourc
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import ORIGINS
-from mirror_server.extensions.history.store.segments import STATE, Block, Bounds
+from mirror_server.extensions.history.store.segments import STATE, Bounds
 from mirror_server.store.session import Session
 
 _ROWS_AT_A_TIME = 2000
@@ -126,9 +126,9 @@ def _is_last(series: Integers) -> Flags:
 
 
 def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.RecordBatch]:
-    """What rows in order led to at an instant: a row for each resource of which something was known; no batch is empty.
+    """Return the state that rows in order led to: a row for each resource that was known; no batch is empty.
 
-    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null where it is not known, and
+    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null if it is not known, and
     those of :class:`mirror_server.store.resources.ResourceRow` that the history knows. A device of which nothing else
     was known has one row without a path. ``reported_at`` is the row's ``changed_at``, so never behind the instant, and
     ``reported_origin`` the word of the mirror; a write that had not ended has neither revision nor category.
@@ -140,7 +140,7 @@ def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.R
 
 
 def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The winners of all rows, in order, those of a device in one batch."""
+    """Return the winners of all rows in order, those of a device in one batch."""
     held = NO_ROWS
     for batch in batches:
         some = winners(together([held, batch]))
@@ -154,7 +154,7 @@ def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """The state of whole devices, of their winners."""
+    """Return the state of whole devices from their winners."""
     is_write, has_path = is_one_of(rows.column("what"), "desired"), is_known(rows.column("path"))
     series, devices = numbered(rows, "device_id", "path"), numbered(rows, "device_id")
     heads = np.flatnonzero(np.diff(series, prepend=-1))
@@ -166,7 +166,7 @@ def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
 
 
 def _places(series: Integers, flags: Flags, count: int) -> Integers:
-    """For each series the row with a flag, of which it has one at most; -1 without one."""
+    """Return for each series the row with a flag, of which there is at most one; -1 without one."""
     places = np.full(count, -1, np.int64)
     found = np.flatnonzero(flags)
     places[series[found]] = found
@@ -174,14 +174,14 @@ def _places(series: Integers, flags: Flags, count: int) -> Integers:
 
 
 def _is_alone(devices: Integers) -> Flags:
-    """Where a device has one row only."""
+    """Return which rows are the only one of their device."""
     same = devices[1:] == devices[:-1]
     is_alone: Flags = ~(np.concatenate([[False], same]) | np.concatenate([same, [False]]))
     return is_alone
 
 
 def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
-    """Whether devices were registered, of the first row of each, which is that of its registration where it has one."""
+    """Return whether devices were registered, from the first row of each, which is that of a registration if any."""
     is_in = is_one_of(rows.column("what"), "registration", "reg_update")
     is_told = ~is_known(rows.column("path"))
     return pc.if_else(to_flags(is_told[firsts]), to_flags(is_in[firsts]), pa.scalar(None, pa.bool_()))
@@ -220,7 +220,7 @@ def _table(
 
 
 def _at(rows: pa.RecordBatch, places: Integers) -> pa.RecordBatch:
-    """The rows at these places; one without anything where that is -1."""
+    """Return the rows with these indices; for -1 a row of nulls."""
     validity = to_flags(places >= 0).buffers()[1]
     return rows.take(pa.Array.from_buffers(pa.int64(), len(places), [validity, pa.py_buffer(np.maximum(places, 0))]))
 
@@ -247,8 +247,10 @@ def rows_up_to(
         instant: The instant.
         sealed_only: Whether rows of the tail and writes that wait are left out.
     """
-    checkpoint = last_checkpoint(reading.session, instant)
-    behind = _of_state(checkpoint) if checkpoint else None
+    last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)
+    behind = None if last is None else (last.at, last.revision)
+    every = segments.blocks(reading.session, STATE)
+    checkpoint = [block for block in every if last is not None and block.segment_id == last.segment_id]
     known = RowsUpTo(wanted.selection, wanted.device_ids, wanted.erased, None, instant, None)
     behind_it = replace(known, base_at=wanted.base_at, behind=behind)
     places = [*sources(runs_of(reading.session, checkpoint), known), *reading.sources(behind_it)]
@@ -261,29 +263,17 @@ def rows_up_to(
     )
 
 
-def last_checkpoint(session: Session, instant: Instant) -> list[Block]:
-    """Return the blocks of the last checkpoint up to an instant; empty if there is none."""
-    found = [run for run in segments.runs(segments.blocks(session, STATE)) if _of_state(run)[0] <= instant]
-    return max(found, key=lambda run: (_of_state(run), run[0].segment_id), default=[])
-
-
-def _of_state(checkpoint: Sequence[Block]) -> tuple[Instant, int]:
-    """Return the instant and the revision of a checkpoint."""
-    return checkpoint[0].state_at or 0, checkpoint[0].state_revision or 0
-
-
 def is_needed(session: Session) -> bool:
     """Return whether a history is kept that has no checkpoint since it was last started."""
-    revision, state = segments.last_state_revision(session), history.state(session)
-    return state.is_kept and (revision is None or revision < state.begun_revision)
+    state = history.state(session)
+    return state.is_kept and all(each.revision < state.begun_revision for each in segments.checkpoints(session))
 
 
 def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
     """Return instant, revision and rows of the first checkpoint of a history."""
     at, revision = _begun_at(session, now), history.state(session).begun_revision
-    registrations = in_order(of_rows(history.registrations(session)))
-    resources = (in_order(of_rows(rows)) for rows in history.mirror(session, _ROWS_AT_A_TIME))
-    rows = merged(Source("", LAST_DEVICE, each) for each in (iter([registrations]), resources))
+    mirror = [iter([history.registrations(session)]), *history.mirror(session, _ROWS_AT_A_TIME)]
+    rows = merged(Source("", LAST_DEVICE, (in_order(of_rows(some)) for some in each)) for each in mirror)
     known = RowFilter(HistorySelection(revision=revision), None, {}, None)
     return (at, revision), (not_after(known.apply(batch), at) for batch in rows)
 

@@ -1,4 +1,4 @@
-"""Whether segments and files hold what the database says they hold."""
+"""Checks that segments and files contain what the database says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile
 from mirror_server.store.backend import MOST_EXAMPLES, Violation
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
 
 _DAMAGED = "a part of the history cannot be read"
 _OTHER = "a part of the history does not hold what the database says"
@@ -23,7 +22,7 @@ _TWICE = "a row of the history stands in two places"
 
 
 def violations(database: Database, archive: Archive | None) -> Iterator[Violation]:
-    """What is wrong with segments and files; each of them is read whole.
+    """Read all segments and files, and return what is wrong with them.
 
     Args:
         database: Where the history is.
@@ -38,10 +37,13 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
         states = [piece for run in runs_of(session, segments.blocks(session, STATE)) for piece in run]
         pieces = [piece for run in runs_of(session, segments.blocks(session, ROWS)) for piece in run]
         named = {file.file_name: file for file in segments.files(session)}
-        files, missing = _files(session, database, archive)
-        found: dict[str, list[str]] = {_DAMAGED: missing, _OTHER: [], _TWICE: []}
+        found: dict[str, list[str]] = {_DAMAGED: [], _OTHER: [], _TWICE: []}
+        if archive is None:
+            found[_DAMAGED] = [f"{name}: it is in an archive; name it with --history-archive" for name in named]
+        else:
+            pieces += [file_piece(archive, database, file) for file in named.values()]
         revisions = []
-        for piece in [*states, *pieces, *files]:
+        for piece in [*states, *pieces]:
             try:
                 rows = together(batches_of(piece))
             except (OSError, pa.ArrowException) as error:
@@ -51,7 +53,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
             if (
                 bounds(rows) != piece.bounds
                 # One that is being erased may be ahead of the database.
-                and not any(_has(piece, device_id) for device_id in erased | _erased_now(database))
+                and not any(_has(piece, device_id) for device_id in erased.union(database.look(segments.erasures)))
                 and not _has_changed(database, named.get(piece.name))
             ):
                 found[_OTHER].append(f"{piece.name}: its rows are not those it was written with")
@@ -63,25 +65,9 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
     yield from (Violation(kind, len(where), where[:MOST_EXAMPLES]) for kind, where in found.items() if where)
 
 
-def _files(session: Session, database: Database, archive: Archive | None) -> tuple[list[Piece], list[str]]:
-    """The files of the archive, and those that cannot be looked at."""
-    files = segments.files(session)
-    if archive is None:
-        return [], [f"{file.file_name}: it is in an archive; name it with --history-archive" for file in files]
-    return [file_piece(archive, database, file) for file in files], []
-
-
 def _has_changed(database: Database, file: ArchivedFile | None) -> bool:
-    """Whether a server has trimmed a file meanwhile, or erased something of it."""
-    if file is None:
-        return False
-    with database.read() as session:
-        return file not in segments.files(session)
-
-
-def _erased_now(database: Database) -> frozenset[str]:
-    with database.read() as session:
-        return frozenset(segments.erasures(session))
+    """Return whether a server has trimmed a file since it was listed, or erased rows of it."""
+    return file is not None and file not in database.look(segments.files)
 
 
 def _has(piece: Piece, device_id: str) -> bool:
@@ -89,7 +75,7 @@ def _has(piece: Piece, device_id: str) -> bool:
 
 
 def _repeated(revisions: Sequence[Integers], sealed: int) -> Iterator[str]:
-    """Rows that stand twice in segments and files, or in the tail besides."""
+    """Return rows that are in two segments or files, or also in the tail."""
     every = np.concatenate([np.zeros(0, np.int64), *revisions])
     values, counts = np.unique(every, return_counts=True)
     yield from (f"revision {value}" for value in values[counts > 1].tolist())

@@ -1,4 +1,4 @@
-"""The history in memory: its columns, their order, and numbers of them for numpy."""
+"""The history in memory: its columns, the order of its rows, and columns as numpy arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from mirror_server.arrow import INSTANT, WORD, to_array
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.selection import Position
-from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, HistoryRow
+from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, TAIL_COLUMNS, HistoryRow
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -29,15 +29,14 @@ SCHEMA = pa.schema([pa.field(name, _TYPES.get(name, WORD)) for name in HistoryRo
 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)
 
-_KIND = SCHEMA.get_field_index("what")
-_KINDS = [to_array(words, WORD) for words in zip(*KINDS, strict=True)]
-"""What happened, and by what a value came, of each kind."""
+_KINDS = dict(zip(("what", "origin"), (to_array(words, WORD) for words in zip(*KINDS, strict=True)), strict=True))
+"""The words of each kind, by column."""
 
 _LARGEST_KEY = 2**62
 
 
 def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as the database gives them, in their order."""
+    """Return rows with the members of :class:`~.store.history.HistoryRow` as a batch."""
     if not rows:
         return NO_ROWS
     columns = zip(*rows, strict=True)
@@ -46,24 +45,24 @@ def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def of_tail(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as the tail has them; see :func:`mirror_server.extensions.history.store.history.stored_tail`."""
+    """Return rows of :func:`mirror_server.extensions.history.store.history.stored_tail` as a batch."""
     if not rows:
         return NO_ROWS
-    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    values, content_types = columns[_KIND + 1 : _KIND + 3]
-    columns[_KIND + 2] = [
+    columns: dict[str, Sequence[Any]] = dict(zip(TAIL_COLUMNS, zip(*rows, strict=True), strict=True))
+    columns["content_type"] = [
         PLAIN_TEXT if name is None and value is not None else name
-        for name, value in zip(content_types, values, strict=True)
+        for name, value in zip(columns["content_type"], columns["value"], strict=True)
     ]
-    kinds = to_array(columns.pop(_KIND), pa.int32())
-    fields = [field for field in SCHEMA if field.name not in ("what", "origin")]
-    arrays = [to_array(column, field.type) for column, field in zip(columns, fields, strict=True)]
-    arrays[_KIND:_KIND] = [words.take(kinds) for words in _KINDS]
+    kinds = to_array(columns["kind"], pa.int32())
+    words = {name: words.take(kinds) for name, words in _KINDS.items()}
+    arrays = [
+        words[field.name] if field.name in words else to_array(columns[field.name], field.type) for field in SCHEMA
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of all of them, one after another."""
+    """Concatenate batches."""
     some = [batch for batch in batches if batch.num_rows]
     if len(some) < 2:
         return some[0] if some else NO_ROWS
@@ -71,7 +70,7 @@ def together(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def numbers(column: pa.Array) -> Integers:
-    """The numbers of a column of ``int64`` or instants; those of missing ones mean nothing."""
+    """Return a column of ``int64`` or instants as an array; missing values are arbitrary numbers."""
     buffer = column.buffers()[1]
     return (
         np.frombuffer(buffer, np.int64, len(column), column.offset * 8) if buffer else np.zeros(len(column), np.int64)
@@ -79,19 +78,19 @@ def numbers(column: pa.Array) -> Integers:
 
 
 def is_known(column: pa.Array) -> Flags:
-    """Where a column has something."""
+    """Return which rows have a value in a column."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return _flags(column.is_valid())
 
 
 def is_one_of(column: pa.DictionaryArray, *words: str) -> Flags:
-    """Where a column has one of these words."""
+    """Return which rows have one of these words in a column."""
     return of_words(column, np.array([word in words for word in column.dictionary.to_pylist()] + [False], np.bool_))
 
 
 def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """For each row the value of its word; the last of the values is for rows without one."""
+    """Return for each row the value of its word; the last of the values is for rows without one."""
     indices = column.indices.fill_null(len(column.dictionary))
     codes = np.frombuffer(indices.buffers()[1], np.int32, len(indices), indices.offset * 4)
     taken: npt.NDArray[Any] = values[codes]
@@ -99,7 +98,7 @@ def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArra
 
 
 def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same column without the words that no row has."""
+    """Return the column without the words that no row has."""
     codes = of_words(column, np.arange(len(column.dictionary) + 1, dtype=np.int32))
     is_used = np.zeros(len(column.dictionary) + 1, np.bool_)
     is_used[codes] = True
@@ -112,7 +111,7 @@ def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def ranks(column: pa.DictionaryArray) -> Integers:
-    """For each row the place of its word among all of the column; 0 without one."""
+    """Return for each row the rank of its word among those of the column; 0 without a word."""
     places = np.zeros(len(column.dictionary) + 1, np.int64)
     if len(column.dictionary):
         dense = pc.rank(column.dictionary, sort_keys="ascending", tiebreaker="dense")
@@ -121,13 +120,13 @@ def ranks(column: pa.DictionaryArray) -> Integers:
 
 
 def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows by device, path, instant and revision, with nothing before every text."""
+    """Sort rows by device, path, instant and revision; missing words come first."""
     place = _order(batch)
     return batch if place is None else taken(batch, place)
 
 
 def _order(batch: pa.RecordBatch) -> Integers | None:
-    """The places of the rows in their order; ``None`` where they are in it already."""
+    """Return the indices that sort the rows; ``None`` if they are sorted."""
     series = _series_of(batch)
     changed_at, revision = numbers(batch.column("changed_at")), numbers(batch.column("revision"))
     first = int(changed_at.min(initial=0))
@@ -137,19 +136,19 @@ def _order(batch: pa.RecordBatch) -> Integers | None:
     key = series * span + (changed_at - first)
     if _is_sorted(key, revision):
         return None
-    # What is put together are sorted runs: this kind of sorting merges them.
+    # The batch consists of sorted runs: a stable sort merges them.
     place = np.argsort(key, kind="stable")
     return place if _is_sorted(key[place], revision[place]) else np.lexsort((revision, key))
 
 
 def _series_of(batch: pa.RecordBatch) -> Integers:
-    """A number for each row, the same for those of one device and path, and rising in the order of these."""
+    """Return a number for each row: the same for one device and path, and ascending in their order."""
     paths = ranks(batch.column("path"))
     return ranks(batch.column("device_id")) * (int(paths.max(initial=0)) + 1) + paths
 
 
 def numbered(batch: pa.RecordBatch, *names: str) -> Integers:
-    """A number for each row, from 0 on: another one than the row before where any of these columns of words differs."""
+    """Return a number for each row, starting at 0; it grows where any of these columns differs from the row before."""
     differs = np.zeros(batch.num_rows, np.bool_)
     for name in names:
         column = batch.column(name)
@@ -163,7 +162,7 @@ def _is_sorted(key: Integers, revision: Integers) -> bool:
 
 
 def position(batch: pa.RecordBatch, index: int) -> Position:
-    """Where a row stands."""
+    """Return the position of a row."""
     return Position(
         batch.column("device_id")[index].as_py(),
         batch.column("path")[index].as_py(),
@@ -173,7 +172,7 @@ def position(batch: pa.RecordBatch, index: int) -> Position:
 
 
 def reverse(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The last row first."""
+    """Reverse the order of the rows."""
     return taken(batch, np.arange(batch.num_rows)[::-1])
 
 
@@ -182,28 +181,28 @@ def _flags(column: pa.BooleanArray) -> Flags:
 
 
 def to_flags(flags: Flags) -> pa.BooleanArray:
-    """A column of flags."""
+    """Return flags as a column."""
     return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags.view(np.int8))]).cast(pa.bool_())
 
 
 def taken(batch: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
-    """The rows at these places, in their order."""
+    """Return the rows with these indices."""
     indices = np.ascontiguousarray(places, np.int64)
     return batch.take(pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)]))
 
 
 def kept(batch: pa.RecordBatch, flags: Flags) -> pa.RecordBatch:
-    """The rows with a flag, in their order."""
+    """Return the flagged rows."""
     return batch if flags.all() else taken(batch, np.flatnonzero(flags))
 
 
 def value_sizes(batch: pa.RecordBatch) -> Integers:
-    """For each row how many bytes its value has."""
+    """Return for each row the number of bytes of its value."""
     return numbers(pc.binary_length(batch.column("value")).fill_null(0).cast(pa.int64()))
 
 
 def not_after(batch: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """The same rows, none of which happened after an instant."""
+    """Return the rows with no ``changed_at`` after an instant: later ones are set to it."""
     changed_at = np.minimum(numbers(batch.column("changed_at")), instant)
     index = SCHEMA.get_field_index("changed_at")
     column = pa.Array.from_buffers(INSTANT, batch.num_rows, [None, pa.py_buffer(changed_at)])

@@ -1,9 +1,9 @@
-"""Erases devices where their rows have gone on from the tail: in segments, checkpoints and files.
+"""Erases devices from segments, checkpoints and files.
 
-From the moment a device is erased its rows are told no more; here they are deleted. What is left of a file is written
-under another name, which the database names in its place in one transaction, if it still names the old one: a process
-that read a file and wrote what is left of it too late, while another one led, brings nothing back. Erased is a device
-when the old files are deleted as well, which the database has noted until then, and those that a killed process left.
+The rows of an erased device are not returned from the moment it is erased; here they are deleted. What is left of a
+file is written under another name. In one transaction the database replaces the old name by it, if it still has the old
+one: so a process that is late, while another one leads, brings nothing back. A device is erased when the old files are
+deleted too, which the database has recorded until then, and those that a killed process left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Changed(Exception):
-    """Another one has replaced what a step read, so that it changed nothing."""
+    """A step changed nothing, because another process replaced what it had read."""
 
 
 class Erasing:
@@ -40,7 +40,7 @@ class Erasing:
     Args:
         database: Where the history is.
         archive: Where its files are; ``None`` where it has none.
-        held: Gives the names of files that do not count any more and somebody reads still: they are left.
+        held: Returns the names of files that do not count any more but are still being read; they are left.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Erasing:
         self._held = held
 
     def erase(self) -> int:
-        """Delete the rows of all devices that were erased; gives how many they were.
+        """Delete the rows of all erased devices; return how many there were.
 
         Raises:
             OSError: A part of the archive cannot be read or written; it is tried again the next time.
@@ -134,19 +134,20 @@ class Erasing:
         return 0
 
     def _delete_unknown(self) -> int:
-        """What was written when a process was killed has rows of any device, and nothing else here knows of it."""
+        """Delete files that a killed process left: they may have rows of any device."""
         if self._archive is not None:
             Moving(self._database, self._archive).delete_unknown(self._held())
         return 0
 
     def _delete_needless(self, archive: Archive, new: Iterable[ArchivedFile], leader: str | None) -> None:
-        """Delete what was written of a file when another one led already: it may hold what that one has erased."""
+        """Delete files that were written after another process led: they may have rows that it has erased."""
         with self._database.read() as session:
             # When the next one leads, nothing that this process stored is on its way to the database any more.
             is_over = session.setting(LEADER) != leader
-            needless = [file.file_name for file in new if is_over and not segments.is_file(session, file.file_name)]
-        for name in needless:
-            archive.delete(name)
+            known = segments.files(session)
+        for file in new:
+            if is_over and file not in known:
+                archive.delete(file.file_name)
 
     def _archive_of(self, file_name: str) -> Archive:
         if self._archive is None:
@@ -155,7 +156,7 @@ class Erasing:
 
 
 def count_rows(database: Database, archive: Archive | None, device_id: str) -> int:
-    """How many rows of a device segments and files have that are told, as far as they can be read.
+    """Count the rows of a device in segments and files, as far as these can be read.
 
     Raises:
         StorageFailed: The database cannot be reached.
@@ -170,7 +171,7 @@ def count_rows(database: Database, archive: Archive | None, device_id: str) -> i
 
 
 def _count_of(piece: Piece, wanted: RowFilter) -> int:
-    """How many rows of a piece are wanted and of a device; none where it cannot be read."""
+    """Count the selected rows of a piece that have a device; 0 if it cannot be read."""
     try:
         batches = list(batches_of(piece, wanted))
     except (OSError, pa.ArrowException) as error:
@@ -187,6 +188,6 @@ def _concerns(erased: Mapping[str, int], bounds: Bounds) -> bool:
 
 
 def _without(piece: Piece, erased: Mapping[str, int]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The rows of a piece, and those of them that are not of erased devices."""
+    """Return the rows of a piece, and those of them that are not of erased devices."""
     rows = together(batches_of(piece))
     return rows, RowFilter(HistorySelection(), None, erased, None).apply(rows)

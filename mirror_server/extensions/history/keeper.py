@@ -1,4 +1,4 @@
-"""Keeps the history in shape, beside everything else: seals, merges, archives, trims, erases."""
+"""Maintains the history on a thread: seals, merges, archives, trims and erases."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5
 _LAST_SECONDS = 3
 _LOOK_FOR_LEFT = 3_600_000
-"""After so many milliseconds files are looked for that do not count: who led before may have written some since."""
+"""Interval between searches for files that do not count: an earlier leader may have written some since."""
 
 
 class Keeper:
-    """Looks after the history on a thread of its own, a few seconds after one another, while this process leads.
+    """Maintains the history every few seconds on a thread of its own, while this process leads.
 
-    Whatever it begins is done or not; what fails is tried again at the next look, and the rest goes on meanwhile.
+    Each step is done or not. One that fails is repeated in the next round, and the others go on.
 
     Args:
         database: Where the history is.
         clock: Domain time.
-        service: Who has the history open.
-        archive: Where days that are over go; ``None`` to have them stay in the database.
+        service: Opens the history.
+        archive: Where days that are over go; ``None`` to leave them in the database.
         keep_seconds: How long rows are kept.
         segment_rows: How many rows of the tail make a segment.
 
     Attributes:
-        failures: What could not be done, and why.
+        failures: The steps that failed, and why.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Keeper:
 
     @extends(specname="lead")
     def start(self) -> None:
-        """Begin to look after it."""
+        """Start the thread."""
         # One that was stopped may be in the middle of a step still.
         self._is_ending = threading.Event()
         self._is_archive_clean = False
@@ -81,12 +81,12 @@ class Keeper:
 
     @extends(specname="clock_advanced")
     def look(self) -> None:
-        """Have it looked after soon."""
+        """Start the next round soon."""
         self._wanted.set()
 
     @extends(specname="resign")
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Stop the thread; the step that is under way may go on."""
         self._is_ending.set()
         self._wanted.set()
         if self._thread is not None:
@@ -94,29 +94,24 @@ class Keeper:
             self._thread.join(_LAST_SECONDS)
 
     def round(self) -> None:
-        """Do all that is due, one thread at a time; what cannot be done is logged, once.
+        """Take all steps that are due, on one thread at a time; a failure is logged once.
 
         Raises:
-            NotLeader: Another process does it from now on.
+            NotLeader: Another process leads now.
         """
         with self._looking:
             now, sure_now = self._clock.now(), self._clock.sure_now()
+            base_at = self._trimming.base_at(sure_now)
             self._try("begin a history", lambda: self._sealing.begin(now, sure_now))
-            self._try("compress new rows of the history", lambda: self._seal(now, sure_now))
+            # What a killed process left may have rows of an erased device.
+            self._try("tidy up the history", self._sealing.delete_left)
+            self._try("compress new rows of the history", lambda: self._again(lambda: self._sealing.seal(now, base_at)))
             self._try("delete what was erased from the history", self._erasing.erase)
             self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
             self._try("merge parts of the history", lambda: self._again(lambda: self._sealing.merge(now)))
             self._try("archive the history", lambda: self._move(now))
             self._try("trim the history", lambda: self._trim(sure_now))
             self._try("tidy up the history", self._sealing.delete_left)
-
-    def _seal(self, now: Instant, sure_now: Instant) -> None:
-        self._sealing.delete_left()
-        self._again(lambda: self._sealing.seal(now, self._trimming.base_at(sure_now)) and self._delete_left())
-
-    def _delete_left(self) -> bool:
-        self._sealing.delete_left()
-        return True
 
     def _checkpoint(self, now: Instant) -> None:
         with self._service.reading() as reading:
@@ -139,12 +134,12 @@ class Keeper:
         with self._service.reading() as reading:
             names = self._trimming.trim(reading, now)
         if names:
-            # Whoever has the history open goes on to read them.
+            # They are still read by those who have the history open.
             self._trimmed |= dict.fromkeys(names, self._service.readers())
             self._is_archive_clean = False
 
     def _again(self, step: Callable[[], bool]) -> None:
-        """Take a step as often as there is something to do."""
+        """Repeat a step until there is nothing left to do."""
         while not self._is_ending.is_set() and step():
             pass
 

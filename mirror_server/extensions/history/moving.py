@@ -1,11 +1,11 @@
-"""How rows leave the database: those of days that are over go to the archive, those kept long enough go for good."""
+"""Moves rows of days that are over to the archive, and deletes rows that were kept long enough."""
 
 from __future__ import annotations
 
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,13 +14,13 @@ import pyarrow as pa
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.extensions.history.archive import OTHER_DAY, Archive, name_of_file
 from mirror_server.extensions.history.as_of import state_rows
-from mirror_server.extensions.history.columns import Flags, kept, numbers
+from mirror_server.extensions.history.columns import kept, numbers
 from mirror_server.extensions.history.filters import kept_until
 from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
 from mirror_server.extensions.history.reading import Reading, Run, merged, runs_of, sources
 from mirror_server.extensions.history.sealing import DAY, day_of, store_segment
 from mirror_server.extensions.history.store import segments
-from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
+from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds
 from mirror_server.store.database import Database
 from mirror_server.store.session import LEADER, Session
 
@@ -29,16 +29,13 @@ _log = logging.getLogger(__name__)
 _NAME_SETTING = "history_archive_name"
 
 _MOST_DAYS = 40
-"""How many days one move has files for: clocks that are far off would have one for each of their rows."""
+"""The most days that one move has files for: clocks that are far off could have one for each of their rows."""
 
 _LAST_AT = 253_402_300_800_000
 """The end of the year 9999: later days have no name."""
 
 _ROWS_OF_A_FILE = 500_000
 _BYTES_OF_A_FILE = 32 * 1024 * 1024
-
-
-_IsOfDay = Callable[[pa.RecordBatch], Flags]
 
 
 class Moving:
@@ -54,7 +51,7 @@ class Moving:
         self._archive = archive
 
     def prepare(self) -> None:
-        """Make the archive, where nothing is in it: what cannot be written to is told now, not when a day is over.
+        """Make the archive if it has no files, so that one that cannot be written to is reported before a day is over.
 
         Raises:
             OSError: It cannot be made, or not written to.
@@ -65,7 +62,7 @@ class Moving:
             self._archive.make()
 
     def move(self, now: Instant) -> bool:
-        """Move the rows of the first day that is over; false where there is none.
+        """Move the rows of the first day that is over; return false if there is none.
 
         Raises:
             OSError: The archive cannot be written.
@@ -88,7 +85,7 @@ class Moving:
         return self._database.insist(work).result()
 
     def delete_unknown(self, held: Collection[str] = ()) -> None:
-        """Delete the files that do not count, which a process left that was killed; not those that somebody reads.
+        """Delete files that do not count, which a killed process left, but not those that are still being read.
 
         Raises:
             OSError: The archive cannot be read or written.
@@ -106,11 +103,11 @@ class Moving:
             self._archive.delete(name)
 
     def _is_own(self, leader: str | None) -> bool:
-        """Whether this process leads; it may have waited so long that another one does."""
+        """Return whether this process leads; it may have waited so long that another one does."""
         return leader is None or leader.startswith(f"{self._database.process_id}-")
 
     def _mirror(self) -> str:
-        """What the names of this mirror's files have that those of another have not."""
+        """Return the part of file names that tells this mirror from others."""
         with self._database.read() as session:
             name = session.setting(_NAME_SETTING)
         if name is None:
@@ -121,23 +118,20 @@ class Moving:
     def _write(self, runs: list[Run], leader: str | None) -> Iterator[ArchivedFile]:
         days = _days(runs)
         for run in runs:
-            for day in days:
-                yield from self._write_day(run, _name_of(day), partial(_is_at, [day]), leader)
-            yield from self._write_day(run, OTHER_DAY, partial(_is_at_none_of, days), leader)
-
-    def _write_day(self, run: Run, day: str, is_of_day: _IsOfDay, leader: str | None) -> Iterator[ArchivedFile]:
-        # No other run has the same last row.
-        number = max(piece.bounds.last_revision for piece in run)
-        rows = (kept(batch, is_of_day(batch)) for batch in merged(sources([run])))
-        for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
-            name = name_of_file(self._mirror(), day, number, part, leader)
-            with self._archive.writing(name) as file:
-                file.write(encoded(some, SMALL))
-            yield ArchivedFile(name, day, self._archive.size(name), bounds(some))
+            # No other run has the same last row.
+            number = max(piece.bounds.last_revision for piece in run)
+            for day in [*days, None]:
+                rows = (_of_day(batch, day, days) for batch in merged(sources([run])))
+                day_name = OTHER_DAY if day is None else to_datetime(day * DAY).strftime("%Y-%m-%d")
+                for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
+                    name = name_of_file(self._mirror(), day_name, number, part, leader)
+                    with self._archive.writing(name) as file:
+                        file.write(encoded(some, SMALL))
+                    yield ArchivedFile(name, day_name, self._archive.size(name), bounds(some))
 
 
 class Trimming:
-    """Deletes what is kept long enough; what it led to remains, as the oldest checkpoint.
+    """Deletes rows that were kept long enough; the state they led to remains as the oldest checkpoint.
 
     Args:
         database: Where the rows are.
@@ -150,14 +144,14 @@ class Trimming:
         self._step = min(DAY, self._keep_milliseconds // 10)
 
     def base_at(self, now: Instant) -> Instant:
-        """What was received before is kept no longer."""
+        """Return the instant before which received rows are not kept any more."""
         return now - self._keep_milliseconds
 
     def trim(self, reading: Reading, now: Instant) -> set[str] | None:
-        """Delete rows, where some are old enough; all of those that old must be sealed.
+        """Delete rows that are old enough; all rows of that age must be sealed.
 
         Returns:
-            The names of files that do not count any more; ``None`` where nothing was to be deleted.
+            The names of files that do not count any more; ``None`` if there was nothing to delete.
         """
         base_at = self.base_at(now)
         begun_at = segments.oldest_state_at(reading.session)
@@ -173,7 +167,7 @@ class Trimming:
         state = store_segment(self._database, state_rows(reading, base_at), (base_at, reading.state.sealed_revision))
 
         def work(session: Session) -> None:
-            before = {block.segment_id for block in segments.blocks(session, STATE) if (block.state_at or 0) < base_at}
+            before = {each.segment_id for each in segments.checkpoints(session) if each.at < base_at}
             segments.forget(session, old | before)
             segments.forget_files(session, names)
             segments.put(session, state)
@@ -184,14 +178,14 @@ class Trimming:
 
 
 def _of_first_day(session: Session, now: Instant) -> list[Block]:
-    """The blocks of the first day that is over."""
+    """Return the blocks of the first day that is over."""
     runs = [run for run in segments.runs(segments.blocks(session, ROWS)) if day_of(run) < now // DAY]
     day = min(map(day_of, runs), default=None)
     return [block for run in runs if day_of(run) == day for block in run]
 
 
 def _days(runs: Iterable[Run]) -> list[int]:
-    """The days at which most of the rows happened, numbered from 1970 on."""
+    """Return the days with most of the rows, as numbers of days since 1970."""
     found: Counter[int] = Counter()
     for piece in (piece for run in runs for piece in run):
         with ParquetRows(piece.source()) as rows:
@@ -201,16 +195,10 @@ def _days(runs: Iterable[Run]) -> list[int]:
     return sorted(day for day, _ in found.most_common(_MOST_DAYS))
 
 
-def _is_at(days: Collection[int], batch: pa.RecordBatch) -> Flags:
-    return np.isin(numbers(batch.column("changed_at")) // DAY, list(days))
-
-
-def _is_at_none_of(days: Collection[int], batch: pa.RecordBatch) -> Flags:
-    return ~_is_at(days, batch)
-
-
-def _name_of(day: int) -> str:
-    return to_datetime(day * DAY).strftime("%Y-%m-%d")
+def _of_day(batch: pa.RecordBatch, day: int | None, days: Sequence[int]) -> pa.RecordBatch:
+    """Return the rows of a day; ``None`` stands for all but these days."""
+    found = numbers(batch.column("changed_at")) // DAY
+    return kept(batch, ~np.isin(found, days) if day is None else found == day)
 
 
 def _newest(bounds: Bounds) -> Instant:

@@ -1,6 +1,6 @@
-"""The history as Parquet: what segments in the database and files of the archive hold.
+"""The history as Parquet: the contents of segments and of the archive's files.
 
-It is for pandas, DuckDB, Dask, Spark and Polars as it is, so that none but common encodings are used. A value is in
+pandas, DuckDB, Dask, Spark and Polars read it as it is, so only common encodings are used. A value is in
 ``value`` where it is a text, in ``value_binary`` where not; times are UTC, in milliseconds; ``status`` is a word.
 """
 
@@ -51,24 +51,24 @@ _ROWS_OF_A_GROUP = 8_192
 _BYTES_OF_A_GROUP = 4 * 1024 * 1024
 
 QUICK, SMALL = 3, 15
-"""How much effort goes into compressing what is read again soon, and what is kept for long."""
+"""Compression levels for rows that are read again soon, and for rows that are kept for long."""
 
 
 _MARK = b"sum:"
-"""What stands before the checksum of a file's footer; behind all rows, where nobody else looks."""
+"""Precedes the checksum of a file's footer, behind all rows, where other programs do not read."""
 _MARK_BYTES = len(_MARK) + 4
 _END_BYTES = 8
-"""How long the footer is, in four bytes, and the word with which a Parquet file ends."""
+"""The length of the footer, in four bytes, and the word that ends a Parquet file."""
 
 
 def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
-    """A whole Parquet file with these rows.
+    """Return a whole Parquet file with these rows.
 
-    Checksums are in it, of each page and of the footer: what is damaged is not told as if somebody had reported it.
+    It has checksums of each page and of the footer, so that damaged values are not returned as reported ones.
 
     Args:
         batch: The rows, in order.
-        level: The effort of compressing, :data:`QUICK` or :data:`SMALL`.
+        level: The level of compression, :data:`QUICK` or :data:`SMALL`.
     """
     sink = pa.BufferOutputStream()
     writer = pq.ParquetWriter(
@@ -121,30 +121,24 @@ class ParquetRows:
         """Close the file."""
         self._file.close(force=True)
 
-    @property
-    def row_count(self) -> int:
-        """How many rows there are."""
-        count: int = self._file.metadata.num_rows
-        return count
-
     def devices(self, group: int) -> tuple[str, str]:
-        """First and last device of a group, '' where rows have none."""
+        """Return the first and last device of a group, '' if rows have none."""
         about = self._statistics(group, "device_id")
         if about is None or not about.has_min_max:
             return "", ""
         return "" if about.null_count else about.min, about.max
 
     def paths(self, group: int) -> tuple[str, str] | None:
-        """Least and greatest path of a group; ``None`` where rows have none."""
+        """Return the least and greatest path of a group; ``None`` if rows have none."""
         about = self._statistics(group, "path")
         return None if about is None or about.null_count or not about.has_min_max else (about.min, about.max)
 
     def read(self, group: int) -> pa.RecordBatch:
-        """The rows of a group."""
+        """Return the rows of a group."""
         return _told(self._file.read_row_group(group, use_threads=False))
 
     def instants(self) -> Iterator[Integers]:
-        """When the rows happened, group by group."""
+        """Return ``changed_at`` of the rows, group by group."""
         for group in self.groups:
             yield numbers(_whole(self._file.read_row_group(group, columns=["changed_at"], use_threads=False).column(0)))
 
@@ -153,7 +147,7 @@ class ParquetRows:
 
 
 def _check_footer(source: Any) -> None:
-    """Refuse a footer that is damaged: what reads it may end the whole process."""
+    """Reject a damaged footer: reading it may crash the process."""
     size = source.size()
     begin = _footer_at(source.read_at(_END_BYTES, max(0, size - _END_BYTES)), size)
     mark = source.read_at(_MARK_BYTES, max(0, begin - _MARK_BYTES))
@@ -162,7 +156,7 @@ def _check_footer(source: Any) -> None:
 
 
 def _footer_at(end: bytes, size: int) -> int:
-    """Where the footer of a file begins that has these last bytes and so many altogether.
+    """Return where the footer of a file starts, from its last bytes and its size.
 
     Raises:
         pyarrow.ArrowInvalid: It is no Parquet file, or cut off.
@@ -178,7 +172,7 @@ def _sum(content: bytes) -> bytes:
 
 
 def groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows, so many at a time that neither they nor their bytes are too many."""
+    """Split rows into groups of a bounded number of rows and bytes."""
     sizes = np.concatenate([[0], np.cumsum(value_sizes(batch))])
     begin = 0
     while begin < batch.num_rows:
@@ -189,7 +183,7 @@ def groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def parts(batches: Iterable[pa.RecordBatch], rows: int, size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows, so many at a time, or fewer where they are large."""
+    """Regroup rows into batches of about this many rows, or fewer if they are large."""
     held: list[pa.RecordBatch] = []
     row_count = byte_count = 0
     for some in chain.from_iterable(map(groups, batches)):
@@ -204,7 +198,7 @@ def parts(batches: Iterable[pa.RecordBatch], rows: int, size_bytes: int) -> Iter
 
 
 def bounds(batch: pa.RecordBatch) -> Bounds:
-    """What is to be known of rows without reading them; they are in order."""
+    """Return the bounds of rows, which are in order."""
     if not batch.num_rows:
         return Bounds("", "", 0, 0, 0, 0, 0, 0, None, 0)
     device_ids = batch.column("device_id")
@@ -215,7 +209,7 @@ def bounds(batch: pa.RecordBatch) -> Bounds:
 
 
 def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows as they are stored."""
+    """Return rows with the columns of :data:`STORED_SCHEMA`."""
     value = batch.column("value")
     is_text = to_flags(_is_text(batch))
     nothing = pa.scalar(None, pa.binary())
@@ -227,7 +221,7 @@ def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_text(batch: pa.RecordBatch) -> Flags:
-    """Where a value is a text: by its content type, and in UTF-8."""
+    """Return which values are texts: by their content type, and in UTF-8."""
     content_type, value = batch.column("content_type"), batch.column("value")
     names = content_type.dictionary.to_pylist()
     named = of_words(content_type, np.array([*map(_is_of_texts, names), False]))
@@ -252,7 +246,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _told(table: pa.Table) -> pa.RecordBatch:
-    """Stored rows as they are read."""
+    """Return stored rows with the columns of :data:`.columns.SCHEMA`."""
     columns = {name: _whole(table.column(name)) for name in STORED_SCHEMA.names}
     texts, others = columns["value"].cast(pa.binary()), columns.pop("value_binary")
     columns["value"] = texts if others.null_count == len(others) else pc.coalesce(texts, others)

@@ -1,4 +1,7 @@
-"""What the commands for a database do with the part of its history that was put away, in segments and in an archive."""
+"""Maintenance commands for the part of the history that is in segments and in an archive.
+
+Imported without the packages of the extra ``history``: most databases have no such part.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _SERVER_SECONDS = 20
-"""How long a running server is waited for, which looks every five seconds for what it has to delete."""
+"""Time to wait for a running server, which looks every five seconds for rows to delete."""
 _LOOK_AGAIN_SECONDS = 0.1
 
 _LEFT_BY_SERVER = (
@@ -31,15 +34,15 @@ _UNREADABLE = (
 
 
 class PutAway:
-    """Segments, and files of an archive.
+    """The segments of a database, and the files of its archive.
 
     Args:
         database: Where the history is.
         location: The archive, as ``--history-archive`` names it; ``None`` for none.
 
     Raises:
-        CannotServe: Something was put away, and what reads it is not installed.
-        ClickException: There are files, and it is not said where; or nothing opens such an archive.
+        CannotServe: There are any, and a package that reads them is not installed.
+        ClickException: There are files and no location, or nothing opens such a location.
     """
 
     def __init__(self, database: Database, location: str | None) -> None:
@@ -69,7 +72,7 @@ class PutAway:
             raise click.ClickException(str(error)) from error
 
     def erasure(self, device_id: str) -> Erasure:
-        """How a device is erased from it."""
+        """Return how a device is erased from it."""
         # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
         count = 0 if self._is_empty else self._erasing.count_rows(self._database, self._archive, device_id)
         return Erasure({"history": count}, self._is_current, self._delete_erased)
@@ -78,13 +81,13 @@ class PutAway:
         return history.state(session).sealed_revision == self._sealed_revision
 
     def violations(self) -> list[Violation]:
-        """What is wrong with it; all of it is read."""
+        """Read all of it, and return what is wrong."""
         return [] if self._is_empty else list(self._checking.violations(self._database, self._archive))
 
     def _delete_erased(self, is_alone: bool) -> str | None:
-        """Delete what is noted as erased, or wait until the server did that; gives why it is not done, if it is not.
+        """Delete erased rows, or wait until the server has done that; return the reason if it was not done.
 
-        A server that keeps a history may be rewriting at this moment what is to be deleted here.
+        A server that keeps a history may be rewriting the same parts at this moment.
         """
         with self._database.read() as session:
             erased = segments.erasures(session)

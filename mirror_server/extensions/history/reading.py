@@ -89,7 +89,7 @@ class Reading:
         """Return the filter of a selection, which finds the devices that meet its conditions."""
         conditions = selection.conditions
         ids = sorted(devices.ids(self.session, conditions)) if conditions else None
-        return RowFilter(selection, ids, self.erased, segments.base_at(self.session))
+        return RowFilter(selection, ids, self.erased, self.state.base_at)
 
     def sources(self, wanted: RowFilter, *, descending: bool = False) -> Iterator[Source]:
         """Return the selected rows of segments and files."""

@@ -15,11 +15,11 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import EXTENSIONS, Row, Session
 
 _HEARTBEAT_SECONDS = 10
-"""How much too early the history may seem to end if the server is killed while nothing happens."""
+"""If the server is killed while nothing happens, a gap may start this much too early."""
 
 
 class Recorder:
-    """Writes rows of the history for what it listens to.
+    """Writes rows of the history.
 
     Args:
         database: Where the history is.
@@ -45,13 +45,13 @@ class Recorder:
 
     @extends(specname="stop")
     def end(self) -> None:
-        """Note until when everything has its row."""
+        """Record until when every change has its row."""
         self.stop()
         self.heartbeat()
 
     @extends(specname="clock_advanced")
     def heartbeat(self) -> None:
-        """Note that everything that happened until now has its row."""
+        """Record that every change until now has its row."""
         now = self._clock.now()
         self._database.insist(lambda session: history.show_life(session, now))
 
@@ -122,4 +122,4 @@ def _row_of(reported: Reported) -> Row:
     content, content_type, origin, received_at, _, device_id, path, _ = reported.value
     by = history.REPORTED_BY["registration" if reported.is_published else history.ORIGINS[origin]]
     stored_type = None if content_type == history.PLAIN_TEXT else content_type
-    return reported.revision, device_id, by, path, reported.changed_at, received_at, content, stored_type
+    return reported.revision, device_id, path, reported.changed_at, received_at, by, content, stored_type

@@ -1,7 +1,7 @@
-"""How rows go on: from the tail to segments, from small segments to large ones; and the checkpoints between them.
+"""Moves rows from the tail to segments, merges small segments, and makes the checkpoints between them.
 
-Each step is one transaction in the end, which either happened or did not: what it stored before does not count. Only
-one process at a time does this, the leader, one step after the other; each step looks whether what it read is still so.
+Each step ends with one transaction, which is committed or not: contents that were stored before do not count. Only one
+process at a time does this, the leader, one step after the other. Each step checks whether what it read is unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROWS_AT_A_TIME = 5000
 _BYTES_OF_A_SEGMENT = 64 * 1024 * 1024
 _MOST_SMALL = 8
 _REPORTS_BETWEEN_CHECKPOINTS = 5
-"""A checkpoint is made when there are so many times as many rows as the last one has."""
+"""A checkpoint is made when there are this many times as many new rows as the last one has."""
 _DELETED_AT_A_TIME = 2000
 
 _ROWS_OF_A_BLOCK = 65_536
@@ -83,23 +83,22 @@ class Sealing:
     def __init__(self, database: Database, rows: int = ROWS_OF_A_SEGMENT) -> None:
         self._database = database
         self._rows = rows
-        self._seen = (0, 0)
         self._ahead_since: Instant | None = None
 
     def begin(self, now: Instant, sure_now: Instant) -> bool:
-        """Make the first checkpoint of a history that was begun; false where there is one.
+        """Make the first checkpoint of a history; return false if there is one.
 
-        One that is yet to come for an hour was made by a clock that was ahead: the history begins anew. Until then the
-        clock may be behind, as that of a machine which does not keep it while it is off, and all of the history right.
+        If all checkpoints are in the future for an hour, the clock was ahead when they were made, and the history is
+        restarted. Until then the clock may be behind, like that of a machine without a battery, and the history right.
 
         Args:
             now: The present.
-            sure_now: The present without what the clock jumped ahead lately.
+            sure_now: The present without recent jumps of the clock.
         """
         with self._database.read() as session:
             is_begun = history.state(session).is_kept
         if not is_begun:
-            # What begins it is on its way to the disk, and done when this is.
+            # The transaction that starts it is queued, and done when this one is.
             self._database.insist(lambda _: None).result()
         with self._database.read() as session:
             is_ahead = history.state(session).is_kept and _is_ahead(session, now)
@@ -117,15 +116,15 @@ class Sealing:
         return self._put(blocks, is_still_so=is_needed)
 
     def seal(self, now: Instant, base_at: Instant) -> bool:
-        """Make a segment of rows of the tail, where they are many or of a day that is over, or old; false where not.
+        """Make a segment of rows of the tail if they are many, old or of a day that is over; else return false.
 
         Args:
             now: The present.
-            base_at: Before which rows that were received are old.
+            base_at: Rows that were received before are old.
         """
         with self._database.read() as session:
             sealed = history.state(session).sealed_revision
-            if not self._is_due(session, sealed, max(base_at, now // DAY * DAY)):
+            if not self._is_due(session, max(base_at, now // DAY * DAY)):
                 return False
             rows = self._oldest(session, sealed)
             revision = int(numbers(rows.column("revision"))[-1])
@@ -137,9 +136,9 @@ class Sealing:
         return self._put(blocks, is_still_so=is_still_so, then=partial(history.seal, revision=revision))
 
     def merge(self, now: Instant) -> bool:
-        """Make one segment of the small ones between two checkpoints of a day; false where there are too few.
+        """Merge the small segments between two checkpoints of a day; return false if there are too few.
 
-        What is asked for an instant behind a checkpoint is found in few rows then, and one resource in few places.
+        Then the state at an instant needs few rows besides the checkpoint, and one resource is in few segments.
         """
         with self._database.read() as session:
             runs = self._to_merge(session, now)
@@ -155,38 +154,29 @@ class Sealing:
         return self._put(blocks, is_still_so=is_still_so, then=partial(segments.forget, segment_ids=old))
 
     def checkpoint(self, reading: Reading, now: Instant) -> bool:
-        """Make a checkpoint, where many rows were sealed since the last one; false where they are few."""
-        last = segments.last_state_revision(reading.session) or 0
+        """Make a checkpoint if many rows were sealed since the last one; else return false."""
+        made = segments.checkpoints(reading.session)
+        last = max((each.revision for each in made), default=0)
         new = [block for block in segments.blocks(reading.session, ROWS) if block.bounds.last_revision > last]
-        rows = _REPORTS_BETWEEN_CHECKPOINTS * segments.last_state_rows(reading.session)
-        if sum(block.bounds.row_count for block in new) < max(rows, 1):
+        rows_of_last = max(((each.segment_id, each.row_count) for each in made), default=(0, 0))[1]
+        if sum(block.bounds.row_count for block in new) < max(_REPORTS_BETWEEN_CHECKPOINTS * rows_of_last, 1):
             return False
-        revision = reading.state.sealed_revision
-        blocks = store_segment(self._database, state_rows(reading, now), (now, revision))
-        return self._put(blocks, is_still_so=lambda session: (segments.last_state_revision(session) or 0) == last)
+        blocks = store_segment(self._database, state_rows(reading, now), (now, reading.state.sealed_revision))
+        return self._put(blocks, is_still_so=lambda session: segments.checkpoints(session) == made)
 
     def delete_left(self) -> None:
-        """Delete what does not count any more, a little at a time, so that others write in between."""
+        """Delete sealed rows of the tail and contents that do not count, in short transactions."""
         while self._database.insist(partial(history.delete_sealed, most=_DELETED_AT_A_TIME)).result():
             pass
         while self._database.insist(partial(segments.delete_contents, most=1)).result():
             pass
 
-    def _is_due(self, session: Session, sealed: int, over_at: Instant) -> bool:
-        count, first_at = history.count_tail(session)
-        if first_at is None:
-            return False
-        return count >= self._rows or first_at < over_at or self._bytes(session, sealed) >= _BYTES_OF_A_SEGMENT
-
-    def _bytes(self, session: Session, sealed: int) -> int:
-        """How many bytes the values of the tail have that are not sealed; each is looked at once."""
-        size, revision = self._seen if self._seen[1] >= sealed else (0, sealed)
-        more, revision = history.bytes_behind(session, revision)
-        self._seen = size + more, revision
-        return size + more
+    def _is_due(self, session: Session, over_at: Instant) -> bool:
+        count, first_at, size = history.measure_tail(session)
+        return first_at is not None and (count >= self._rows or first_at < over_at or size >= _BYTES_OF_A_SEGMENT)
 
     def _oldest(self, session: Session, sealed: int) -> pa.RecordBatch:
-        """The first rows of the tail that are not sealed, as many as make a segment, of one day; by revision."""
+        """Return the first rows of the tail that are not sealed, for one segment and of one day, by revision."""
         found: list[pa.RecordBatch] = []
         count = size = 0
         for some in history.stored_tail(session, sealed, _ROWS_AT_A_TIME):
@@ -200,11 +190,10 @@ class Sealing:
             size += int(value_sizes(of_day).sum())
             if of_day.num_rows < len(some) or count >= self._rows or size >= _BYTES_OF_A_SEGMENT:
                 break
-        self._seen = 0, 0
         return together(found)
 
     def _to_merge(self, session: Session, now: Instant) -> list[list[Block]] | None:
-        ends = segments.state_revisions(session)
+        ends = sorted({each.revision for each in segments.checkpoints(session)})
 
         def interval(run: list[Block]) -> tuple[int, int]:
             return day_of(run), bisect_left(ends, max(block.bounds.last_revision for block in run))
@@ -239,25 +228,25 @@ class Sealing:
 
 
 def _is_ahead(session: Session, now: Instant) -> bool:
-    """Whether all that is known of states is yet to come, since the clock was ahead when they were made."""
+    """Return whether all checkpoints are in the future, because the clock was ahead when they were made."""
     oldest_at = segments.oldest_state_at(session)
     return oldest_at is not None and oldest_at > now
 
 
 def _begin_anew(session: Session, now: Instant) -> None:
-    """Have the history begin with the mirror as it is: what led to that was trimmed, or is told by none of the states.
+    """Restart the history with the mirror as it is. Earlier rows were trimmed, or are in no checkpoint.
 
-    Else each question about the present is refused.
+    Otherwise each request about the present is rejected.
     """
     if not _is_ahead(session, now):
         return
-    segments.forget(session, {block.segment_id for block in segments.blocks(session, STATE)})
-    base_at = segments.base_at(session)
+    segments.forget(session, {each.segment_id for each in segments.checkpoints(session)})
+    base_at = history.state(session).base_at
     if base_at is not None and base_at > now:
         segments.put_base(session, now)
     history.begin(session, session.last_revision())
 
 
 def day_of(run: Sequence[Block]) -> int:
-    """The day at which its rows were received, as the number of days since 1970."""
+    """Return the day at which its rows were received, as the number of days since 1970."""
     return max(block.bounds.last_received_at for block in run) // DAY

@@ -10,7 +10,7 @@ from mirror_server.core.errors import CannotServe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """For how long a history is kept, and where it goes."""
+    """The settings of the history."""
 
     keep_history_seconds: float | None = setting(
         None,
@@ -28,10 +28,10 @@ class HistorySettings:
     )
 
     def check(self) -> None:
-        """Find what is not possible.
+        """Check that a history can be kept as configured.
 
         Raises:
-            CannotServe: There is an archive for no history, or nothing opens such an archive.
+            CannotServe: There is an archive but no history, or nothing opens such an archive.
         """
         if self.history_archive is None:
             return

@@ -57,8 +57,7 @@ from mirror_server.views.streamed import (
 )
 
 if TYPE_CHECKING:
-    from mirror_server.extensions.history.arrow import HistoryPage
-    from mirror_server.extensions.history.arrow_as_of import PastDevice, PastFleet
+    from mirror_server.extensions.history.arrow import HistoryPage, PastFleet
     from mirror_server.extensions.history.service import OpenPast
 
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
@@ -250,7 +249,7 @@ def snapshot_at(
     selection, reader = HistorySelection(conditions=tuple(conditions), patterns=tuple(patterns)), app_id()
 
     def answer(past: OpenPast) -> Generator[bytes]:
-        from mirror_server.extensions.history.arrow_as_of import PastFleet, arrow_stream  # noqa: PLC0415
+        from mirror_server.extensions.history.arrow import PastFleet, fleet_stream  # noqa: PLC0415
 
         fleet = PastFleet(past)
 
@@ -260,7 +259,7 @@ def snapshot_at(
             return orjson.dumps(told)
 
         if form == ARROW:
-            return arrow_stream(fleet, compression, end)
+            return fleet_stream(fleet, compression, end)
         return in_chunks(_lines(fleet, reader, instant, end))
 
     opening = partial(services().part(PastService).open_as_of, reader, selection, instant)
@@ -269,20 +268,15 @@ def snapshot_at(
 
 def _lines(fleet: PastFleet, reader: str, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
     """Return a device object a line, and as the last line the end."""
-    from mirror_server.extensions.history.arrow_as_of import devices_of  # noqa: PLC0415
+    from mirror_server.extensions.history.arrow import devices_of  # noqa: PLC0415
 
     for rows, begins in fleet.parts():
-        for device in devices_of(rows, begins):
-            yield _device_object(device, reader, instant)
+        for device_id, endpoint_name, resources in devices_of(rows, begins):
+            told = {
+                "object": "device-echo",
+                "created_at": timestamp(instant),
+                "device_id": device_id,
+                "endpoint_name": endpoint_name,
+            }
+            yield orjson.dumps(told | resources_content(resources, reader))
     yield end()
-
-
-def _device_object(device: PastDevice, reader: str, instant: Instant) -> bytes:
-    """Return the body of E1 as of an earlier instant."""
-    told = {
-        "object": "device-echo",
-        "created_at": timestamp(instant),
-        "device_id": device.device_id,
-        "endpoint_name": device.endpoint_name,
-    }
-    return orjson.dumps(told | resources_content(device.resources, reader))

@@ -143,25 +143,25 @@ def needs() -> list[str]:
 
 @extends
 def settings() -> type:
-    """Where they come, and what they may."""
+    """Add the addresses and limits of real devices."""
     return LwM2MSettings
 
 
 @extends
 def commands() -> dict[str, Sequence[str]]:
-    """The commands for keys."""
+    """Add the commands for keys."""
     return {f"{__name__}.device_commands": ["devices"]}
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What an operator has to know of them, and the device in Python."""
+    """Add a topic for operators, and one for the device in Python."""
     return {"devices": __name__, "mirror-device": f"{__name__}.device"}
 
 
 @extends
 def storage() -> Storage:
-    """Keys and registrations."""
+    """Add the tables of keys and registrations."""
     from mirror_server.extensions.lwm2m import registrations
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
@@ -177,15 +177,15 @@ def check_settings(settings: Settings) -> None:
 
 @extends
 def in_common(settings: Settings) -> str:
-    """Whoever leads listens in the same ways."""
+    """Name the options that all processes of one database need."""
     chosen = settings.of(LwM2MSettings)
-    # Nothing is said where there are no real devices, as versions before them say it.
+    # Empty without real devices, as in versions before them.
     return "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(chosen, name[2:]))
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """What listens for them, where they come."""
+    """Listen for them, if there is an address."""
     chosen = services.settings.of(LwM2MSettings)
     if chosen.coap is None and chosen.coaps is None:
         return []

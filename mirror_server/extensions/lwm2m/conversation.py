@@ -67,7 +67,17 @@ class Conversation:
             Unreachable: It cannot be asked.
         """
         try:
-            return await self._perform(device, command)
+            match command:
+                case Read():
+                    return await self._read(device, command)
+                case Observe():
+                    return await self._observe(device, command.path)
+                case CancelObservation():
+                    return await self._cancel(device, command.path)
+                case Write():
+                    return await self._write(device, command)
+                case Execute() | WriteAttributes():
+                    return await self._tell(device, command)
         except NotSendable as error:
             _log.warning("device %s is not asked about %s: %s", device.device_id, command.path, error.reason)
             return Answer(error.outcome)
@@ -105,19 +115,6 @@ class Conversation:
         response = await self.endpoint.request(device.peer, Request("GET", device.prefix + path, accept=_LINKS))
         _note_failure(device, "discover", path, response)
         return response
-
-    async def _perform(self, device: RegisteredDevice, command: DeviceCommand) -> Answer:
-        match command:
-            case Read():
-                return await self._read(device, command)
-            case Observe():
-                return await self._observe(device, command.path)
-            case CancelObservation():
-                return await self._cancel(device, command.path)
-            case Write():
-                return await self._write(device, command)
-            case Execute() | WriteAttributes():
-                return await self._tell(device, command)
 
     async def _read(self, device: RegisteredDevice, command: Read) -> Answer:
         response = await self._get(device, command.path, command.accept)

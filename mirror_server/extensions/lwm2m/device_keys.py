@@ -25,7 +25,7 @@ _SECRET_BYTES = 16
 _MOST_IDENTITY_BYTES = 32
 """The longest identity that the DTLS library (tinydtls) takes; of a longer one it ends the handshake."""
 _MOST_NAME_BYTES = 252
-"""What of an option of CoAP, 255 bytes, is left behind ``ep=``. Source: RFC 7252, 5.10."""
+"""An option of CoAP, 255 bytes, without ``ep=``. Source: RFC 7252, 5.10."""
 _LOOK_AGAIN_SECONDS = 1.0
 """How long a session goes on, in real time, after an operator changed its key."""
 _SELECT = "SELECT endpoint_name, identity, secret, created_at FROM device_keys"

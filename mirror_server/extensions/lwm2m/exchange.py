@@ -76,7 +76,7 @@ class Observed(NamedTuple):
     """
 
     response: Response
-    sequence: int | None
+    sequence: int | None = None
 
 
 class Notification(NamedTuple):

@@ -28,14 +28,7 @@ from mirror_server.devices.link import (
 )
 from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.conversation import Conversation
-from mirror_server.extensions.lwm2m.exchange import (
-    NoAnswer,
-    Notification,
-    Peer,
-    Request,
-    Response,
-    Unreachable,
-)
+from mirror_server.extensions.lwm2m.exchange import NoAnswer, Notification, Peer, Request, Response, Unreachable
 from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
 from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
@@ -92,14 +85,7 @@ class Fleet:
         settings: The limits for devices.
     """
 
-    def __init__(
-        self,
-        *,
-        events: DeviceEvents,
-        database: Database,
-        clock: Clock,
-        settings: LwM2MSettings,
-    ) -> None:
+    def __init__(self, *, events: DeviceEvents, database: Database, clock: Clock, settings: LwM2MSettings) -> None:
         self.registrar = Registrar(events=events, database=database, clock=clock, settings=settings, greet=self._greet)
         self.counts = self.registrar.counts
         self.registry = self.registrar.registry

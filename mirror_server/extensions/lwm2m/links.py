@@ -211,14 +211,11 @@ def _below(prefix: str, links: Iterable[Link]) -> Iterator[_Placed]:
             try:
                 parts = parse_path(path)
             except ValueError as exc:
-                raise BadLinks(f"link {reprlib.repr(link.target)}: {_reason(exc)}") from exc
+                # Without the path, which may be long.
+                cure = str(exc).rpartition("; ")[2]
+                raise BadLinks(f"link {reprlib.repr(link.target)}: {cure}") from exc
             if parts.object_id not in _KEYS:
                 yield _Placed(parts, path, link.attributes)
-
-
-def _reason(exc: ValueError) -> str:
-    """The cure alone: the path stands in front, shortened."""
-    return str(exc).rpartition("; ")[2]
 
 
 def _structure(placed: list[_Placed]) -> Links:

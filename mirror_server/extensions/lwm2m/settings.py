@@ -19,10 +19,10 @@ from mirror_server.extensions.lwm2m.exchange import INSTALL_DTLS, CannotListen
 _log = logging.getLogger(__name__)
 
 COAP_PORT = 5683
-"""Where CoAP is spoken by default. Source: RFC 7252, 6.1."""
+"""The default port of CoAP. Source: RFC 7252, 6.1."""
 
 COAPS_PORT = 5684
-"""Where CoAP over DTLS is spoken by default. Source: RFC 7252, 6.2."""
+"""The default port of CoAP over DTLS. Source: RFC 7252, 6.2."""
 
 # An address of IPv6 stands in brackets, or without a port.
 _LISTEN_ADDRESS = re.compile(
@@ -49,7 +49,7 @@ def _read_address(default_port: int) -> Callable[[str], ListenAddress]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LwM2MSettings:
-    """Where real devices come in, and the limits for them."""
+    """The addresses for real devices, and the limits for them."""
 
     coap: ListenAddress | None = setting(
         None,

@@ -149,7 +149,7 @@ class Kept:
         return [file.file_name for file in self.told.database.look(segments.files)]
 
     def forget_trimmed(self) -> None:
-        base_at = self.told.database.look(segments.base_at) or 0
+        base_at = self.told.database.look(history.state).base_at or 0
         old = [row for row in self.told.rows if kept_until(row.received_at, row.changed_at) < base_at]
         # Nobody knows what a clock that is far ahead said, once it is trimmed.
         self.folded += [row for row in old if row.changed_at <= base_at]

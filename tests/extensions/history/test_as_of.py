@@ -11,7 +11,7 @@ from mirror_sdk.snapshot.reading import of_older_service
 from mirror_sdk.wire.errors import FieldError
 from mirror_sdk.wire.snapshot import COMPRESSIONS
 from mirror_server.devices.link import Content, Observation
-from mirror_server.extensions.history import arrow_as_of as past
+from mirror_server.extensions.history import arrow
 from mirror_server.extensions.history.store import segments
 
 LEVEL = control("/3311/0/5851", "10")
@@ -145,7 +145,7 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, device, monkeyp
     whole = as_of(server, key, server.now)
     assert sorted(each["device_id"] for each in whole) == sorted([device, *others])
     for size in (1, 10**9):
-        monkeypatch.setattr(past, "_MOST_BYTES", size)
+        monkeypatch.setattr(arrow, "_MOST_BYTES_OF_DEVICES", size)
         monkeypatch.setattr("mirror_server.views.streamed._CHUNK_BYTES", size)
         assert as_of(server, key, server.now) == whole
 

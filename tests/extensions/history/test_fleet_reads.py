@@ -11,7 +11,6 @@ from resource_paths import TEMPERATURE
 from mirror_sdk.wire.history import MAX_DEVICES, BeforeHistory
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.extensions.history import arrow as arrow_history
-from mirror_server.extensions.history import arrow_as_of as past
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.snapshots import service as snapshots
 from mirror_server.service import long_reads
@@ -115,7 +114,7 @@ def in_pieces(monkeypatch):
     """Responses are made in pieces as small as there can be."""
     monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 1)
     monkeypatch.setattr("mirror_server.views.streamed._CHUNK_BYTES", 1)
-    monkeypatch.setattr(past, "_MOST_BYTES", 1)
+    monkeypatch.setattr(arrow_history, "_MOST_BYTES_OF_DEVICES", 1)
     monkeypatch.setattr(arrow_history, "_MOST_ROWS", 1)
 
 

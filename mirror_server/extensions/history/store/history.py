@@ -30,34 +30,44 @@ KINDS: tuple[tuple[str, str | None], ...] = (
     ("expired", None),
     ("gap", None),
 )
-"""What happened, and by what a value came. The tail has the place in this list: new ones are added at its end."""
+"""The kinds of rows: ``what`` and ``origin``. The tail has the index in this list; new kinds are added at its end."""
 
 ORIGINS: Mapping[Origin, str] = {
     "subscription": "observation",
     "auto_observation": "auto_observation",
     "read": "read",
 }
-"""By what a value came, in words of the mirror, and in those of the history."""
+"""The origins of values: words of the mirror, and for each that of the history."""
 
 GAP = 9
-"""The place of that: of a stretch in which nothing could be heard, and which is about no device."""
+"""The index of gaps in :data:`KINDS`: intervals in which nothing could be received. They have no device."""
 
 PLAIN_TEXT = "text/plain"
 """The content type of most values, which the tail leaves out."""
 
 _NUMBERS = {words: number for number, words in enumerate(KINDS)}
 REPORTED_BY = {origin: number for (what, origin), number in _NUMBERS.items() if what == "reported"}
-"""The places in :data:`KINDS` of values that were reported, by what they came."""
+"""The indices in :data:`KINDS` of reported values, by origin."""
 
-_INSERT = (
-    "INSERT INTO history (revision, device_number, kind, path, changed_at, received_at, value, content_type, status,"
-    " category, app_id, requested_at, until)"
-    " VALUES (?, (SELECT number FROM devices WHERE device_id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_COLUMNS = (
+    *("path", "changed_at", "received_at", "kind", "value", "content_type"),
+    *("status", "category", "app_id", "requested_at", "until"),
 )
-_INSERT_REPORTED = (
-    "INSERT INTO history (revision, device_number, kind, path, changed_at, received_at, value, content_type)"
-    " VALUES (?, (SELECT number FROM devices WHERE device_id = ?), ?, ?, ?, ?, ?, ?)"
-)
+"""The columns of the tail besides ``revision`` and ``device_number``. Reported values have only the first six."""
+
+TAIL_COLUMNS = ("revision", "device_id", "endpoint_name", *_COLUMNS)
+"""The columns of :func:`stored_tail`."""
+
+
+def _insert(columns: Sequence[str]) -> str:
+    return (
+        f"INSERT INTO history (revision, device_number, {', '.join(columns)})"
+        f" VALUES (?, (SELECT number FROM devices WHERE device_id = ?), {', '.join('?' * len(columns))})"
+    )
+
+
+_INSERT = _insert(_COLUMNS)
+_INSERT_REPORTED = _insert(_COLUMNS[:6])
 
 
 class HistoryRow(NamedTuple):
@@ -99,31 +109,39 @@ class HistoryRow(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the history stands.
+    """The state of the history.
 
     Attributes:
         sealed_revision: The rows up to here are in segments or files.
         is_kept: Whether rows are written now, or were when the last server ended.
         begun_revision: Where the mirror stood when this was last switched on: changes from before have no row.
         alive_at: When a server that writes rows was last known to run; ``None`` where none ever did.
+        base_at: Up to when rows were trimmed; ``None`` if none were.
     """
 
     sealed_revision: int
     is_kept: bool
     begun_revision: int
     alive_at: Instant | None
+    base_at: Instant | None
 
 
 def add(session: Session, rows: Sequence[HistoryRow]) -> None:
     """Append rows; their endpoint names are those of the devices when they are read."""
-    session.run_many(_INSERT, [_stored(row) for row in rows])
+
+    def stored(row: HistoryRow) -> Row:
+        content_type = None if row.value is not None and row.content_type == PLAIN_TEXT else row.content_type
+        kind = _NUMBERS[row.what, row.origin]
+        return (row.revision, row.device_id, *row[3:6], kind, row.value, content_type, *row[10:])
+
+    session.run_many(_INSERT, [stored(row) for row in rows])
 
 
 def add_reported(session: Session, rows: Sequence[Row]) -> None:
     """Append rows of values that devices reported, in half the time of :func:`add`.
 
-    Each has a revision, the id of a device, one of :data:`REPORTED_BY`, a path, ``changed_at``, ``received_at``, the
-    value, and its content type, ``None`` for :data:`PLAIN_TEXT`.
+    Each has a revision, a device id, a path, ``changed_at``, ``received_at``, one of :data:`REPORTED_BY`, the value,
+    and its content type, which is ``None`` for :data:`PLAIN_TEXT`.
     """
     session.run_many(_INSERT_REPORTED, rows)
 
@@ -155,8 +173,7 @@ def stored_tail(
     if paths:
         where.append(f"(path IS NULL OR path IN ({_named(paths, 'p', parameters)}))")
     statement = (
-        "SELECT h.revision, d.device_id, d.endpoint_name, path, changed_at, received_at, kind, value, content_type,"
-        " status, category, app_id, requested_at, until"
+        f"SELECT h.revision, d.device_id, d.endpoint_name, {', '.join(_COLUMNS)}"
         " FROM history h LEFT JOIN devices d ON d.number = h.device_number"
         f" WHERE {' AND '.join(where)} ORDER BY h.revision"
     )
@@ -164,7 +181,7 @@ def stored_tail(
 
 
 def _named(values: Sequence[str], letter: str, parameters: dict[str, Any]) -> str:
-    """Values as parameters of a statement, which are added to those it has."""
+    """Add values to the parameters of a statement, and return their placeholders."""
     names = [f"{letter}{index}" for index in range(len(values))]
     parameters |= dict(zip(names, values, strict=True))
     return ", ".join(f":{name}" for name in names) or "NULL"
@@ -177,36 +194,26 @@ def first_behind(session: Session, revision: int) -> Instant | None:
     return received_at
 
 
-def count_tail(session: Session) -> tuple[int, Instant | None]:
-    """How many rows the tail has that are not sealed, and when the first of them was received."""
+def measure_tail(session: Session) -> tuple[int, Instant | None, int]:
+    """Return the number of rows that are not sealed, when the first was received, and the bytes of their values."""
     found = session.row(
-        "SELECT count(*), min(received_at) FROM history WHERE revision > (SELECT sealed_revision FROM history_state)"
+        "SELECT count(*), min(received_at), coalesce(sum(length(value)), 0) FROM history"
+        " WHERE revision > (SELECT sealed_revision FROM history_state)"
     )
-    count, first_at = found or (0, None)
-    return count, first_at
+    count, first_at, size = found or (0, None, 0)
+    return count, first_at, int(size)
 
 
 def newest(session: Session) -> int:
-    """The revision of the last row of the tail, 0 without one; no row with a smaller one is stored any more.
+    """Return the revision of the last row of the tail, or 0; no row with a smaller one is stored any more.
 
     Rows are stored in the order of their revisions, also where transactions with other numbers are under way.
     """
     return int(session.scalar("SELECT coalesce(max(revision), 0) FROM history"))
 
 
-def bytes_behind(session: Session, revision: int) -> tuple[int, int]:
-    """How many bytes the values of the tail's rows behind a revision have, and the last revision of these."""
-    found = session.row(
-        "SELECT coalesce(sum(length(value)), 0), coalesce(max(revision), :revision) FROM history"
-        " WHERE revision > :revision",
-        revision=revision,
-    )
-    size, last = found or (0, revision)
-    return int(size), last
-
-
 def delete_sealed(session: Session, most: int) -> int:
-    """Delete rows of the tail that are in segments, so many at most; gives how many it was."""
+    """Delete up to ``most`` rows of the tail that are in segments; return how many."""
     return session.run(
         "DELETE FROM history WHERE revision IN (SELECT revision FROM history"
         " WHERE revision <= (SELECT sealed_revision FROM history_state) ORDER BY revision LIMIT :most)",
@@ -215,44 +222,43 @@ def delete_sealed(session: Session, most: int) -> int:
 
 
 def state(session: Session) -> State:
-    """Where the history stands."""
-    row = session.row("SELECT sealed_revision, is_kept, begun_revision, alive_at FROM history_state")
-    sealed_revision, is_kept, begun_revision, alive_at = row or (0, 0, 0, None)
-    return State(sealed_revision, bool(is_kept), begun_revision, alive_at)
+    """Return the state of the history."""
+    ((sealed_revision, is_kept, *more),) = session.rows(f"SELECT {', '.join(State._fields)} FROM history_state")
+    return State(sealed_revision, bool(is_kept), *more)
 
 
 def seal(session: Session, revision: int) -> None:
-    """Note that the rows up to this revision are in segments from now on."""
+    """Record that the rows up to this revision are in segments from now on."""
     session.run("UPDATE history_state SET sealed_revision = :revision", revision=revision)
 
 
 def begin(session: Session, revision: int) -> None:
-    """Note that rows are written from now on, beginning behind this revision."""
+    """Record that rows are written from now on, starting behind this revision."""
     session.run("UPDATE history_state SET is_kept = 1, begun_revision = :revision", revision=revision)
 
 
 def end(session: Session) -> None:
-    """Note that the mirror changes from now on without rows."""
+    """Record that the mirror changes without rows from now on."""
     session.run("UPDATE history_state SET is_kept = 0 WHERE is_kept = 1")
 
 
 def show_life(session: Session, at: Instant) -> None:
-    """Note that rows are written at this instant."""
+    """Record that rows are written at this instant."""
     session.run("UPDATE history_state SET alive_at = :at", at=at)
 
 
 def heard_until(session: Session) -> Instant | None:
-    """Until when rows were written, as far as is known; ``None`` where none ever were."""
+    """Return until when rows were written, as far as is known; ``None`` if none ever were."""
     last_at: Instant | None = session.scalar("SELECT received_at FROM history ORDER BY revision DESC LIMIT 1")
     alive_at = state(session).alive_at
     return alive_at if last_at is None else max(last_at, alive_at or last_at)
 
 
 def erase(session: Session, device_ids: Sequence[str]) -> int:
-    """Delete what the tail has of devices, and note that the rest is to be deleted; they are still known.
+    """Delete the rows of devices from the tail, and record that the others are to be deleted. The devices still exist.
 
     Returns:
-        How many rows of the tail it was, those that had gone on to segments left out.
+        The number of rows that were not sealed.
     """
     count = 0
     for some in parts(device_ids):
@@ -271,81 +277,59 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
     return count
 
 
-def _stored(row: HistoryRow) -> tuple[object, ...]:
-    content_type = None if row.value is not None and row.content_type == PLAIN_TEXT else row.content_type
-    return (
-        row.revision,
-        row.device_id,
-        _NUMBERS[row.what, row.origin],
-        row.path,
-        row.changed_at,
-        row.received_at,
-        row.value,
-        content_type,
-        *row[10:],
-    )
+def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
+    """Return what the mirror has as rows that lead to it: reported values, and writes that have ended.
 
-
-def mirror(session: Session, size: int) -> Iterator[list[HistoryRow]]:
-    """What the mirror shows as rows that lead to it, of so many resources and devices at a time, by device and path.
-
-    What was told before a history was kept has no row of its own. A write that waits has none yet.
+    Both are in the order of devices and paths, ``size`` rows at a time, with the members of :class:`HistoryRow`. They
+    stand for changes from before the history was kept.
     """
-    statement = (
-        "SELECT d.device_id, d.endpoint_name, path, reported_value, reported_content_type, reported_at,"
-        " reported_origin, reported_revision,"
-        " coalesce(CASE WHEN reported_origin <> 'read' THEN changed_at END, reported_at),"
-        " desired_value, desired_content_type, desired_status, desired_at, requested_at, desired_revision,"
-        " desired_category, desired_app_id FROM devices d JOIN resources r ON r.device_id = d.device_id"
-        " WHERE reported_at IS NOT NULL OR desired_status > 0 ORDER BY d.device_id, path"
+    reported = (
+        "reported_revision, d.device_id, endpoint_name, path,"
+        " coalesce(CASE WHEN reported_origin <> 'read' THEN changed_at END, reported_at), reported_at, 'reported',"
+        " CASE reported_origin WHEN 'subscription' THEN 'observation' ELSE reported_origin END,"
+        " reported_value, reported_content_type, NULL, NULL, NULL, NULL, NULL",
+        "reported_at IS NOT NULL",
     )
-    for rows in session.each(statement, size):
-        yield [told for row in rows for told in _of_resource(row)]
+    written = (
+        "desired_revision, d.device_id, endpoint_name, path, desired_at, desired_at, 'desired', 'write',"
+        " desired_value, desired_content_type, desired_status, desired_category, desired_app_id, requested_at, NULL",
+        "desired_status > 0",
+    )
+    for columns, where in (reported, written):
+        tables = "devices d JOIN resources r ON r.device_id = d.device_id"
+        yield session.each(f"SELECT {columns} FROM {tables} WHERE {where} ORDER BY d.device_id, path", size)
 
 
-def registrations(session: Session) -> list[HistoryRow]:
-    """The registrations of all devices, begun or ended, as rows; when they changed last has no number."""
-    rows = session.rows("SELECT device_id, endpoint_name, updated_at, registered FROM devices ORDER BY device_id")
-    return [
-        HistoryRow(0, device_id, name, None, at, at, "registration" if is_in else "deregistration")
-        for device_id, name, at, is_in in rows
-    ]
+def registrations(session: Session) -> list[Row]:
+    """Return the registrations of all devices, current or ended, as rows with the members of :class:`HistoryRow`.
+
+    When they last changed has no revision.
+    """
+    return session.rows(
+        "SELECT 0, device_id, endpoint_name, NULL, updated_at, updated_at,"
+        " CASE registered WHEN 1 THEN 'registration' ELSE 'deregistration' END,"
+        " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM devices ORDER BY device_id"
+    )
 
 
-def waiting_writes(session: Session) -> list[HistoryRow]:
-    """The writes that wait, of those that set what is desired, with the status 0, as if they ended when placed."""
-    rows = session.rows(
-        "SELECT desired_revision, d.device_id, endpoint_name, r.path, r.requested_at,"
-        " desired_value, desired_content_type, desired_app_id"
+def waiting_writes(session: Session) -> list[Row]:
+    """Return the writes that wait and set the desired value, as rows with the members of :class:`HistoryRow`.
+
+    They have the status 0, and end when they were requested.
+    """
+    return session.rows(
+        "SELECT desired_revision, d.device_id, endpoint_name, r.path, r.requested_at, r.requested_at,"
+        " 'desired', 'write', desired_value, desired_content_type, 0, NULL, desired_app_id, r.requested_at, NULL"
         " FROM commands c JOIN resources r ON r.device_id = c.device_id AND r.desired_command_id = c.command_id"
         " JOIN devices d ON d.device_id = r.device_id WHERE c.finished_at IS NULL AND desired_status = 0"
     )
-    return [
-        HistoryRow(
-            revision, device_id, name, path, at, at, "desired", "write", value, content_type, 0, None, app_id, at
-        )
-        for revision, device_id, name, path, at, value, content_type, app_id in rows
-    ]
-
-
-def _of_resource(row: Row) -> Iterator[HistoryRow]:
-    """The last value that was told of a resource, and its last write."""
-    device_id, name, path, value, content_type, reported_at, origin, revision, changed_at, *desired = row
-    if reported_at is not None:
-        what = "reported", ORIGINS.get(origin)
-        yield HistoryRow(revision, device_id, name, path, changed_at, reported_at, *what, value, content_type)
-    value, content_type, status, ended_at, requested_at, revision, category, app_id = desired
-    if status:
-        what = "desired", "write"
-        about = HistoryRow(revision, device_id, name, path, ended_at, ended_at, *what, value, content_type)
-        yield about._replace(status=status, category=category, app_id=app_id, requested_at=requested_at)
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySize:
-    """How many rows the history has in each of its places, and how many bytes these take.
+    """The rows and bytes in each place of the history.
 
-    What a row of the tail takes is not known without reading it: about 50 bytes and its value.
+    The bytes of the tail are not known without reading it: a row has about 50 bytes and its value.
     """
 
     tail_rows: int
@@ -356,7 +340,7 @@ class HistorySize:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of all rows."""
         return self.tail_rows + self.segment_rows + self.archive_rows
 
     def __str__(self) -> str:
@@ -369,7 +353,7 @@ class HistorySize:
 
 
 def measure(session: Session) -> HistorySize:
-    """Count the rows of the history; those of the tail one by one, which are bounded."""
+    """Measure the history. Counting the rows of the tail reads its index; their number is bounded."""
     counts = session.row(
         "SELECT (SELECT count(*) FROM history WHERE revision > (SELECT sealed_revision FROM history_state)),"
         " (SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE kind = 'rows'),"
@@ -417,4 +401,4 @@ VIOLATIONS = {
         " WHERE h.value <> r.reported_value"
     ),
 }
-"""The kinds of violations, and a statement for each that returns a row for each place where it is found."""
+"""The kinds of violations, and for each a statement that returns a row for each occurrence."""

@@ -11,18 +11,16 @@ one. So a large segment holds nobody up, and what a process left behind in the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from dataclasses import replace as replaced
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
 
 class Bounds(NamedTuple):
-    """What is known of rows without reading them.
+    """Facts about rows that are known without reading them.
 
     Attributes:
         first_device: Id of the first one; '' where rows are without a device.
@@ -50,7 +48,7 @@ class Bounds(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What is looked for among rows: a range of devices and of times, ``None`` for any. Rows of no device are in all.
+    """A range of devices and of times; ``None`` is unbounded. Rows without a device are in all ranges.
 
     Attributes:
         from_device: No device before this one.
@@ -73,11 +71,10 @@ _IN_SPAN = (
     " AND (CAST(:begin AS BIGINT) IS NULL OR last_changed_at >= :begin)))"
     " AND (CAST(:end AS BIGINT) IS NULL OR first_changed_at < :end)"
 )
-"""What a gap of the service concerns is told by its end, so that its begin is no bound."""
+"""Gaps of the service, which have no device, are selected by their end: their begin is no bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A part of a segment; ``state_at`` and ``state_revision`` are those of a checkpoint."""
 
     segment_id: int
@@ -88,8 +85,16 @@ class Block:
     bounds: Bounds
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedFile:
+class Checkpoint(NamedTuple):
+    """A checkpoint: its instant, its revision, its segment and how many rows it has."""
+
+    at: Instant
+    revision: int
+    segment_id: int
+    row_count: int
+
+
+class ArchivedFile(NamedTuple):
     """A file of the archive: its name below the archive's folder, and what is known of its rows."""
 
     file_name: str
@@ -106,46 +111,34 @@ _FILE = f"file_name, day, size_bytes, {_BOUNDS}"
 
 
 def blocks(session: Session, kind: str, span: Span = EVERYWHERE) -> list[Block]:
-    """The blocks of a kind, :data:`ROWS` or :data:`STATE`, that count, those of a segment in their order."""
+    """Return the blocks of a kind, :data:`ROWS` or :data:`STATE`, that count, in the order of segments and blocks."""
     statement = f"SELECT {_BLOCK} FROM history_segments WHERE kind = :kind AND {_IN_SPAN} ORDER BY segment_id, block"
-    return [_block(*row) for row in session.rows(statement, kind=kind, **span._asdict())]
+    rows = session.rows(statement, kind=kind, **span._asdict())
+    return [Block._make((*row[:5], Bounds._make(row[5:]))) for row in rows]
 
 
 def runs(some: Iterable[Block]) -> list[list[Block]]:
-    """The blocks of each segment."""
+    """Group blocks by segment."""
     return [list(run) for _, run in groupby(some, key=attrgetter("segment_id"))]
 
 
 def oldest_state_at(session: Session) -> Instant | None:
-    """The instant of the oldest checkpoint; ``None`` without one."""
+    """Return the instant of the oldest checkpoint; ``None`` without one."""
     instant: Instant | None = session.scalar("SELECT min(state_at) FROM history_segments WHERE kind = 'state'")
     return instant
 
 
-def last_state_revision(session: Session) -> int | None:
-    """Up to which revision the checkpoints know rows; ``None`` without one."""
-    revision: int | None = session.scalar("SELECT max(state_revision) FROM history_segments WHERE kind = 'state'")
-    return revision
-
-
-def state_revisions(session: Session) -> list[int]:
-    """Up to which revision each of the checkpoints knows rows, in their order."""
-    statement = "SELECT DISTINCT state_revision FROM history_segments WHERE kind = 'state' ORDER BY state_revision"
-    return [revision for (revision,) in session.rows(statement)]
-
-
-def last_state_rows(session: Session) -> int:
-    """How many rows the last checkpoint has."""
-    return int(
-        session.scalar(
-            "SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE segment_id ="
-            " (SELECT max(segment_id) FROM history_segments WHERE kind = 'state')"
-        )
+def checkpoints(session: Session) -> list[Checkpoint]:
+    """Return all checkpoints."""
+    rows = session.rows(
+        "SELECT min(state_at), min(state_revision), segment_id, sum(row_count) FROM history_segments"
+        " WHERE kind = 'state' GROUP BY segment_id"
     )
+    return [Checkpoint(*map(int, row)) for row in rows]
 
 
 def content(session: Session, segment_id: int, block: int) -> bytes:
-    """What is in a block."""
+    """Return the content of a block."""
     found: bytes = session.scalar(
         "SELECT content FROM history_blocks WHERE segment_id = :segment_id AND block = :block",
         segment_id=segment_id,
@@ -155,13 +148,13 @@ def content(session: Session, segment_id: int, block: int) -> bytes:
 
 
 def next_segment_id(session: Session) -> int:
-    """A number that no segment has, be it one that does not count yet."""
+    """Return a number that no segment has, not even one that does not count yet."""
     # Each segment that counts has its contents.
     return 1 + int(session.scalar("SELECT coalesce(max(segment_id), 0) FROM history_blocks"))
 
 
 def put_content(session: Session, segment_id: int, block: int, content: bytes) -> None:
-    """Store what is in a block, which does not count before it is named; what another left there is replaced."""
+    """Store the content of a block, which does not count before :func:`put` names it; replace what was left there."""
     session.run(
         "INSERT INTO history_blocks (segment_id, block, content) VALUES (:segment_id, :block, :content)"
         " ON CONFLICT (segment_id, block) DO UPDATE SET content = excluded.content",
@@ -172,20 +165,20 @@ def put_content(session: Session, segment_id: int, block: int, content: bytes) -
 
 
 def put(session: Session, some: Sequence[Block]) -> None:
-    """Have blocks count from now on."""
-    _insert(session, "history_segments", _BLOCK, [_flat(block) for block in some])
+    """Make blocks count from now on."""
+    _insert(session, "history_segments", _BLOCK, some)
 
 
 def forget(session: Session, segment_ids: Iterable[int]) -> None:
-    """Have segments count no more; their contents are deleted by :func:`delete_contents`."""
+    """Make segments not count any more; :func:`delete_contents` deletes their contents."""
     session.run_many("DELETE FROM history_segments WHERE segment_id = ?", [(each,) for each in sorted(segment_ids)])
 
 
 def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> bool:
-    """Have a block other rows than before; without any, one of what happened is no more.
+    """Replace the rows of a block; one of the kind :data:`ROWS` without any is deleted.
 
     Returns:
-        Whether that was done: false where it does not hold so many rows any more, so that what was read of it is old.
+        Whether that was done: false if it has another number of rows by now, so that what was read of it is old.
     """
     where = "WHERE segment_id = :segment_id AND block = :block"
     about = {"segment_id": block.segment_id, "block": block.block}
@@ -196,14 +189,14 @@ def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> b
     session.run(f"DELETE FROM history_blocks {where}", **about)
     if bounds.row_count or block.kind == STATE:
         put_content(session, block.segment_id, block.block, content)
-        put(session, [replaced(block, bounds=bounds)])
+        put(session, [block._replace(bounds=bounds)])
     return True
 
 
 def delete_contents(session: Session, most: int) -> int:
-    """Delete contents of blocks that do not count, so many at most; gives how many it was.
+    """Delete the contents of up to ``most`` blocks that do not count; return how many.
 
-    Not while somebody stores those of a segment that is to count.
+    Must not be called while the contents of a new segment are being stored.
     """
     found = session.rows(
         "SELECT segment_id, block FROM history_blocks b WHERE NOT EXISTS (SELECT 1 FROM history_segments s"
@@ -215,27 +208,22 @@ def delete_contents(session: Session, most: int) -> int:
 
 
 def files(session: Session, span: Span = EVERYWHERE) -> list[ArchivedFile]:
-    """The files of the archive that count, by name."""
+    """Return the files of the archive that count, by name."""
     statement = f"SELECT {_FILE} FROM history_files WHERE row_count > 0 AND {_IN_SPAN} ORDER BY file_name"
     rows = session.rows(statement, **span._asdict())
-    return [_file(*row) for row in rows]
-
-
-def is_file(session: Session, name: str) -> bool:
-    """Whether a file counts."""
-    return bool(session.scalar("SELECT 1 FROM history_files WHERE file_name = :name AND row_count > 0", name=name))
+    return [ArchivedFile._make((*row[:3], Bounds._make(row[3:]))) for row in rows]
 
 
 def replaced_files(session: Session) -> list[str]:
-    """The names of files that count no more and are to be deleted; see :func:`replace_file`."""
+    """Return the names of files that do not count any more and are to be deleted; see :func:`replace_file`."""
     return [name for (name,) in session.rows("SELECT file_name FROM history_files WHERE row_count = 0")]
 
 
 def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile]) -> bool:
-    """Have others count in the place of a file, whose name stays noted, without rows, until it is deleted.
+    """Make other files count in place of a file, whose name stays stored, without rows, until it is deleted.
 
     Returns:
-        Whether that was done: false where it did not count any more, so that what was read of it is old.
+        Whether that was done: false if it did not count any more, so that what was read of it is old.
     """
     if not session.run(
         "UPDATE history_files SET row_count = 0 WHERE file_name = :name AND row_count > 0", name=file.file_name
@@ -246,52 +234,32 @@ def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile
 
 
 def put_files(session: Session, some: Sequence[ArchivedFile]) -> None:
-    """Have files count from now on."""
-    _insert(session, "history_files", _FILE, [_flat(file) for file in some])
+    """Make files count from now on."""
+    _insert(session, "history_files", _FILE, some)
 
 
 def forget_files(session: Session, names: Iterable[str]) -> None:
-    """Have files count no more, and note no more that they are to be deleted."""
+    """Remove files from the database, also those that were to be deleted."""
     session.run_many("DELETE FROM history_files WHERE file_name = ?", [(name,) for name in sorted(names)])
 
 
 def erasures(session: Session) -> dict[str, int]:
-    """Devices that were erased, and the last revision of theirs that is told no more."""
+    """Return the ids of erased devices, and for each the last revision that is not returned any more."""
     return dict(session.rows("SELECT device_id, up_to_revision FROM history_erasures"))
 
 
 def forget_erasures(session: Session, done: Iterable[tuple[str, int]]) -> None:
-    """Note that nothing of these devices is left up to these revisions."""
+    """Record that no rows of these devices are left up to these revisions."""
     statement = "DELETE FROM history_erasures WHERE device_id = ? AND up_to_revision = ?"
     session.run_many(statement, sorted(done))
 
 
-def base_at(session: Session) -> Instant | None:
-    """Up to when rows were trimmed; ``None`` where none were yet."""
-    instant: Instant | None = session.scalar("SELECT base_at FROM history_state")
-    return instant
-
-
 def put_base(session: Session, instant: Instant) -> None:
-    """Note up to when rows are trimmed."""
+    """Record up to when rows are trimmed."""
     session.run("UPDATE history_state SET base_at = :instant", instant=instant)
 
 
-def _block(
-    segment_id: int, block: int, kind: str, state_at: Instant | None, state_revision: int | None, *bounds: Any
-) -> Block:
-    return Block(segment_id, block, kind, state_at, state_revision, Bounds(*bounds))
-
-
-def _file(file_name: str, day: str, size_bytes: int, *bounds: Any) -> ArchivedFile:
-    return ArchivedFile(file_name, day, size_bytes, Bounds(*bounds))
-
-
-def _flat(one: Block | ArchivedFile) -> tuple[object, ...]:
-    *about, bounds = (getattr(one, field.name) for field in fields(one))
-    return (*about, *bounds)
-
-
-def _insert(session: Session, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+def _insert(session: Session, table: str, columns: str, rows: Sequence[Block] | Sequence[ArchivedFile]) -> None:
     places = ", ".join("?" * (columns.count(",") + 1))
-    session.run_many(f"INSERT INTO {table} ({columns}) VALUES ({places})", rows)
+    values = [(*row[:-1], *row.bounds) for row in rows]
+    session.run_many(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)

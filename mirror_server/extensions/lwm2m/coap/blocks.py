@@ -1,4 +1,4 @@
-"""Requests as they come, put together where they come in blocks. Source: RFC 7959, section 2."""
+"""Requests that arrive in blocks, put together. Source: RFC 7959, section 2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
 
 
 class UploadRefused(Exception):
-    """A block is not taken; ``code`` says why, as ``4.08``."""
+    """A block is rejected; ``code`` says why, as ``4.08``."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -29,7 +29,7 @@ class _Upload:
 
 
 class Uploads:
-    """What came of the transfers that are not complete; ``now`` is in seconds."""
+    """The transfers that are not complete; ``now`` returns seconds."""
 
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
         self._limits = limits
@@ -41,7 +41,7 @@ class Uploads:
         return len(self._uploads)
 
     def request(self, peer: Peer, message: Message) -> Request | Message:
-        """A request, whole with its last block; before that and where it is refused, what to answer."""
+        """Return the whole request of the last block; for other blocks, and errors, the response to send."""
         if message.unknown_critical is not None:
             return refusal("4.02", f"option {message.unknown_critical} is not understood")
         if message.code not in METHODS:
@@ -69,7 +69,7 @@ class Uploads:
         return answer
 
     def add(self, peer: Peer, request: Message, block: Block) -> bytes | None:
-        """Add a block; gives the whole with the last one.
+        """Add a block; return the whole payload with the last one.
 
         Raises:
             UploadRefused: It does not follow the blocks before, or there is no room for it.
@@ -112,7 +112,7 @@ class Uploads:
         return UploadRefused("4.13", f"more than {self._limits.payload_bytes} bytes")
 
     def _make_room(self) -> None:
-        """The one that waits for the longest goes first, so that who goes on gets through."""
+        """Remove the transfers that are idle for the longest, so that active ones complete."""
         while len(self._uploads) > self._limits.uploads or self.held_bytes > self._limits.uploads_bytes:
             self._drop(next(iter(self._uploads)))
 

@@ -1,4 +1,4 @@
-"""Requests to devices and from them, whole: with their blocks, and in the words of :mod:`..exchange`."""
+"""Whole requests to devices and from them, put together from blocks, as the types of :mod:`..exchange`."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from mirror_server.extensions.lwm2m.exchange import (
 _log = logging.getLogger(__name__)
 _OWN_TOKEN_BYTES = 8
 _READINGS = 2
-"""How often what changes while it is read is read."""
+"""How often a value is read that changes meanwhile."""
 _TOO_LARGE = code_number("4.13")
 
 
 class _Changed(Exception):
-    """What is read changed between two of its blocks."""
+    """The value changed between two of its blocks."""
 
 
 class CoapEndpoint:
-    """Speaks with devices on the sockets that it was given; all on one event loop."""
+    """The CoAP endpoint of the server: one socket without DTLS, one with it, or both; on one event loop."""
 
     def __init__(self, handler: Handler, tuning: Tuning, limits: Limits) -> None:
         self._handler = handler
@@ -87,12 +87,12 @@ class CoapEndpoint:
 
     @property
     def coap_address(self) -> tuple[str, int] | None:
-        """Where it listens without DTLS: host and port."""
+        """Host and port without DTLS."""
         return self._address(is_secure=False)
 
     @property
     def coaps_address(self) -> tuple[str, int] | None:
-        """Where it listens with DTLS: host and port."""
+        """Host and port with DTLS."""
         return self._address(is_secure=True)
 
     def _address(self, *, is_secure: bool) -> tuple[str, int] | None:
@@ -100,23 +100,23 @@ class CoapEndpoint:
         return None if way is None else way.transport.address
 
     async def request(self, peer: Peer, request: Request) -> Response:
-        """Ask a device; request and answer may take several blocks.
+        """Send a request to a device; request and response may take several blocks.
 
         Raises:
-            NoAnswer: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoAnswer: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         async with _patience(peer, self._tuning.answer_seconds):
             return response_of(await self._whole(peer, request))
 
     async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
-        """Begin to observe; what comes later with this token goes to the handler.
+        """Begin to observe; notifications with this token go to the handler.
 
-        The token is chosen by the caller, who knows it before anything can come with it.
+        The caller chooses the token, to know it before the first notification.
 
         Raises:
-            NoAnswer: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoAnswer: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         async with _patience(peer, self._tuning.answer_seconds):
             first = await self._way(peer).ask(peer, request_message(request, token, observe=0))
@@ -128,13 +128,13 @@ class CoapEndpoint:
             return Observed(response_of(whole), sequence)
 
     async def rest(self, peer: Peer, request: Request, token: bytes) -> Response:
-        """Read the value of which the last notification with this token told the beginning.
+        """Read the value of which the last notification with this token had the first block.
 
-        A client was seen to notify no more before the blocks that follow were asked for. Source: RFC 7959, 2.6.
+        A client was seen to send no more notifications before the other blocks were requested. Source: RFC 7959, 2.6.
 
         Raises:
-            NoAnswer: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoAnswer: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         async with _patience(peer, self._tuning.answer_seconds):
             first = self._beginnings.pop((peer, token), None)
@@ -147,20 +147,20 @@ class CoapEndpoint:
         """End the observation that has this token.
 
         Raises:
-            NoAnswer: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoAnswer: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         async with _patience(peer, self._tuning.answer_seconds):
             return response_of(await self._way(peer).ask(peer, request_message(request, token, observe=1)))
 
     def retransmit(self, peer: Peer) -> None:
-        """Send again what a peer has not acknowledged, now that it is known to listen."""
+        """Retransmit the requests that a peer has not acknowledged, now that it is known to listen."""
         way = self._ways.get(peer.is_secure)
         if way is not None:
             way.retransmit(peer)
 
     async def close(self) -> None:
-        """Close the sockets; what waits for an answer ends with :class:`Unreachable`."""
+        """Close the sockets; requests in flight end with :class:`Unreachable`."""
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
@@ -170,7 +170,7 @@ class CoapEndpoint:
             await way.transport.close()
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
-        """Answer a request of a device, at once or in a task of its own."""
+        """Handle a request of a device in a task; reject it if there are too many."""
         too_many = self._in_hand[peer] >= self._limits.requests_in_hand_of_peer
         if too_many or len(self._answering) >= self._limits.requests_in_hand:
             self.counts.refused += 1
@@ -184,7 +184,7 @@ class CoapEndpoint:
         task.add_done_callback(lambda done: self._answered(peer, done))
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
-        """Hand on a response that no request waits for."""
+        """Pass a response that no request waits for to the handler."""
         notification = _notification(peer, message)
         try:
             is_known = self._handler.notified(notification)
@@ -209,9 +209,9 @@ class CoapEndpoint:
             raise Unreachable(f"{peer.address}: this server does not listen for {kind}") from None
 
     async def _whole(self, peer: Peer, request: Request) -> Message:
-        """Ask, and read all blocks of the answer; from the start once more if it changes meanwhile."""
+        """Send a request, and read all blocks of the response; once more if the value changes meanwhile."""
         if request.method == "POST":
-            # Its code says how it ended. A device that is asked for further blocks may execute it again.
+            # The first block has the code. A device that is asked for further blocks may execute it again.
             return await self._upload(peer, request, _own_token())
         for _ in range(_READINGS):
             # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
@@ -222,7 +222,7 @@ class CoapEndpoint:
         raise NoAnswer(f"{peer.address}: {request.path} changes faster than it can be read")
 
     async def _upload(self, peer: Peer, request: Request, token: bytes) -> Message:
-        """Send a request, in blocks where it is long or the device says so; gives the first message of the answer."""
+        """Send a request, in blocks if it is long or the device says so; return the first message of the response."""
         way = self._way(peer)
         size = BLOCK_BYTES
         if len(request.payload) <= size:
@@ -248,7 +248,7 @@ class CoapEndpoint:
                 offset, size = end, asked_size
 
     async def _rest(self, peer: Peer, request: Request, first: Message, token: bytes) -> Message:
-        """Read the blocks that follow the first, and put them to it."""
+        """Read the blocks after the first, and return all as one message."""
         block = first.block(Option.BLOCK2)
         if block is None or not block.more:
             return first
@@ -300,7 +300,7 @@ class CoapEndpoint:
 
 @contextlib.asynccontextmanager
 async def _patience(peer: Peer, seconds: float) -> AsyncIterator[None]:
-    """Let what takes too long end with :class:`NoAnswer`."""
+    """Limit the time of a whole exchange; raises :class:`NoAnswer`."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -309,7 +309,7 @@ async def _patience(peer: Peer, seconds: float) -> AsyncIterator[None]:
 
 
 def _own_token() -> bytes:
-    """As long as can be, so that it is never one of two bytes that a device chose."""
+    """Return a token as long as possible, so that it is never one of two bytes that a device chose."""
     return secrets.token_bytes(_OWN_TOKEN_BYTES)
 
 
@@ -322,16 +322,16 @@ def _notification(peer: Peer, message: Message) -> Notification:
 
 
 def _smaller_size(answer: Message, size: int) -> int:
-    """The size of blocks that a device wishes for, where it is a smaller one."""
+    """Return the block size that a device asks for, if it is smaller."""
     block = answer.block(Option.BLOCK1)
     return size if block is None else min(size, block.size)
 
 
 def _following(first: Message, part: Message, offset: int, size: int) -> Block:
-    """The block option of a further block.
+    """Return the block option of a further block.
 
     Raises:
-        _Changed: It is of something else than the first.
+        _Changed: It is not of the same value as the first.
     """
     block = part.block(Option.BLOCK2)
     same = all(first.first(kind) == part.first(kind) for kind in (Option.ETAG, Option.CONTENT_FORMAT))

@@ -24,7 +24,7 @@ class Type(IntEnum):
 
 
 class Option(IntEnum):
-    """The options understood here. An odd number is critical: who does not know it may not go on."""
+    """The options understood here. An odd number is critical: a message with an unknown one may not be handled."""
 
     URI_HOST = 3
     ETAG = 4
@@ -43,12 +43,12 @@ class Option(IntEnum):
 
 EMPTY = 0x00
 BLOCK_BYTES = 1024
-"""The largest block, which is used unless the other side wishes for smaller ones."""
+"""The largest block, used unless the other side asks for smaller ones."""
 _VERSION = 1
 _LONGEST_TOKEN = 8
 _PAYLOAD_MARKER = 0xFF
 _LARGEST_IN_HEAD = 12
-"""What is larger of the distance and the length of an option stands in further bytes."""
+"""A larger distance or length of an option is in further bytes."""
 _MOST_BYTES = {
     Option.ETAG: 8,
     Option.OBSERVE: 3,
@@ -62,12 +62,12 @@ _MOST_BYTES = {
 METHODS: dict[int, Method] = {1: "GET", 2: "POST", 3: "PUT", 4: "DELETE"}
 _METHOD_CODES = {method: code for code, method in METHODS.items()}
 _CONTENT_FORMAT, _MAX_AGE, _LOCATION_PATH = map(int, (Option.CONTENT_FORMAT, Option.MAX_AGE, Option.LOCATION_PATH))
-"""As numbers, for what comes by the thousand: to look up a member of an enumeration takes longer than to compare it."""
+"""As numbers, for notifications by the thousand: access to a member of an enumeration is slower than to compare it."""
 _KNOWN = {int(option): _MOST_BYTES.get(option, 0xFFFF) for option in Option}
 
 
 class NotCoap(Exception):
-    """A datagram is no message of CoAP; ``message_id`` where it is to be answered with a reset."""
+    """A datagram is no message of CoAP; with a ``message_id`` it is answered with a reset."""
 
     def __init__(self, reason: str, message_id: int | None = None) -> None:
         super().__init__(reason)
@@ -83,11 +83,11 @@ class Block(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where in the whole the block begins, in bytes."""
+        """The position of the block in the whole payload, in bytes."""
         return self.number * self.size
 
     def encode(self) -> bytes:
-        """As the value of the option."""
+        """Return the value of the option."""
         return _uint(self.number << 4 | self.more << 3 | self.size.bit_length() - 5)
 
 
@@ -107,14 +107,14 @@ class Message:
     unknown_critical: int | None = None
 
     def first(self, option: int) -> bytes | None:
-        """The value of an option, the first of several."""
+        """Return the first value of an option."""
         for number, value in self.options:
             if number == option:
                 return value
         return None
 
     def number(self, option: int) -> int | None:
-        """The value of an option that is a number."""
+        """Return the value of an option that is a number."""
         value = self.first(option)
         return None if value is None else int.from_bytes(value, "big")
 
@@ -124,7 +124,7 @@ class Message:
             self.options.append(uint_option(option, value))
 
     def texts(self, option: int) -> tuple[str, ...]:
-        """All values of an option that is text.
+        """Return all values of an option that is text.
 
         Raises:
             UnicodeDecodeError: One is no UTF-8.
@@ -132,12 +132,12 @@ class Message:
         return tuple(value.decode() for number, value in self.options if number == option)
 
     def block(self, option: int) -> Block | None:
-        """The value of a Block option; the size 2048, which is reserved, is read as 1024."""
+        """Return the value of a Block option; the size 2048, which is reserved, is read as 1024."""
         value = self.number(option)
         return None if value is None else Block(value >> 4, bool(value & 8), 1 << min(value & 7, 6) + 4)
 
     def encode(self) -> bytes:
-        """As bytes of a datagram."""
+        """Return the bytes of a datagram."""
         head = bytes((_VERSION << 6 | self.type << 4 | len(self.token), self.code))
         parts = [head, self.message_id.to_bytes(2, "big"), self.token]
         last = 0
@@ -154,7 +154,7 @@ def decode(datagram: bytes) -> Message:
     """Read a message.
 
     Raises:
-        NotCoap: It is none.
+        NotCoap: It is no message of CoAP.
     """
     if len(datagram) < 4 or datagram[0] >> 6 != _VERSION:
         raise NotCoap("no message of CoAP version 1")
@@ -163,7 +163,7 @@ def decode(datagram: bytes) -> Message:
     message = Message(kind, code, datagram[2] << 8 | datagram[3])
     token_length = datagram[0] & 15
     if code == EMPTY:
-        # A client was seen to announce its answer by an acknowledgement with an option in it: no sense, and no harm.
+        # A client was seen to send an empty acknowledgement with an option in it: wrong, but harmless.
         if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
             raise _malformed(message, "an empty message with content")
         return message
@@ -224,7 +224,7 @@ def _uint(value: int) -> bytes:
 
 
 def uint_option(option: Option, value: int) -> tuple[int, bytes]:
-    """An option that is a number, in as few bytes as hold it."""
+    """Return an option that is a number, in as few bytes as possible."""
     return int(option), _uint(value)
 
 
@@ -232,12 +232,12 @@ _CODE_TEXTS = tuple(f"{code >> 5}.{code & 31:02d}" for code in range(256))
 
 
 def code_text(code: int) -> str:
-    """A code as people write it: ``2.05``."""
+    """Return the text of a code: ``2.05``."""
     return _CODE_TEXTS[code]
 
 
 def code_number(text: str) -> int:
-    """The code that people write as ``2.05``."""
+    """Return the code of a text such as ``2.05``."""
     kind, detail = text.split(".")
     return int(kind) << 5 | int(detail)
 
@@ -260,7 +260,7 @@ def request_message(
     upload: Block | None = None,
     download: Block | None = None,
 ) -> Message:
-    """A request as its message: whole, with the block of it that is told, or for a further block of the answer."""
+    """Return the message of a whole request, of one block of it, or of the request for a block of the response."""
     message = Message(Type.CONFIRMABLE, _METHOD_CODES[request.method], 0, token)
     message.add_number(Option.OBSERVE, observe)
     if request.path != "/":
@@ -280,10 +280,10 @@ def request_message(
 
 
 def request_of(message: Message) -> Request:
-    """A message as the request that it is.
+    """Return the request in a message.
 
     Raises:
-        ValueError: Its path or its query is not to be understood.
+        ValueError: Its path or its query cannot be read.
     """
     parts = message.texts(Option.URI_PATH)
     if any("/" in part for part in parts):
@@ -299,7 +299,7 @@ def request_of(message: Message) -> Request:
 
 
 def response_of(message: Message) -> Response:
-    """A message as the response that it is."""
+    """Return the response in a message."""
     content_format = max_age = None
     location: tuple[str, ...] = ()
     for number, value in message.options:
@@ -313,7 +313,7 @@ def response_of(message: Message) -> Response:
 
 
 def response_message(response: Response, sequence: int | None = None) -> Message:
-    """A response as its message, which is an acknowledgement unless it is sent otherwise; ``sequence``: of Observe."""
+    """Return the message of a response, as an acknowledgement; ``sequence`` is its Observe option."""
     message = Message(Type.ACKNOWLEDGEMENT, code_number(response.code), 0, payload=response.payload)
     message.add_number(Option.OBSERVE, sequence)
     message.options += [(Option.LOCATION_PATH, part.encode()) for part in response.location]
@@ -323,7 +323,7 @@ def response_message(response: Response, sequence: int | None = None) -> Message
 
 
 def block_of(response: Message, wanted: Block | None) -> Message:
-    """The block of an answer that was asked for, where it does not fit into one."""
+    """Return the requested block of a response, if it does not fit into one."""
     wanted = wanted or Block(0, False, BLOCK_BYTES)
     begin, end = wanted.offset, wanted.offset + wanted.size
     if len(response.payload) <= wanted.size and not begin:
@@ -337,5 +337,5 @@ def block_of(response: Message, wanted: Block | None) -> Message:
 
 
 def refusal(code: str, text: str) -> Message:
-    """A refusal, with a diagnostic payload. Source: RFC 7252, section 5.5.2."""
+    """Return a response with a diagnostic payload. Source: RFC 7252, section 5.5.2."""
     return Message(Type.ACKNOWLEDGEMENT, code_number(code), 0, payload=text.encode())

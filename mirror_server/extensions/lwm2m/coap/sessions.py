@@ -41,12 +41,12 @@ _LONGEST_KEY = 16
 """DTLSSocket copies a key to 16 bytes of its stack, however long it is."""
 _GREETERS = 1024
 _ALERTS = "alerts"
-"""What stands for the address of all where alerts are counted."""
+"""The key of the share of all alerts, in place of an address."""
 _SWEEP_SECONDS = 1.0
 _SAMPLE_SECONDS = 0.1
-"""How often a message is read of a device whose share is used up."""
+"""The interval at which a message is read of a device whose share is used up."""
 _LINE_SECONDS = 1.0
-"""One line in the log tells of all handshakes that failed within this time: strangers may not fill the disk."""
+"""The least time between two warnings of failed handshakes: unauthenticated clients may not fill the disk."""
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0
 _FATAL = 2
@@ -68,7 +68,7 @@ _OWN_IDENTITY = b"server"
 
 @dataclass(slots=True)
 class _Heard:
-    """What came of a datagram: a handshake that begins or is done, an end, data, and what the library wrote."""
+    """The events while the library read a datagram: a handshake began or is done, the end, data, and what it wrote."""
 
     greeted: bool = False
     connected: bool = False
@@ -81,10 +81,10 @@ class _Session:
     """One address and its context of the library, whose callbacks are here: none of them may raise anything.
 
     Attributes:
-        peer: Whom datagrams go to; with the identity as soon as the handshake is done.
-        claimed: As whom it wants to prove itself.
-        identity: The same, where there is a key for it.
-        began_at: Since when the handshake goes on, on the loop's clock.
+        peer: The receiver of datagrams; with the identity as soon as the handshake is done.
+        claimed: The identity that it claims.
+        identity: The same, if there is a key for it.
+        began_at: The start of the handshake, on the loop's clock.
         hello: The hash of the ClientHello that began it.
         flight: The messages of the handshake that were sent last, until the device sends data: the library does not
             send them again when the device repeats what they answer.
@@ -108,7 +108,7 @@ class _Session:
         )
 
     def turn_to(self, peer: Peer) -> None:
-        """Have what follows come from this peer; only while there is no other."""
+        """Set the peer of the next datagrams; only while there is no other."""
         self.peer = peer
         self._other_side = self._dtls.Session(*sockaddr_of(peer.address))
 
@@ -120,7 +120,7 @@ class _Session:
         return heard
 
     def say(self, data: bytes) -> bool:
-        """Send data, encrypted; whether it fits into a record."""
+        """Send data, encrypted; return whether it fits into a record."""
         return bool(self._context.write(self._other_side, data) >= 0)
 
     def repeat_flight(self) -> None:
@@ -129,7 +129,7 @@ class _Session:
             self._send(self.peer, datagram)
 
     def retransmit(self) -> None:
-        """Send again what got lost in the handshake, if it is time for it."""
+        """Retransmit messages of the handshake, if it is time for it."""
         self._context.checkRetransmit()
 
     def end(self) -> None:
@@ -138,12 +138,12 @@ class _Session:
         self._context = None
 
     def begin_anew(self, peer: Peer, hello: int, now: float) -> None:
-        """Forget as whom the other side proved itself: it makes a new handshake."""
+        """Clear the identity: the other side makes a new handshake."""
         self.peer, self.hello, self.began_at, self.flight = peer, hello, now, self._heard.written
         self.identity, self.claimed = "", b""
 
     def keys(self) -> _Session:
-        """What the library looks for an identity in."""
+        """Return the container in which the library looks up an identity."""
         return self
 
     def __contains__(self, identity: bytes) -> bool:
@@ -268,7 +268,7 @@ class DtlsTransport:
             self._end(session)
 
     def received(self, peer: Peer, datagram: bytes) -> None:
-        """Take what the socket received."""
+        """Handle a datagram of the socket."""
         address = peer.address
         session = self._open.get(address) or self._opening.get(address)
         is_hello = _handshake_message(datagram) == _CLIENT_HELLO
@@ -322,7 +322,7 @@ class DtlsTransport:
             self._send_raw(peer, _BAD_RECORD_MAC)
 
     def failed(self, peer: Peer, reason: str) -> None:
-        """Hear of the socket that nothing reaches a peer; its session stays, for it may come back."""
+        """Pass on the error that nothing reaches a peer; its session stays, for it may come back."""
         session = self._open.get(peer.address)
         if session is not None:
             self._receiver.failed(session.peer, reason)
@@ -352,7 +352,7 @@ class DtlsTransport:
             self._receiver.received(session.peer, plaintext)
 
     def _begin(self, session: _Session, peer: Peer, hello: int) -> None:
-        """An address proved to be one: what it had is over, and its handshake goes on."""
+        """Begin the handshake of an address that returned its cookie; its former session is over."""
         address = peer.address
         if address in self._open:
             self._forget(session)
@@ -381,7 +381,7 @@ class DtlsTransport:
             self._end(next(iter(self._open.values())))
 
     def _break_off(self, session: _Session) -> None:
-        """Either side said that it is over."""
+        """End a session that either side closed."""
         address = session.peer.address
         if self._open.get(address) is session:
             self._end(session)
@@ -389,7 +389,7 @@ class DtlsTransport:
             self._refuse(session)
 
     def _refuse(self, session: _Session) -> None:
-        """Let a handshake end that came to nothing."""
+        """End a failed handshake."""
         self._counts.handshake_failures += 1
         del self._opening[session.peer.address]
         session.end()
@@ -410,7 +410,7 @@ class DtlsTransport:
         self._forget(session)
 
     def _forget(self, session: _Session) -> None:
-        """Tell that a session is gone, which the library has no longer."""
+        """Remove a session that the library has deleted, and report its end."""
         del self._open[session.peer.address]
         others = self._of_identity[session.peer.identity or ""]
         others.remove(session)
@@ -425,7 +425,7 @@ class DtlsTransport:
             self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        """Send again what got lost in handshakes, and let those end that take too long."""
+        """Retransmit messages of handshakes, and end those that take too long."""
         self._sweeper = None
         before = self._loop.time() - self._limits.handshake_seconds
         for session in list(self._opening.values()):
@@ -440,8 +440,8 @@ class DtlsTransport:
 def _of_known_version(datagram: bytes) -> bytes:
     """The first words of a handshake in a record of version 1.2, whatever version they came in.
 
-    A client was seen to write 0xFE00 there, which the library passes over; it means nothing before a version is agreed
-    on, and no hash covers it. Source: RFC 8446, D.
+    A client was seen to write 0xFE00 there, which the library ignores; it has no meaning before a version is agreed on,
+    and no hash covers it. Source: RFC 8446, D.
     """
     if _handshake_message(datagram) != _CLIENT_HELLO:
         return datagram
@@ -449,14 +449,14 @@ def _of_known_version(datagram: bytes) -> bytes:
 
 
 def _handshake_message(datagram: bytes) -> int | None:
-    """Which message of a handshake stands first in a datagram, as long as that can be read."""
+    """Return the type of the first handshake message in a datagram, if it is not encrypted."""
     if len(datagram) <= _RECORD_HEAD or datagram[0] != _HANDSHAKE or any(datagram[3:5]):
         return None
     return datagram[_RECORD_HEAD]
 
 
 def _hello_hash(datagram: bytes) -> int:
-    """What a ClientHello is known by when it comes again, in a record with another number."""
+    """Return the hash of a ClientHello, to recognize a duplicate in a record with another number."""
     return hash(datagram[_RECORD_HEAD:])
 
 

@@ -28,49 +28,49 @@ _log = logging.getLogger(__name__)
 _LARGEST_DATAGRAM = 65_535
 _ANCILLARY_BYTES = 1024
 _DATAGRAMS_AT_ONCE = 150
-"""So many are taken before the loop does something else; one at a time the loop itself is half of the cost."""
+"""The datagrams read in one turn of the loop; one at a time the loop itself is half of the cost."""
 _REST_SECONDS = 0.04
-"""While much comes, the socket is looked at so often and not at each datagram: to wake the thread costs more than to
-take one, and others wait for it. It is sooner where more than are taken at once would come meanwhile, so that they fit
-in a buffer that the kernel grants anybody.
+"""Under load the socket is read after this pause and not at each datagram: to wake the thread costs more than to read
+one, and others wait for it. The pause is shorter if more datagrams than are read in one turn would come meanwhile, so
+that they fit in a buffer that the kernel grants anybody.
 """
 _MANY = 40
-"""More than so many in the time of a rest is much."""
+"""More datagrams than this within a pause count as load."""
 _TRUNCATED = int(socket.MSG_TRUNC)
 """As a number: an enumeration takes longer for ``&`` than to receive a datagram."""
 _PKTINFO = int(socket.IPV6_PKTINFO)
 _PASSING = (errno.EAGAIN, errno.ENOBUFS)
-"""What the kernel says when it has no room for a datagram: it is lost as on the way, and will be sent again."""
+"""Errors of a kernel that has no room for a datagram: it counts as lost on the way, and will be sent again."""
 _IP_MULTICAST_ALL = 49
-"""Linux hands on what is sent to groups that any program of the machine joined, unless it is told not to."""
+"""Without this option Linux delivers datagrams to groups that any program of the machine joined."""
 _MAPPED = "::ffff:"
 _SO_MEMINFO = 55
 _MEMINFO = struct.Struct("9I")
-"""Of Linux: what a socket holds, in numbers of which the last counts the datagrams dropped for want of room."""
+"""The memory of a socket in Linux; the last number counts the datagrams dropped for want of room."""
 _DROPS_SECONDS = 1.0
-"""How often the kernel is asked what it dropped."""
+"""The interval at which the kernel's counter is read."""
 _LINE_SECONDS = 10.0
-"""One line in the log says so within this time."""
+"""The least time between two warnings in the log."""
 
 
 class Receiver(Protocol):
-    """Who takes what a transport receives."""
+    """The receiver of datagrams."""
 
     def received(self, peer: Peer, datagram: bytes) -> None:
-        """Take a datagram."""
+        """Handle a datagram."""
         ...
 
     def failed(self, peer: Peer, reason: str) -> None:
-        """Hear that nothing reaches a peer."""
+        """Handle the error that nothing reaches a peer."""
         ...
 
 
 class Transport(Protocol):
-    """What carries datagrams from and to peers."""
+    """Sends datagrams to peers, and receives theirs."""
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port."""
+        """Host and port."""
         ...
 
     def send(self, peer: Peer, datagram: bytes) -> None:
@@ -87,14 +87,14 @@ class Transport(Protocol):
 
 
 class _Way(NamedTuple):
-    """A peer, and how aiocoap names it."""
+    """A peer, and aiocoap's name of it."""
 
     peer: Peer
     remote: Any
 
 
 class _Outgoing(NamedTuple):
-    """What aiocoap's socket asks of a message that it sends."""
+    """A datagram with the attributes that aiocoap's socket needs to send it."""
 
     remote: Any
     datagram: bytes
@@ -104,7 +104,7 @@ class _Outgoing(NamedTuple):
 
 
 class _Udp6(MessageInterfaceUDP6):
-    """aiocoap's socket, which hands datagrams on as bytes, and many at a time."""
+    """aiocoap's socket, changed to pass on datagrams as bytes, and many at a time."""
 
     _taken = 0
     _lately = 0.0
@@ -113,13 +113,13 @@ class _Udp6(MessageInterfaceUDP6):
     _error: Exception | None = None
 
     def listen(self) -> None:
-        """Have :meth:`look` called when something comes."""
+        """Have :meth:`look` called when a datagram arrives."""
         self._loop = asyncio.get_running_loop()
         self._file = self.transport.get_extra_info("socket").fileno()
         self._loop.add_reader(self._file, self.look)
 
     def look(self) -> None:
-        """Take what came; while it is much, look next after a rest, however much there is by then."""
+        """Read the datagrams; under load the next call is after a pause, however many there are by then."""
         self._taken = 0
         try:
             self._take_errors()
@@ -140,7 +140,7 @@ class _Udp6(MessageInterfaceUDP6):
             self._loop.add_reader(self._file, self.look)
 
     def _take_errors(self) -> None:
-        """Take the errors of closed ports: they stand in the receive buffer, where datagrams need the room."""
+        """Read the errors of closed ports: they are in the receive buffer, where datagrams need the room."""
         if not socknumbers.HAS_RECVERR:
             return
         listening = self.transport.get_extra_info("socket")
@@ -152,14 +152,14 @@ class _Udp6(MessageInterfaceUDP6):
             self.datagram_errqueue_received(*received)
 
     def error_received(self, exc: Exception) -> None:
-        """Keep an error of sending; that of a peer is in the error queue."""
+        """Store an error of sending; errors of peers are in the error queue."""
         self._error = exc
 
     def sending_error(self, message: _Outgoing) -> Exception | None:
-        """Send a message; gives the error, where there is one.
+        """Send a message; return the error, if there is one.
 
-        The first may be of another peer, whose port is closed: the kernel gives it to the next call, whatever it is,
-        and does not send.
+        The first error may be of another peer, whose port is closed: the kernel returns it from the next call, and does
+        not send.
         """
         for _ in range(2):
             self._error = None
@@ -203,7 +203,7 @@ class _KernelDrops:
         self._timer = self._loop.call_later(_DROPS_SECONDS, self._look)
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._timer.cancel()
 
     def _look(self) -> None:
@@ -223,7 +223,7 @@ class _KernelDrops:
 
 
 def _dropped_by_kernel(listening: socket.socket) -> int:
-    """How many datagrams the kernel dropped because the buffer was full; 0 where it does not say."""
+    """Return the number of datagrams that the kernel dropped because the buffer was full; 0 if it is unknown."""
     if sys.platform != "linux":
         return 0
     try:
@@ -254,7 +254,7 @@ class Udp6Transport:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port."""
+        """Host and port."""
         host, port, *_ = self._interface.transport.get_extra_info("socket").getsockname()
         return _plain(host), port
 
@@ -274,7 +274,7 @@ class Udp6Transport:
         await self._interface.shutdown()
 
     def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
-        """Hand on what came."""
+        """Pass a datagram to the receiver."""
         local = None
         for _, kind, data in ancillary:
             if kind == _PKTINFO:
@@ -288,7 +288,7 @@ class Udp6Transport:
         self._receiver.received(way.peer, datagram)
 
     def dispatch_error(self, error: Exception, remote: Any) -> None:
-        """Hear of an error of sending, or of a port that is closed."""
+        """Handle an error of sending, or of a port that is closed."""
         if isinstance(error, OSError) and error.errno in _PASSING:
             self._counts.dropped += 1
             return
@@ -308,27 +308,27 @@ class Ipv4Transport(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be told of the socket."""
+        """Store the socket."""
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Be told that the socket is closed."""
+        """Note that the socket is closed."""
         self._closed.set_result(None)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Take a datagram; nothing can be sent to port 0."""
+        """Handle a datagram; nothing can be sent to port 0."""
         if addr[1]:
             self._receiver.received(self._peer(addr), data)
         else:
             self._counts.dropped += 1
 
     def error_received(self, exc: Exception) -> None:  # noqa: ARG002 - asyncio's signature
-        """Hear of an error of sending, of which is not told whose it is."""
+        """Count an error of sending, of an unknown peer."""
         self._counts.dropped += 1
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port."""
+        """Host and port."""
         host, port = self._transport.get_extra_info("sockname")
         return host, port
 
@@ -377,13 +377,13 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limi
 
 _aiocoap_log = logging.getLogger(f"{__name__}.aiocoap")
 _aiocoap_log.setLevel(logging.CRITICAL)
-"""Silent: what aiocoap's socket has to tell is told as an exception or a count, and its lines can hold a traceback."""
+"""Silent: the errors of aiocoap's socket are raised or counted, and its lines can have a traceback."""
 
 
 async def _bound_socket(
     loop: asyncio.AbstractEventLoop, address: tuple[str, int], family: socket.AddressFamily, limits: Limits
 ) -> socket.socket:
-    """Without ``SO_REUSEPORT``, by which a second server would take half of the devices from the first."""
+    """Open a socket without ``SO_REUSEPORT``, by which a second server would get half of the devices of the first."""
     host, port = address
     flags = socket.AI_PASSIVE | (socket.AI_V4MAPPED if family == socket.AF_INET6 else 0)
     try:
@@ -433,7 +433,7 @@ def _granted_bytes(opened: socket.socket) -> int:
 
 
 def address_text(sockaddr: Any) -> str:
-    """An address and port of IPv6's socket as :class:`Peer` has it."""
+    """Return the address of a :class:`Peer` for an address of an IPv6 socket."""
     host, port, _, scope = sockaddr
     plain = _plain(host)
     if ":" not in plain:
@@ -447,10 +447,10 @@ def _plain(host: str) -> str:
 
 
 def sockaddr_of(address: str) -> tuple[str, int, int, int]:
-    """The address of a :class:`Peer` as a socket of IPv6 has it.
+    """Return the address of an IPv6 socket for that of a :class:`Peer`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not valid.
     """
     host, _, port_text = address.rpartition(":")
     port = int(port_text)

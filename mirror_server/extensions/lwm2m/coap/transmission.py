@@ -1,6 +1,6 @@
-"""How messages get there and back: acknowledgements, retransmissions, resets, and each request taken once.
+"""The message layer of CoAP: acknowledgements, retransmissions, resets, and each request handled once.
 
-One for each socket, of the server and of the devices of :mod:`mirror_server.extensions.lwm2m.device`.
+The server has one for each socket, as does each device of :mod:`mirror_server.extensions.lwm2m.device`.
 
 Source: RFC 7252, section 4; RFC 7641.
 """
@@ -32,7 +32,7 @@ from mirror_server.extensions.lwm2m.exchange import Counts, NoAnswer, Peer, Unre
 
 _log = logging.getLogger(__name__)
 _CHANCE = random.SystemRandom()
-"""Not the generator that all of a program share, which it may have seeded."""
+"""Not the shared generator, which the program may have seeded."""
 _RESETS_SECONDS = 0.1
 """Of the messages beyond a share, one in this time is read and answered with a reset: to answer each would cost more
 than to take it."""
@@ -43,14 +43,14 @@ _LINE_SECONDS = 10.0
 
 
 class Upper(Protocol):
-    """Who makes requests and answers them."""
+    """The layer of requests and responses."""
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
-        """Take a request, which has not come before."""
+        """Handle a new request."""
         ...
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
-        """Take a response that no request waits for; ``False`` to let the device stop."""
+        """Handle a response that no request waits for; return ``False`` to make the device stop."""
         ...
 
     def notification_refused(self, peer: Peer, message: Message) -> None:
@@ -60,13 +60,13 @@ class Upper(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A confirmable message on its way; ``answer`` where it is a request.
+    """A confirmable message in flight; a request has an ``answer``.
 
     Attributes:
-        attempts: How often it was sent.
-        retransmissions_left: How often it is sent again by the timer.
-        contacts_left: How often it is sent again because the peer made contact.
-        sent_at: When it was sent last, on the loop's clock.
+        attempts: The number of transmissions.
+        retransmissions_left: The number of retransmissions by the timer that are left.
+        contacts_left: The number of retransmissions on contact of the peer that are left.
+        sent_at: The time of the last transmission, on the loop's clock.
         is_sole: Whether it was sent once, and nothing else to the peer since.
     """
 
@@ -86,16 +86,16 @@ class Exchange:
 
 @dataclass(slots=True)
 class _Taken:
-    """What was taken, to be known when it comes again.
+    """A received message, to recognize a duplicate.
 
-    As the same bytes from the same peer: a device that was started anew counts its messages from the same number as
-    before, and one with a new DTLS session is another peer.
+    A duplicate has the same bytes from the same peer: a device that restarted counts its messages from the same number
+    as before, and one with a new DTLS session is another peer.
 
     Attributes:
-        peer: From whom; each session has a peer of its own.
-        datagram: The hash of what came.
-        until: When it is forgotten, on the loop's clock.
-        answer: What was answered; ``None`` as long as nothing was.
+        peer: The sender; each session has a peer of its own.
+        datagram: The hash of the datagram.
+        until: The time at which it is removed, on the loop's clock.
+        answer: The response; ``None`` before there is one.
     """
 
     peer: Peer
@@ -108,10 +108,9 @@ _Key = tuple[str, int, bytes]
 
 
 def _key(peer: Peer, message: Message) -> _Key:
-    """By what a message is known again.
+    """Return the key of a message to find duplicates.
 
-    With its token: a device that starts anew may count its messages from the same number, and then it says something
-    new.
+    It includes the token: a device that restarted may count its messages from the same number, but this is a new one.
     """
     return peer.address, message.message_id, message.token
 
@@ -159,7 +158,7 @@ class MessageLayer:
             self._refuse(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
 
     def _drop_flood(self, peer: Peer, datagram: bytes) -> None:
-        """Drop what is beyond the share of a peer; now and then let it know, and the operator."""
+        """Drop a message beyond the share of a peer; sometimes reset it, and log a warning."""
         self._counts.dropped += 1
         now = self._loop.time()
         if now - self._logged_at >= _LINE_SECONDS:
@@ -185,7 +184,7 @@ class MessageLayer:
             self._refuse(peer, message.message_id)
 
     def failed(self, peer: Peer, reason: str) -> None:
-        """End what waits for a peer that cannot be reached."""
+        """End the exchanges with a peer that cannot be reached."""
         for exchange in list(self._exchanges.get(peer.address, ())):
             # A closed port is reported for a datagram, which is this one only if there was no other. A DTLS session may
             # end at any time.
@@ -193,10 +192,10 @@ class MessageLayer:
             self._end(exchange, Unreachable(f"{peer.address}: {reason}", may_have_arrived=may_have_arrived))
 
     def retransmit(self, peer: Peer) -> None:
-        """Send the requests again that a peer has not acknowledged: it made contact, so it listens now.
+        """Retransmit the requests that a peer has not acknowledged: it made contact, so it listens now.
 
-        A device in queue mode may sleep again before the timer sends the next one. What was sent a moment ago is sent
-        when that moment has passed, so that a burst of messages causes no other one.
+        A device in queue mode may sleep again before the timer retransmits. A request that was sent a moment ago is
+        retransmitted when that moment has passed, so that a burst of messages does not cause another one.
         """
         moment = self._tuning.ack_timeout_seconds / 2
         for exchange in self._exchanges.get(peer.address, ()):
@@ -209,11 +208,11 @@ class MessageLayer:
                 exchange.timer = self._loop.call_at(due_at, self._again, exchange)
 
     async def ask(self, peer: Peer, request: Message, *, retransmissions: int | None = None) -> Message:
-        """Send a request, or a ping, and wait for its answer; ``retransmissions`` other than those of the tuning.
+        """Send a request, or a ping, and wait for its response; ``retransmissions`` replaces that of the tuning.
 
         Raises:
-            NoAnswer: None came in time.
-            Unreachable: It cannot be sent, or the peer refused it with a reset.
+            NoAnswer: No response came in time.
+            Unreachable: It cannot be sent, or the peer sent a reset.
         """
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._counts.requests_sent += 1
@@ -224,7 +223,7 @@ class MessageLayer:
             self._forget(exchange)
 
     def respond(self, peer: Peer, request: Message, response: Message) -> None:
-        """Send the answer to a request: with its acknowledgement, or after it."""
+        """Send the response to a request: with its acknowledgement, or after it."""
         self._counts.responses_sent += 1
         response.token = request.token
         if self._drop_acknowledgement(peer, request):
@@ -237,7 +236,7 @@ class MessageLayer:
         self._send_and_remember(peer, request, response)
 
     def close(self) -> None:
-        """End all that waits; the socket is closed by who opened it."""
+        """End all exchanges; the caller closes the socket."""
         for exchanges in list(self._exchanges.values()):
             for exchange in list(exchanges):
                 self._end(exchange, Unreachable("the socket is closed", may_have_arrived=True))
@@ -283,13 +282,13 @@ class MessageLayer:
         self._transmit(exchange)
 
     def _silence(self, exchange: Exchange) -> str:
-        """How a request or an answer was left without a word."""
+        """Return the reason of :class:`NoAnswer`."""
         if exchange.acknowledged:
             return f"{exchange.peer.address}: it took the request and did not answer"
         return f"{exchange.peer.address}: no answer to {exchange.attempts} sendings"
 
     def _end(self, exchange: Exchange, error: NoAnswer | Unreachable) -> None:
-        """Let one exchange end without an answer; whatever else there is of the peer goes on."""
+        """End one exchange without a response; others with the peer go on."""
         self._forget(exchange)
         if isinstance(error, NoAnswer):
             self._counts.unanswered += 1
@@ -346,7 +345,7 @@ class MessageLayer:
             self._refuse(peer, message.message_id)
 
     def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
-        """Whether a message came before; what was answered then is answered again."""
+        """Whether a message is a duplicate; if so, send its response again."""
         taken = self._taken.get(_key(peer, message))
         if taken is None or taken.peer is not peer or taken.datagram != hash(datagram):
             return False
@@ -393,7 +392,7 @@ class MessageLayer:
         self._upper.request_arrived(peer, request)
 
     def _drop_acknowledgement(self, peer: Peer, request: Message) -> bool:
-        """Whether a request was not acknowledged yet; from now on it is, or is never to be."""
+        """Cancel the empty acknowledgement of a request; return whether it was still to be sent."""
         timer = self._unacknowledged.pop(_key(peer, request), None)
         if timer is None:
             return False
@@ -401,7 +400,7 @@ class MessageLayer:
         return True
 
     def _acknowledge_request(self, peer: Peer, request: Message) -> None:
-        """Say that a request came, whose answer takes its time."""
+        """Send the empty acknowledgement of a request whose response takes long."""
         del self._unacknowledged[_key(peer, request)]
         self._acknowledge(peer, request)
 
@@ -428,7 +427,7 @@ class MessageLayer:
         self._send_and_remember(peer, message, Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id))
 
     def _refuse(self, peer: Peer, message_id: int | None) -> None:
-        """Answer with a reset, where there is what to answer."""
+        """Send a reset, if the datagram had a message id."""
         if message_id is None:
             self._counts.dropped += 1
             return
@@ -436,7 +435,7 @@ class MessageLayer:
         self._send(peer, Message(Type.RESET, EMPTY, message_id).encode())
 
     def _send(self, peer: Peer, datagram: bytes) -> None:
-        """Send what nobody waits for."""
+        """Send a datagram that is not retransmitted."""
         self._note_datagram(peer)
         try:
             self._put(peer, datagram)

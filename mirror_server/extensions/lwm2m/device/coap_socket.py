@@ -1,7 +1,7 @@
-"""One socket of a device: it asks one server, and answers what that server asks, with or without DTLS.
+"""The socket of a device: requests to one server, and responses to its requests, with or without DTLS.
 
-Messages, their repetition and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). What is here
-is what a device has beside: one peer alone, notifications, pings, and that it may be cut off.
+Messages, retransmissions and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). A device has
+a single peer, and besides notifications, pings, and a switch to cut it off.
 
 Source: RFC 7252 section 4 (message layer), RFC 7959 (block-wise transfer), RFC 7641 (Observe).
 """
@@ -64,7 +64,7 @@ _LIMITS = Limits(
     remembered_messages=_REMEMBERED,
     uploads=_REMEMBERED,
 )
-"""Of a server, which a device chose, all is taken that comes."""
+"""A device chose its server, and so has no limits for it."""
 _PORTS = {"coap": COAP_PORT, "coaps": COAPS_PORT}
 DEVICE_TUNING = Tuning(retransmissions=4, separate_response_seconds=93.0)
 """The values of RFC 7252, section 4.8: a device waits longer than the server, which has many of them."""
@@ -81,7 +81,7 @@ _DTLS_PEER = ("::1", 1234)
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a LwM2M server listens."""
+    """The address of a LwM2M server."""
 
     host: str
     port: int
@@ -111,7 +111,7 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PreSharedKey:
-    """What a device proves itself with.
+    """The pre-shared key of a device.
 
     Raises:
         ValueError: The identity is longer than 32 bytes, or the secret than 16; or one of them is empty.
@@ -137,18 +137,18 @@ class Incoming(NamedTuple):
 
 
 class Handler(Protocol):
-    """Who answers the server; called on the event loop."""
+    """Handles requests of the server; called on the event loop."""
 
     async def answer(self, incoming: Incoming) -> Observed | None:
-        """Answer a request, which came whole; ``None`` to let the server wait in vain."""
+        """Return the response to a whole request; ``None`` to send none."""
         ...
 
     def stopped(self, token: bytes) -> None:
-        """The server took a notification with a reset: it does not want what has this token."""
+        """The server answered a notification with a reset: it wants none with this token."""
         ...
 
     def undelivered(self, token: bytes) -> None:
-        """A confirmable notification was not acknowledged, however often it was sent."""
+        """A confirmable notification was not acknowledged, in spite of its retransmissions."""
         ...
 
     def session_ended(self) -> None:
@@ -280,12 +280,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
     @classmethod
     async def open(
-        cls,
-        server: ServerAddress,
-        handler: Handler,
-        *,
-        key: PreSharedKey | None = None,
-        tuning: Tuning = DEVICE_TUNING,
+        cls, server: ServerAddress, handler: Handler, *, key: PreSharedKey | None = None, tuning: Tuning = DEVICE_TUNING
     ) -> CoapSocket:
         """Open a socket of its own, on a free port.
 
@@ -327,7 +322,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         self._datagrams.close()
 
     async def request(self, request: Request) -> Response:
-        """Ask the server; a large payload goes block by block.
+        """Send a request to the server; a large payload is sent in blocks.
 
         Raises:
             NoAnswer: It did not answer in time.
@@ -343,7 +338,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return response_of(answer)
 
     async def ping(self) -> bool:
-        """Ask whether the server is there; false where it did not answer three times, or the socket was closed.
+        """Ping the server; return false if it did not respond three times, or the socket was closed.
 
         Source: RFC 7252 section 4.3.
         """
@@ -356,7 +351,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return True
 
     def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
-        """Send a message that the server did not ask for just now; of a large one the first block."""
+        """Send a notification; of a large one the first block."""
         message = block_of(response_message(response, sequence), None)
         message.token = token
         if is_confirmable:
@@ -369,18 +364,18 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             self._notified.popitem(last=False)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be told of the socket."""
+        """Store the socket."""
         self._datagrams = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, _addr: Any) -> None:
-        """Take a datagram."""
+        """Handle a datagram."""
         if self._session is None:
             self._message_received(data)
         else:
             self._session.handle(data)
 
     def error_received(self, exc: Exception) -> None:
-        """End requests; notifications go on: where nobody listens now, somebody may before the last repetition."""
+        """End requests; notifications go on: the server may listen again before the last retransmission."""
         error = Unreachable(f"{self._server} cannot be reached: {exc}")
         if self._session is not None:
             self._session.failed(error)
@@ -395,7 +390,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         task.add_done_callback(self._tasks.discard)
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:  # noqa: ARG002 - as of a server
-        """Take nothing that was not asked for."""
+        """Reject responses without a request."""
         return False
 
     def notification_refused(self, peer: Peer, message: Message) -> None:
@@ -452,7 +447,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             return request
         wanted = message.block(Option.BLOCK2)
         key = (request.method, request.path, request.query, request.accept)
-        # What is read in blocks does not change on the way.
+        # A value that is read in blocks stays the same until the last block.
         observed = self._downloads.pop(key, None) if wanted is not None and wanted.number else None
         if observed is None:
             observed = await self._handler.answer(Incoming(request, message.token, message.number(Option.OBSERVE)))

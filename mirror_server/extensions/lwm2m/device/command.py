@@ -24,7 +24,7 @@ _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv"
 _KINDS = list(kinds_by_name())
 _MIXED = "mixed"
 _OTHER_FILES = 64
-"""What a process has open beside the sockets of its devices, at most."""
+"""The largest number of open files besides the sockets of the devices."""
 _PSK_VARIABLE = "MIRROR_DEVICE_PSK"
 
 
@@ -136,14 +136,7 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
 
 
 def _options(
-    name: str,
-    count: int,
-    *,
-    psk: bytes | None,
-    identity: str | None,
-    server: str,
-    formats: Sequence[str],
-    **more: Any,
+    name: str, count: int, *, psk: bytes | None, identity: str | None, server: str, formats: Sequence[str], **more: Any
 ) -> DeviceOptions:
     """Check the options, and return those that all devices have in common.
 

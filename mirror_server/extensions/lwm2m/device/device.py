@@ -1,4 +1,4 @@
-"""A LwM2M device: it registers with a server, answers it, and tells it what changes."""
+"""A LwM2M device: it registers with a server, responds to its requests, and sends notifications of changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RegistrationRefused(Exception):
 
 @dataclass(slots=True)
 class Behaviour:
-    """How a device behaves, also badly; all of it may be changed at any time.
+    """The behavior of a device, also bad behavior; all of it may be changed at any time.
 
     Attributes:
         answers: False where the server waits in vain, though messages arrive.
@@ -90,29 +90,28 @@ class Behaviour:
 class LwM2MDevice:
     """A LwM2M 1.0 or 1.1 device over CoAP, on the event loop it is used on.
 
-    It does nothing by itself but to answer, and to tell changes that are observed: registration updates are for who
-    has it, as is to measure.
+    By itself it only responds, and notifies observers of changes. The caller measures and updates the registration.
 
     Args:
         server: ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
         endpoint_name: Its name.
-        resources: What it has.
-        endpoint_type: What kind of device it is (``et``).
-        lifetime_seconds: For how long a registration counts (``lt``).
+        resources: Its resources.
+        endpoint_type: Its type (``et``).
+        lifetime_seconds: The lifetime of its registration (``lt``).
         version: Of LwM2M (``lwm2m``); with ``1.1`` it speaks SenML too.
-        queue_mode: Whether it says that it sleeps.
-        key: As whom it proves itself, with a server whose address begins with ``coaps``.
+        queue_mode: Whether it registers in queue mode.
+        key: Its pre-shared key, for a server whose address begins with ``coaps``.
         links: Writes the links of its resources.
-        tuning: How messages are repeated.
-        clock: What times of values and notification rules follow.
+        tuning: When messages are sent again.
+        clock: The clock of values and notification attributes.
 
     Attributes:
-        behaviour: How it behaves, to be changed.
-        observations: What is observed.
+        behaviour: Its behavior, which may be changed.
+        observations: The observations of the server.
         requests: The last requests of the server.
-        heard_at: When the last one came, or the answer to a ping.
-        is_asleep: Whether it left the network, to come back by :meth:`wake`.
-        registration_id: What the server calls the registration; empty without one.
+        heard_at: The time of the last one, or of the response to a ping.
+        is_asleep: Whether it left the network until :meth:`wake`.
+        registration_id: The id of its registration; empty without one.
         session_lost: Called on the event loop with the reason, when its DTLS session is lost.
 
     Raises:
@@ -165,7 +164,7 @@ class LwM2MDevice:
             self.add(resource)
 
     def add(self, resource: DeviceResource) -> None:
-        """Give it a resource; the server learns of it by the next registration, or update with links.
+        """Add a resource; the next registration, or update with links, announces it.
 
         Raises:
             ValueError: Its path is no path of a resource.
@@ -176,11 +175,11 @@ class LwM2MDevice:
         self._resources[resource.path] = resource
 
     def remove(self, path: str) -> None:
-        """Take a resource away."""
+        """Remove a resource."""
         del self._resources[path]
 
     def resource(self, path: str) -> DeviceResource:
-        """A resource of it.
+        """Return a resource.
 
         Raises:
             KeyError: It has none at this path.
@@ -188,7 +187,7 @@ class LwM2MDevice:
         return self._resources[path]
 
     def value(self, path: str) -> PythonValue | None:
-        """The value of a resource."""
+        """Return the value of a resource."""
         return self._resources[path].value
 
     @property
@@ -292,7 +291,7 @@ class LwM2MDevice:
         return response
 
     async def send(self, *paths: str, content_format: int = JSON_RECORDS) -> Response:
-        """Send values with their times, unasked (LwM2M 1.1). Source: LwM2M core 6.4.6.
+        """Send values with their times (LwM2M 1.1 Send). Source: LwM2M core 6.4.6.
 
         Raises:
             NoAnswer: The server did not answer.
@@ -308,7 +307,7 @@ class LwM2MDevice:
         return {path: value for path, value in found if value is not None}
 
     async def ping(self) -> bool:
-        """Ask whether the server still hears it; where not, its next word to the server opens another session.
+        """Ping the server; if it does not respond, the next message opens another session.
 
         Raises:
             Unreachable: It has no connection.
@@ -321,7 +320,7 @@ class LwM2MDevice:
         return is_heard
 
     def set_value(self, path: str, value: PythonValue) -> None:
-        """Give a resource a value, and tell it to who observes it.
+        """Set the value of a resource, and notify its observers.
 
         Raises:
             KeyError: It has no such resource.
@@ -331,7 +330,7 @@ class LwM2MDevice:
         self.report(path)
 
     def sleep(self) -> None:
-        """Leave the network: what is sent to it is lost, and changes are kept until it wakes."""
+        """Leave the network: messages to it are lost, and changes are sent after it wakes."""
         self.is_asleep = True
         self._mute(muted=True)
 
@@ -359,7 +358,7 @@ class LwM2MDevice:
         self._mute(muted=True)
 
     def restore(self) -> None:
-        """Have the network again, without a word to the server."""
+        """Have the network again, without a message to the server."""
         self._mute(muted=False)
 
     def _mute(self, *, muted: bool) -> None:
@@ -367,10 +366,10 @@ class LwM2MDevice:
             self._socket.is_muted = muted
 
     async def restart(self, *, keeps_registration: bool = False) -> None:
-        """Begin anew as after a loss of power: another port, other message ids, observations lost.
+        """Restart as after a loss of power: another port, other message ids, observations lost.
 
         Args:
-            keeps_registration: Only update the registration, whose name it kept.
+            keeps_registration: Only update the registration, whose id it kept.
 
         Raises:
             RegistrationRefused: The server does not know it, or does not take it.
@@ -382,7 +381,7 @@ class LwM2MDevice:
         await (self.update() if keeps_registration else self.register())
 
     async def close(self) -> None:
-        """Close the socket without a word; :meth:`deregister` says farewell."""
+        """Close the socket, without :meth:`deregister`."""
         self._cancel_timer()
         self._close_socket()
         if self._own_clock is not None:
@@ -405,10 +404,10 @@ class LwM2MDevice:
             self._socket.close()
             self._socket = None
 
-    # What the server says
+    # Requests of the server
 
     async def answer(self, incoming: Incoming) -> Observed | None:
-        """Answer a request of the server."""
+        """Return the response to a request of the server."""
         self.requests.append(incoming.request)
         self.heard_at = self._clock.now()
         if not self.behaviour.answers:
@@ -418,7 +417,7 @@ class LwM2MDevice:
         request = incoming.request
         refusal = self.behaviour.refusals.get((request.method, request.path))
         if refusal is not None:
-            return Observed(Response(refusal), None)
+            return Observed(Response(refusal))
         return self._answer(incoming)
 
     def stopped(self, token: bytes) -> None:
@@ -426,14 +425,14 @@ class LwM2MDevice:
         self.observations.end(token)
 
     def undelivered(self, token: bytes) -> None:
-        """The server did not acknowledge what has this token: it observes no more; what is unasked is told again."""
+        """The server did not acknowledge this token: the observation ends; an unasked notification is sent again."""
         self.observations.end(token)
         for resource in self._auto_observed():
             if _token(resource) == token:
                 self._auto_sent[resource.path] = None
 
     def session_ended(self) -> None:
-        """The DTLS session is gone: the next registration or update begins another."""
+        """The DTLS session is gone: the next registration or update begins a new one."""
         self._lose_session("the DTLS session ended")
 
     def _lose_session(self, reason: str) -> None:
@@ -445,34 +444,33 @@ class LwM2MDevice:
         request = incoming.request
         within = [each for path, each in self._resources.items() if is_within(path, request.path)]
         if not within:
-            return Observed(Response(_NOT_FOUND), None)
+            return Observed(Response(_NOT_FOUND))
         if request.method == "GET":
             return self._answer_get(incoming, within)
         if request.method == "DELETE":
-            return Observed(Response(_METHOD_NOT_ALLOWED), None)
-        return Observed(Response(self._change(request)), None)
+            return Observed(Response(_METHOD_NOT_ALLOWED))
+        return Observed(Response(self._change(request)))
 
     def _answer_get(self, incoming: Incoming, within: list[DeviceResource]) -> Observed:
         request = incoming.request
         if request.accept == LINKS:
-            return Observed(Response(_CONTENT, self._discover(request.path, within).encode(), LINKS), None)
+            return Observed(Response(_CONTENT, self._discover(request.path, within).encode(), LINKS))
         if incoming.observe == 1:
             self.observations.end(incoming.token)
         response = self._read(request, within)
         if incoming.observe != 0 or not response.is_success or response.content_format is None:
-            return Observed(response, None)
+            return Observed(response)
         if any(each.auto_observed_token is not None for each in within):
-            return Observed(Response(_BAD_REQUEST), None)
+            return Observed(Response(_BAD_REQUEST))
+        now = self._clock.now()
         self.observations.begin(
-            DeviceObservation(
-                request.path, incoming.token, response.content_format, response.payload, self._clock.now()
-            )
+            DeviceObservation(request.path, incoming.token, response.content_format, response.payload, now)
         )
         self._schedule()
         return Observed(response, self.observations.next_sequence())
 
     def _discover(self, path: str, within: list[DeviceResource]) -> str:
-        """The links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
+        """Return the links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
         paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
         own = self.observations.own_attributes
         return ",".join(f"<{path}>{''.join(f';{name}={value}' for name, value in own(path).items())}" for path in paths)
@@ -487,7 +485,7 @@ class LwM2MDevice:
         return Response(_NOT_ACCEPTABLE) if payload is None else Response(_CONTENT, payload, content_format)
 
     def _usual_format(self, path: str) -> int:
-        """In which format it answers when none is asked for."""
+        """Return the format of a response to a request without one."""
         if path not in self._resources or TEXT not in self.behaviour.formats:
             return TLV
         return OCTETS if is_opaque(path) else TEXT
@@ -501,7 +499,7 @@ class LwM2MDevice:
             return None
 
     def _change(self, request: Request) -> str:
-        """Do a write, an execution or a change of attributes; gives the code of the answer."""
+        """Handle a write, an execution or a change of attributes; return the code of the response."""
         if request.method == "PUT" and request.content_format is None and not request.payload:
             return self._write_attributes(request)
         target = self._resources.get(request.path)
@@ -550,12 +548,12 @@ class LwM2MDevice:
             return _METHOD_NOT_ALLOWED
         return None if resource.takes(value) else _BAD_REQUEST
 
-    # What it tells
+    # Notifications
 
     def report(self, path: str | None = None) -> None:
-        """Tell what changed, of one resource or of all, to who observes it, as far as the rules allow it now.
+        """Send notifications of changes, of one resource or of all, if the attributes allow them now.
 
-        A change while the device sleeps is told after it woke.
+        A change while the device sleeps is sent after it woke.
         """
         if self.is_asleep or self._socket is None or not self.behaviour.notifies:
             return
@@ -598,14 +596,14 @@ class LwM2MDevice:
         sequence: int | None = None,
         is_confirmable: bool | None = None,
     ) -> None:
-        """Send a notification as it is given, whoever observes what; :meth:`report` is what devices do.
+        """Send any notification, also one that nobody observes; devices use :meth:`report`.
 
         Args:
-            token: Of an observation, or of none.
-            payload: What it says.
+            token: The token of an observation, or any other.
+            payload: The payload.
             content_format: CoAP's number of its format.
-            sequence: Its Observe option; the next one of this device by itself.
-            is_confirmable: As the behaviour has it by itself.
+            sequence: Its Observe option; by default the next one of this device.
+            is_confirmable: By default as in :class:`Behaviour`.
         """
         if is_confirmable is None:
             is_confirmable = self.behaviour.notifies_confirmable
@@ -614,11 +612,11 @@ class LwM2MDevice:
         response = Response(_CONTENT, payload, content_format)
         self._open_socket().notify(token, response, sequence, is_confirmable=is_confirmable)
 
-    # When rules let it tell something later
+    # Notifications that are due later
 
     def _schedule(self) -> None:
         due_at = min((at for each in self.observations.all() if (at := self._due_at(each)) is not None), default=None)
-        # A timer that comes too early looks again; to cancel it for a later one would fill the clock with old ones.
+        # A timer that is too early sets another one; to cancel it for a later one would fill the clock with old ones.
         if due_at is not None and (self._timer is None or due_at < self._timer.due_at):
             self._cancel_timer()
             self._timer = self._clock.call_at(due_at, self._call_loop)
@@ -628,7 +626,7 @@ class LwM2MDevice:
         earliest_at, latest_at = self.observations.earliest_at(observation), self.observations.latest_at(observation)
         if earliest_at > now and self._observed(observation) != observation.sent:
             return earliest_at
-        # What could have been told by now, and was not, waits for the next contact.
+        # A notification that could have been sent by now waits for the next contact.
         return None if latest_at is None or latest_at <= now else latest_at
 
     def _observed(self, observation: DeviceObservation) -> bytes | None:

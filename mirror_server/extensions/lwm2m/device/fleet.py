@@ -178,7 +178,7 @@ class DeviceRunner:
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What the devices of a fleet have in common; see :class:`LwM2MDevice`. Without ``formats`` all of the version."""
+    """The common options of a fleet; see :class:`LwM2MDevice`. Without ``formats`` it speaks all of the version."""
 
     server: str
     version: Version = "1.0"
@@ -205,11 +205,7 @@ class DeviceFleet:
     FAILURES = (RegistrationRefused, NoAnswer, Unreachable)
 
     def __init__(
-        self,
-        options: DeviceOptions,
-        devices: Sequence[tuple[str, str]],
-        clock: Clock,
-        say: Callable[[str], None],
+        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, say: Callable[[str], None]
     ) -> None:
         self.devices: dict[str, LwM2MDevice] = {}
         self._runners: list[DeviceRunner] = []
@@ -297,11 +293,7 @@ class BackgroundFleet:
     """
 
     def __init__(
-        self,
-        options: DeviceOptions,
-        devices: Sequence[tuple[str, str]],
-        clock: Clock,
-        say: Callable[[str], None],
+        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, say: Callable[[str], None]
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lwm2m devices", daemon=True)

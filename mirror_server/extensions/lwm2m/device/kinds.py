@@ -33,7 +33,7 @@ def kinds_by_name() -> Mapping[str, DeviceKind]:
 
 
 class ModelledDevice:
-    """What a device of a kind has, and how its values run.
+    """The resources of a device of a kind, and the model of its values.
 
     Args:
         kind: One of the simulator's kinds, such as ``weather-station``.
@@ -43,6 +43,7 @@ class ModelledDevice:
         executed: Called with path and argument of each execution.
 
     Attributes:
+        endpoint_type: The type it registers with.
         resources: For a :class:`~mirror_server.extensions.lwm2m.device.device.LwM2MDevice`; what is written to them,
             the models know.
 
@@ -69,13 +70,9 @@ class ModelledDevice:
         key = f"{seed}/{endpoint_name}"
         serial_number = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
         self._model = device_of_kind(kinds[kind], serial_number, endpoint_name, key, now())
+        self.endpoint_type = self._model.endpoint_type
         rules = kinds[kind].rules
         self.resources = [self._resource(rule, _FIRST_TOKEN + number) for number, rule in enumerate(rules.values())]
-
-    @property
-    def endpoint_type(self) -> str:
-        """The type it registers with."""
-        return self._model.endpoint_type
 
     def _resource(self, rule: ResourceRule, token: int) -> DeviceResource:
         path, accepts = rule.path, rule.accepts
@@ -94,20 +91,19 @@ class ModelledDevice:
         return resource
 
     def measure(self, device: LwM2MDevice) -> None:
-        """Give the device the values that its kind has at this instant."""
+        """Set the values of the device to those of its model at this instant."""
         for resource in self.resources:
-            if self._model.modelled(resource.path) is not None:
-                device.set_value(
-                    resource.path, _typed(self._model.reading(resource.path, self._now()).text, resource.path)
-                )
+            path = resource.path
+            if self._model.modelled(path) is not None:
+                device.set_value(path, _typed(self._model.reading(path, self._now()).text, path))
 
     def next_measurement_at(self) -> Instant | None:
-        """When a value is measured next; ``None`` where nothing is."""
+        """Return the time of the next measurement; ``None`` if there is none."""
         rules = filter(None, map(self._model.modelled, self._model.resources))
         return min((self._model.next_beat_after(self._now(), rule.period_seconds) for rule in rules), default=None)
 
     def next_contact_at(self, period_seconds: int) -> Instant:
-        """When it comes out of its sleep next; each device has seconds of its own."""
+        """Return the time of the next contact in queue mode; each device has seconds of its own."""
         return self._model.next_beat_after(self._now(), period_seconds)
 
 

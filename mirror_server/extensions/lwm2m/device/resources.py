@@ -234,11 +234,7 @@ def encode_values(
     Raises:
         NotAcceptable: The format does not hold them.
     """
-    is_held = {
-        TEXT: path in values,
-        OCTETS: isinstance(values.get(path), bytes),
-        TLV: path.count("/") > 1,
-    }
+    is_held = {TEXT: path in values, OCTETS: isinstance(values.get(path), bytes), TLV: path.count("/") > 1}
     if not is_held.get(content_format, True):
         raise NotAcceptable(path)
     content_type = CONTENT_TYPES[content_format]
