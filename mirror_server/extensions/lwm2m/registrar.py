@@ -77,7 +77,7 @@ _VALUE = b"v="
 
 
 @dataclass(slots=True)
-class Counts:
+class LwM2MCounts:
     """The events since the start."""
 
     registrations: int = 0
@@ -161,7 +161,7 @@ class Registrar:
         settings: LwM2MSettings,
         greet: Callable[[RegisteredDevice], None],
     ) -> None:
-        self.counts = Counts()
+        self.counts = LwM2MCounts()
         self.registry = Registry()
         self._events = events
         self._database = database
