@@ -11,7 +11,7 @@ recordings go on after the next start. A file that others may use, a link or any
 for another key.
 """
 
-# To read it begin with ``simulated_devices``, then ``simulator`` and ``device``.
+# To read it begin with ``bench``, then ``simulator`` and ``device``.
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ def build(services: Services) -> Sequence[object]:
     chosen = services.settings.of(SimulatorSettings)
     if chosen.simulate is None:
         return []
-    from mirror_server.extensions.simulator.bench import Bench, StoredSimulation
+    from mirror_server.extensions.simulator.bench import Bench
     from mirror_server.extensions.simulator.pacing import Pacing
-    from mirror_server.extensions.simulator.simulated_devices import SimulatedDevices
     from mirror_server.extensions.simulator.simulator import Simulator
+    from mirror_server.extensions.simulator.store import StoredSimulation
 
-    store = StoredSimulation(services.database)
-    simulator = Simulator(events=services.devices, store=store, clock=services.clock, seed=chosen.seed)
+    database, clock, store = services.database, services.clock, StoredSimulation(services.database)
+    simulator = Simulator(events=services.devices, store=store, clock=clock, seed=chosen.seed)
     services.backends.add(simulator)
     advanced = services.extensions.hook.clock_advanced
-    bench = Bench(simulator=simulator, clock=services.clock, database=services.database, advanced=advanced)
-    return [bench, SimulatedDevices(simulator, chosen.simulate, bench, Pacing(bench, chosen.pace))]
+    bench = Bench(simulator=simulator, count=chosen.simulate, clock=clock, database=database, advanced=advanced)
+    return [bench, Pacing(bench, chosen.pace)]
 
 
 @extends

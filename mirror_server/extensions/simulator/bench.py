@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -11,11 +11,15 @@ from mirror_sdk.wire.bench import BenchDevicePatch, BenchNewDevice, BenchResourc
 from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import from_datetime
-from mirror_server.extensions.simulator import store
-from mirror_server.extensions.simulator.device import BACKEND
-from mirror_server.extensions.simulator.fleet import LastObserved
+from mirror_server.extensions.simulator.device import (
+    BACKEND,
+    BenchRefused,
+    SimulatedResource,
+    UnknownSimulatedDevice,
+    flags_of,
+)
 from mirror_server.extensions.simulator.simulator import Simulator
-from mirror_server.extensions.simulator.states import BenchRefused, SimulatedResource, UnknownSimulatedDevice
+from mirror_server.hooks import extends
 from mirror_server.store import devices
 from mirror_server.store.database import Database
 from mirror_server.store.session import MANUAL_CLOCK, Session
@@ -33,17 +37,31 @@ class Bench:
 
     Args:
         simulator: The simulated devices.
+        count: The least number of devices.
         clock: Domain time.
         database: Waited for, so that what is done is on disk.
         advanced: Called when the clock was advanced.
     """
 
-    def __init__(self, *, simulator: Simulator, clock: Clock, database: Database, advanced: Callable[[], None]) -> None:
+    def __init__(
+        self, *, simulator: Simulator, count: int, clock: Clock, database: Database, advanced: Callable[[], None]
+    ) -> None:
         self.simulator = simulator
+        self._count = count
         self.clock = clock
         self._database = database
         self._advanced = advanced
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
+
+    @extends
+    def connect_devices(self) -> None:
+        """Start the devices."""
+        self.simulator.start(self._count)
+
+    @extends
+    def disconnect_devices(self) -> None:
+        """Stop the devices."""
+        self.simulator.stop()
 
     def run(self, act: Callable[[Bench], T]) -> Future[T]:
         """Do something with the devices; the future is done when all it caused is on disk.
@@ -64,17 +82,10 @@ class Bench:
             if known is not None and known.backend != BACKEND:
                 message = f"a real device is named {body.endpoint_name!r}; take another name"
                 raise BenchRefused("endpoint_name", message)
-        resources = [
-            SimulatedResource(
-                path=resource.path,
-                value=resource.value or "",
-                observable=bool(resource.observable),
-                auto_observable=bool(resource.auto_observable),
-                writable=bool(resource.writable),
-                executable=bool(resource.executable),
-            )
-            for resource in body.resources
-        ]
+        resources = []
+        for each in body.resources:
+            flags = {flag: bool(state) for flag, state in flags_of(each).items()}
+            resources.append(SimulatedResource(each.path, each.value or "", **flags))
         return self.simulator.add(body.endpoint_name, body.endpoint_type, body.queue_mode, resources)
 
     def set_behaviour(self, device_id: str, patch: BenchDevicePatch) -> None:
@@ -83,15 +94,7 @@ class Bench:
 
     def put_resource(self, device_id: str, path: str, body: BenchResourceBody) -> None:
         """Have the device change a value or flag of its own."""
-        self.simulator.set_value(
-            device_id,
-            path,
-            value=body.value,
-            observable=body.observable,
-            auto_observable=body.auto_observable,
-            writable=body.writable,
-            executable=body.executable,
-        )
+        self.simulator.set_value(device_id, path, body.value, **flags_of(body))
 
     def advance(self, seconds: float) -> None:
         """Advance the manual clock, with all that becomes due on the way.
@@ -113,8 +116,9 @@ class Bench:
         self.clock.advance(milliseconds, settle=self._database.settle)
         self._advanced()
 
+    @extends(specname="stop")
     def close(self) -> None:
-        """Do nothing more."""
+        """Stop the thread."""
         self._thread.shutdown()
 
     def _act(self, act: Callable[[Bench], T]) -> T:
@@ -142,33 +146,3 @@ class Bench:
         except TimeoutError:
             message = f"other changes held up the database for {_STORE_SECONDS} s; nothing was done, so try again later"
             raise Refusal(503, message, retry_after_seconds=_STORE_SECONDS) from None
-
-
-class StoredSimulation:
-    """Keeps the simulated devices in the database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def load(self) -> dict[str, str]:
-        """See :class:`mirror_server.extensions.simulator.fleet.SimulatorStore`."""
-        with self._database.read() as session:
-            return store.load(session)
-
-    def last_observed(self) -> list[LastObserved]:
-        """See :class:`mirror_server.extensions.simulator.fleet.SimulatorStore`."""
-        with self._database.read() as session:
-            rows = store.last_observed(session)
-        return [
-            LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
-            for device_id, path, value, heard_at in rows
-        ]
-
-    def save(self, documents: Mapping[str, str]) -> None:
-        """See :class:`mirror_server.extensions.simulator.fleet.SimulatorStore`."""
-        self._database.insist_together(_put_documents, [*documents.items()], touched=tuple(documents))
-
-
-def _put_documents(session: Session, documents: Iterable[tuple[str, str]]) -> None:
-    """Store documents of simulated devices; of several of one device the last."""
-    store.save(session, dict(documents))

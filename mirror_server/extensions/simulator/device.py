@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -13,7 +13,6 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import IntroducedResource, Registration
 from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
 from mirror_server.extensions.simulator.models import Setting, draw, heated_temperature, room_celsius
-from mirror_server.extensions.simulator.states import SimulatedResource, SimulatedState
 
 BACKEND = "simulated"
 """The name of the simulator as a backend."""
@@ -22,6 +21,56 @@ LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
 CONTACT_SECONDS = 15 * 60
 """How often a queue-mode device makes contact."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedResource:
+    """A resource inside a simulated device, with the device's own value as text."""
+
+    path: str
+    value: str = ""
+    observable: bool = False
+    auto_observable: bool = False
+    writable: bool = False
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedState:
+    """A simulated device and its state, as of one instant."""
+
+    id: str
+    endpoint_name: str
+    endpoint_type: str
+    queue_mode: bool
+    online: bool
+    registered: bool
+    answer: AnswerMode
+    latency_seconds: float
+    resources: tuple[SimulatedResource, ...]
+
+
+class UnknownSimulatedDevice(LookupError):
+    """No simulated device has this id."""
+
+    def __init__(self, device_id: str) -> None:
+        super().__init__(f"{device_id!r} is no simulated device; GET /sim/v1/devices lists them")
+        self.device_id = device_id
+
+
+class BenchRefused(ValueError):
+    """The bench cannot do this; ``field`` names what stands in the way, ``message`` says what to do."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+def flags_of(resource: object) -> dict[str, Any]:
+    """Return the flags of a resource, which may also be one of the bench or of a kind."""
+    names = ("observable", "auto_observable", "writable", "executable")
+    return {name: getattr(resource, name) for name in names}
 
 
 class Reading(NamedTuple):
@@ -194,18 +243,10 @@ class SimulatedDevice:
             registered=self.registered,
             answer=self.answer,
             latency_seconds=self.latency_seconds,
-            resources=tuple(self._resource_state(path, now) for path in self.resources),
-        )
-
-    def _resource_state(self, path: str, now: Instant) -> SimulatedResource:
-        resource = self.resources[path]
-        return SimulatedResource(
-            path=path,
-            value=self.reading(path, now).text,
-            observable=resource.observable,
-            auto_observable=resource.auto_observable,
-            writable=resource.writable,
-            executable=resource.executable,
+            resources=tuple(
+                SimulatedResource(path, self.reading(path, now).text, **flags_of(resource))
+                for path, resource in self.resources.items()
+            ),
         )
 
     def to_json(self) -> str:
@@ -251,21 +292,13 @@ def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: st
         queue_mode=kind.queue_mode,
         key=key,
         kind=kind.name,
-        resources={path: _resource_of(rule, now) for path, rule in kind.rules.items()},
+        resources={
+            path: Resource(None if rule.model else rule.value, now, **flags_of(rule))
+            for path, rule in kind.rules.items()
+        },
     )
     device.resources[SERIAL_NUMBER_PATH].set(device.device_id[-12:].upper(), now)
     return device
-
-
-def _resource_of(rule: ResourceRule, now: Instant) -> Resource:
-    return Resource(
-        value=None if rule.model else rule.value,
-        value_at=now,
-        observable=rule.observable,
-        auto_observable=rule.auto_observable,
-        writable=rule.writable,
-        executable=rule.executable,
-    )
 
 
 def bench_device_id(seed: int, endpoint_name: str) -> str:
@@ -275,11 +308,4 @@ def bench_device_id(seed: int, endpoint_name: str) -> str:
 
 def bench_resource(resource: SimulatedResource, now: Instant) -> Resource:
     """A resource the bench gives a device."""
-    return Resource(
-        value=resource.value,
-        value_at=now,
-        observable=resource.observable,
-        auto_observable=resource.auto_observable,
-        writable=resource.writable,
-        executable=resource.executable,
-    )
+    return Resource(resource.value, now, **flags_of(resource))

@@ -7,6 +7,7 @@ import time
 
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.hooks import extends
 from mirror_server.store.backend import StorageFailed
 
 _TICK_SECONDS = 1.0
@@ -26,13 +27,15 @@ class Pacing:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pacing", daemon=True)
 
+    @extends(specname="started")
     def start(self) -> None:
-        """Begin."""
+        """Start, unless the pace is 0."""
         if self._pace:
             self._thread.start()
 
+    @extends(specname="stop", tryfirst=True)
     def close(self) -> None:
-        """Let no more time pass."""
+        """Stop, before the bench does."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -15,20 +15,18 @@ from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
+    BenchRefused,
     Resource,
     SimulatedDevice,
+    SimulatedResource,
+    SimulatedState,
+    UnknownSimulatedDevice,
     bench_device_id,
     bench_resource,
     seeded_device,
 )
 from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
 from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
-from mirror_server.extensions.simulator.states import (
-    BenchRefused,
-    SimulatedResource,
-    SimulatedState,
-    UnknownSimulatedDevice,
-)
 
 
 class Simulator:
@@ -174,8 +172,8 @@ class Simulator:
         self,
         device_id: str,
         path: str,
-        *,
         value: str | None = None,
+        *,
         observable: bool | None = None,
         auto_observable: bool | None = None,
         writable: bool | None = None,

@@ -1,34 +1,61 @@
-"""The documents of the simulated devices, and what the mirror has of them."""
+"""The simulated devices in the database."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from mirror_server.store.session import Row, Session
-
-_SAVE = (
-    "INSERT INTO simulated_devices (device_id, document) VALUES (?, ?)"
-    " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document"
-)
+from mirror_server.core.instants import Instant
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
 
 
-def load(session: Session) -> dict[str, str]:
-    """The documents of all simulated devices by device id."""
-    return dict(session.rows("SELECT device_id, document FROM simulated_devices ORDER BY device_id"))
+class LastObserved(NamedTuple):
+    """The last observed value of a resource, and when the service received it.
 
-
-def save(session: Session, documents: Mapping[str, str]) -> None:
-    """Store the documents of simulated devices."""
-    session.run_many(_SAVE, list(documents.items()))
-
-
-def last_observed(session: Session) -> list[Row]:
-    """What was observed last of each resource of the simulated devices: device id, path, value and when.
-
-    Where another value has been read since, the value is ``None``, and the time that of the device in its last event.
+    If another value has been read since, ``text`` is ``None`` and ``heard_at`` is the device's time of the observation.
     """
-    return session.rows(
-        "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END,"
-        " CASE WHEN reported_origin <> 'read' THEN reported_at ELSE changed_at END"
-        " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE changed_at IS NOT NULL"
+
+    device_id: str
+    path: str
+    text: str | None
+    heard_at: Instant
+
+
+class StoredSimulation:
+    """Stores simulated devices; see :class:`mirror_server.extensions.simulator.fleet.SimulatorStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def load(self) -> dict[str, str]:
+        """Return all documents."""
+        statement = "SELECT device_id, document FROM simulated_devices ORDER BY device_id"
+        with self._database.read() as session:
+            return dict(session.rows(statement))
+
+    def last_observed(self) -> list[LastObserved]:
+        """Return what was last observed of each resource."""
+        with self._database.read() as session:
+            rows = session.rows(
+                "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END,"
+                " CASE WHEN reported_origin <> 'read' THEN reported_at ELSE changed_at END"
+                " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE changed_at IS NOT NULL"
+            )
+        return [
+            LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
+            for device_id, path, value, heard_at in rows
+        ]
+
+    def save(self, documents: Mapping[str, str]) -> None:
+        """Submit documents to the database."""
+        self._database.insist_together(_save, [*documents.items()], touched=tuple(documents))
+
+
+def _save(session: Session, documents: Iterable[tuple[str, str]]) -> None:
+    """Store documents; of several of one device the last."""
+    session.run_many(
+        "INSERT INTO simulated_devices (device_id, document) VALUES (?, ?)"
+        " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document",
+        [*dict(documents).items()],
     )

@@ -14,9 +14,9 @@ from service_diary import ServiceDiary
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe
-from mirror_server.extensions.simulator.fleet import LastObserved
+from mirror_server.extensions.simulator.device import SimulatedResource, SimulatedState
 from mirror_server.extensions.simulator.simulator import Simulator
-from mirror_server.extensions.simulator.states import SimulatedResource, SimulatedState
+from mirror_server.extensions.simulator.store import LastObserved
 from tests.server.conftest import USUAL_RESOURCE, Server
 
 BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))

@@ -6,8 +6,8 @@ import pytest
 from resource_paths import DOOR, TEMPERATURE
 
 from mirror_server.devices.link import IntroducedResource, Observe, Registration
+from mirror_server.extensions.simulator.device import BenchRefused, SimulatedResource, SimulatedState
 from mirror_server.extensions.simulator.kinds import KINDS
-from mirror_server.extensions.simulator.states import BenchRefused, SimulatedResource, SimulatedState
 
 
 def test_ids_depend_on_seed_and_index_alone(new_world):

@@ -22,7 +22,7 @@ from mirror_server.extensions.compat.held_requests import HeldRequests
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.bench import Bench
-from mirror_server.extensions.simulator.states import SimulatedResource
+from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.service import keys

@@ -29,7 +29,7 @@ from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUC
 from mirror_server.extensions.requests.conditional import check_revision
 from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.bench import Bench
-from mirror_server.extensions.simulator.states import SimulatedResource
+from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import Selection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
