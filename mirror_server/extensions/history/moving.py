@@ -56,9 +56,7 @@ class Moving:
         Raises:
             OSError: It cannot be made, or not written to.
         """
-        with self._database.read() as session:
-            is_new = not segments.files(session)
-        if is_new:
+        if not self._database.look(segments.files):
             self._archive.make()
 
     def move(self, now: Instant) -> bool:

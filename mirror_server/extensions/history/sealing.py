@@ -52,8 +52,7 @@ def store_segment(
     Raises:
         StorageFailed: It cannot be stored.
     """
-    with database.read() as session:
-        segment_id = segments.next_segment_id(session)
+    segment_id = database.look(segments.next_segment_id)
     made: list[Block] = []
     for rows in parts(batches, _ROWS_OF_A_BLOCK, _BYTES_OF_A_BLOCK):
         made.append(_store_block(database, segment_id, len(made), rows, state))
@@ -95,9 +94,7 @@ class Sealing:
             now: The present.
             sure_now: The present without recent jumps of the clock.
         """
-        with self._database.read() as session:
-            is_begun = history.state(session).is_kept
-        if not is_begun:
+        if not self._database.look(history.state).is_kept:
             # The transaction that starts it is queued, and done when this one is.
             self._database.insist(lambda _: None).result()
         with self._database.read() as session:
