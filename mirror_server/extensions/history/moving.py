@@ -56,7 +56,9 @@ class Moving:
         Raises:
             OSError: It cannot be made, or not written to.
         """
-        if not self._database.look(segments.files):
+        with self._database.read() as session:
+            is_new = not segments.files(session)
+        if is_new:
             self._archive.make()
 
     def move(self, now: Instant) -> bool:

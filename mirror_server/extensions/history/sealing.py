@@ -52,7 +52,8 @@ def store_segment(
     Raises:
         StorageFailed: It cannot be stored.
     """
-    segment_id = database.look(segments.next_segment_id)
+    with database.read() as session:
+        segment_id = segments.next_segment_id(session)
     made: list[Block] = []
     for rows in parts(batches, _ROWS_OF_A_BLOCK, _BYTES_OF_A_BLOCK):
         made.append(_store_block(database, segment_id, len(made), rows, state))
@@ -94,7 +95,9 @@ class Sealing:
             now: The present.
             sure_now: The present without recent jumps of the clock.
         """
-        if not self._database.look(history.state).is_kept:
+        with self._database.read() as session:
+            is_begun = history.state(session).is_kept
+        if not is_begun:
             # The transaction that starts it is queued, and done when this one is.
             self._database.insist(lambda _: None).result()
         with self._database.read() as session:
