@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,12 +16,13 @@ _LITERAL = re.compile(r"::$", re.MULTILINE)
 _ROLE = re.compile(r":([a-z]+):`~?([^`]+)`")
 
 
-def show_topic(name: str | None, topics: Mapping[str, str]) -> None:
+def show_topic(name: str | None, topics: Mapping[str, str], more: Callable[[], str] = str) -> None:
     """Print a topic: laid out on a terminal, as it is written where a program reads it. Without a name, list them.
 
     Args:
         name: Which topic.
         topics: The module of each topic, a package or a module right in one, which is not loaded.
+        more: Gives what stands behind the text of the topic.
 
     Raises:
         UsageError: There is no such topic.
@@ -36,7 +37,7 @@ def show_topic(name: str | None, topics: Mapping[str, str]) -> None:
     if name not in topics:
         there = f"no topic {name!r}; there are {', '.join(topics)}. What a command does says {_command(name)} --help"
         raise click.UsageError(f"{there}; the client is told by 'mirror help', the server by 'mirror-server help'")
-    text = _text_of(topics[name])
+    text = _text_of(topics[name]) + more()
     if not sys.stdout.isatty():
         click.echo(text)
         return

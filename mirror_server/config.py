@@ -253,7 +253,7 @@ class Settings:
     without: tuple[str, ...] = setting(
         (),
         "An extension to leave out: its routes, its options and what it stores; may be given several times."
-        " The log at the start names those there are.",
+        " 'mirror-server help extensions' lists all.",
         multiple=True,
         metavar="NAME",
     )

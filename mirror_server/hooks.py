@@ -2,7 +2,8 @@
 
 The server is a small core and extensions. The folders of ``mirror_server/extensions`` are extensions, and another
 package adds one of its own. ``mirror-server run --without NAME`` leaves one out, and one whose package is not installed
-is left out by itself. The log at the start and ``GET /healthz`` name those that are there.
+is left out by itself. The log at the start and ``GET /healthz`` name those that are there, and
+``mirror-server help extensions`` ends with a list of all.
 
 To write one
 ------------
@@ -84,7 +85,7 @@ import pkgutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, metadata
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,7 +129,7 @@ extends = pluggy.HookimplMarker(_PROJECT)
 
 @specifies
 def needs() -> Sequence[str]:  # type: ignore[empty-body]
-    """The modules of other packages without which the extension is left out. Called once, when it is loaded."""
+    """The modules of other packages without which a server leaves the extension out; commands still have it."""
 
 
 @specifies
@@ -520,8 +521,8 @@ class Extensions:
                 self.left_out[name] = "--without names it"
             elif isinstance(extension, Broken):
                 raise CannotServe(f"{extension.why}; mend or uninstall it, or leave it out with --without {name}")
-            elif missing := _missing(extension):
-                self.left_out[name] = f"{missing} is missing; pip install 'device-state-mirror[server,{name}]'"
+            elif missing := _missing(name, extension):
+                self.left_out[name] = missing
             else:
                 self.add(extension, name)
 
@@ -616,6 +617,20 @@ def of_all(hook: str) -> list[Any]:
     return [found for extension in installed().values() for found in _called(extension, hook)]
 
 
+def of_commands() -> Extensions:
+    """The extensions for commands on a database, with those that a missing package keeps out of a server.
+
+    What they have stored is checked and erased all the same.
+
+    Raises:
+        CannotServe: One of them does not fit.
+    """
+    extensions = Extensions()
+    for name in extensions.left_out:
+        extensions.add(installed()[name], name)
+    return extensions
+
+
 def open_database(url: str, *, must_exist: bool = False, as_it_is: bool = False) -> Database:
     """Open a database with all that the extensions that are installed store in it.
 
@@ -624,7 +639,7 @@ def open_database(url: str, *, must_exist: bool = False, as_it_is: bool = False)
     """
     from mirror_server.store.database import Database  # noqa: PLC0415 - the help of the commands needs none
 
-    return Database(url, Extensions().storages, must_exist=must_exist, as_it_is=as_it_is)
+    return Database(url, of_commands().storages, must_exist=must_exist, as_it_is=as_it_is)
 
 
 def read_settings(**values: Any) -> Settings:
@@ -640,6 +655,12 @@ def _called(extension: ModuleType | Broken, hook: str) -> list[Any]:
     return [getattr(extension, hook)()] if hasattr(extension, hook) else []
 
 
-def _missing(extension: ModuleType) -> str:
-    """The first of the modules that an extension needs and that is not there."""
-    return next((name for names in _called(extension, "needs") for name in names if find_spec(name) is None), "")
+def _missing(name: str, extension: ModuleType) -> str:
+    """Why an extension is left out: the first module that it needs and that is not there; empty for none."""
+    module = next((each for needed in _called(extension, "needs") for each in needed if find_spec(each) is None), None)
+    if module is None:
+        return ""
+    if not extension.__name__.startswith(f"{_GROUP}."):
+        return f"{module} is missing; pip install it"
+    extra = name if name in (metadata("device-state-mirror").get_all("Provides-Extra") or ()) else "server"
+    return f"{module} is missing; pip install 'device-state-mirror[{extra}]'"

@@ -81,6 +81,30 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not (page.parent / link).exists()] == []
 
 
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """What a module imports of the server, also in its functions, but not for types alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+            yield str(node.module)
+        yield from imports_of(node)
+
+
+def test_the_files_of_the_core_are_read_in_the_order_of_their_imports() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("## Read the core")[2].partition("10. ")[0].partition("\n1. ")[2]
+    files = re.findall(r"`([\w/]+\.py)`", text)
+    core = ROOT / "mirror_server"
+    found = [path.relative_to(core) for path in core.rglob("*.py")]
+    there = [path.as_posix() for path in found if path.parts[0] != "extensions" and path.name != "__init__.py"]
+    assert sorted(files) == sorted([*there, "cli/__init__.py"])
+    names = [f"mirror_server/{file}".removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files]
+    for number, file in enumerate(files):
+        needed = set(imports_of(ast.parse((core / file).read_text(encoding="utf-8"))))
+        assert needed.isdisjoint(names[number + 1 :]), file
+
+
 def test_decisions_are_numbered_from_one_and_say_what_a_record_says() -> None:
     records = [page for page in PAGES if page.parent.name == "decisions"]
     for number, page in enumerate(records, 1):

@@ -13,7 +13,7 @@ import click
 
 from mirror_sdk._lazy_group import LazyGroup
 from mirror_sdk._manual import show_topic
-from mirror_server.hooks import of_all
+from mirror_server.hooks import Broken, installed, of_all
 from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
@@ -78,4 +78,18 @@ def help_(topic: str | None) -> None:
     \b
       mirror-server help operate
     """  # noqa: D301 - click wants the character, not its escape
-    show_topic(topic, TOPICS)
+    show_topic(topic, TOPICS, _installed if topic == "extensions" else str)
+
+
+def _installed() -> str:
+    """A line for each extension, as the manual is written: its name, what it is, and its topics."""
+    lines = ["", "", "Those that are installed", "------------------------", ""]
+    for name, extension in installed().items():
+        if isinstance(extension, Broken):
+            lines.append(f"- ``{name}``: {extension.why}")
+            continue
+        about = (extension.__doc__ or "").strip().partition("\n")[0]
+        topics = [topic for topic, module in TOPICS.items() if f"{module}.".startswith(f"{extension.__name__}.")]
+        more = f" More in ``mirror-server help``: {', '.join(topics)}." if topics else ""
+        lines.append(f"- ``{name}``: {about}{more}")
+    return "\n".join(lines)

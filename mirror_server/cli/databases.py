@@ -13,7 +13,7 @@ import click
 
 from mirror_server.cli import main
 from mirror_server.config import Settings, database_option, options_of
-from mirror_server.hooks import Erasure, Extensions, of_all, open_database, read_settings
+from mirror_server.hooks import Erasure, of_all, of_commands, open_database, read_settings
 from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import DatabaseError, shown
 from mirror_server.store.database import Database, location_of
@@ -59,7 +59,7 @@ def erase(device_id: str, database_url: str, **settings: Any) -> None:
 
 def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict[str, int], list[Erasure]]:
     """Erase a device from the database, and tell how to erase what is kept elsewhere, which is counted."""
-    hook = Extensions().hook
+    hook = of_commands().hook
     while True:
         erasures: list[Erasure] = hook.erasure(database=database, device_id=device_id, settings=settings)
 
@@ -86,7 +86,7 @@ def check(database_url: str, **settings: Any) -> None:
     found = location_of(database_url).damage()
     if not found:
         with closing(open_database(database_url, must_exist=True)) as database:
-            hook, read = Extensions().hook, read_settings(database_url=database_url, **settings)
+            hook, read = of_commands().hook, read_settings(database_url=database_url, **settings)
             found = database.violations() or list(chain(*hook.check(database=database, settings=read)))
             sizes = hook.size(database=database)
         for size in sizes:
@@ -128,7 +128,7 @@ def restore(file: Path, database_url: str) -> None:
             f" {beside} if they are there, or name another place with --database"
         )
     # The backup itself stays as it is, of whatever version.
-    copy(file, path, [schema.CORE, *(storage.branch for storage in Extensions().storages)])
+    copy(file, path, [schema.CORE, *(storage.branch for storage in of_commands().storages)])
     with closing(open_database(database_url)) as restored:
         restored.write(maintenance.leave_behind)
     click.echo(f"restored {database_url}")

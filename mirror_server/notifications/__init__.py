@@ -43,5 +43,5 @@ A program that changes channels loses nothing
 Source: specification E4, E5; wire.md 4 and 5.
 """
 
-# This package imports the store and what is below it, and neither the service nor Flask. To read it begin with ``log``,
-# then ``waiting``, how thousands wait for more, and ``webhooks``.
+# This package imports ``config``, the store and what is below it, and neither the service nor Flask. To read it begin
+# with ``waiting``, how thousands wait for more, then ``log``, ``channels`` and ``webhooks``.

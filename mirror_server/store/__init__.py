@@ -3,5 +3,5 @@
 Begin with ``session`` (what a statement can do), ``writer`` (group commit) and ``database`` (opening and reading).
 ``devices``, ``resources``, ``subscriptions``, ``commands``, ``logs`` and ``keys`` hold the statements about what they
 are named after, written once in the SQL that databases share. ``backend`` is what a kind of database offers, ``sqlite``
-is one; ``schema`` and ``migrations`` make the tables. It may import ``core``, ``clock`` and wire models alone.
+is one; ``schema`` and ``migrations`` make the tables. It may import ``core`` and wire models alone.
 """

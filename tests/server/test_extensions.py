@@ -1,12 +1,14 @@
 """Extensions come, are left out, and are refused: those of the server, and those of other packages."""
 
+import sys
+
 import pytest
 from click.testing import CliRunner
 
 from mirror_server.cli import main
 from mirror_server.config import Settings
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import Extensions, read_settings
+from mirror_server.hooks import Extensions, installed, read_settings
 
 GREETING = """
 from dataclasses import dataclass
@@ -58,6 +60,25 @@ def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_inst
     with pytest.raises(CannotServe, match=r"--greeting .* mirror_no_such_package is missing"):
         extensions.check(read_settings(greeting="hi"))
     extensions.check(Settings())
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "extra"), [("pyarrow", "snapshots", "server"), ("prometheus_client", "metrics", "server")]
+)
+def test_an_extension_of_the_server_names_an_extra_that_there_is(monkeypatch, module, name, extra):
+    pytest.importorskip(f"mirror_server.extensions.{name}")
+    monkeypatch.setitem(sys.modules, module, None)
+    assert Extensions().left_out[name] == f"{module} is missing; pip install 'device-state-mirror[{extra}]'"
+
+
+def test_the_manual_lists_all_with_what_they_are_and_their_topics(install):
+    install("hail", f'"""Says hello.\n\nAnd more."""\n{GREETING}')
+    told = CliRunner().invoke(main, ["help", "extensions"]).output.splitlines()
+    assert "- ``hail``: Says hello." in told
+    for name, extension in installed().items():
+        assert any(line.startswith(f"- ``{name}``: {extension.__doc__.partition('.')[0]}") for line in told), name
+    if "lwm2m" in installed():
+        assert any(line.endswith(" More in ``mirror-server help``: devices, mirror-device.") for line in told)
 
 
 def test_a_hook_of_each_request_that_does_not_take_all_is_named(install):

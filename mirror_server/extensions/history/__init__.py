@@ -85,6 +85,7 @@ processes on PostgreSQL (``mirror-server help processes``) keep one history, and
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,12 @@ _DEMO_SECONDS = 7 * 86_400
 
 
 @extends
+def needs() -> list[str]:
+    """Return the packages that read and write segments and files."""
+    return ["fsspec", "numpy", "pyarrow"]
+
+
+@extends
 def settings() -> type:
     """Add the settings of the history."""
     return HistorySettings
@@ -116,15 +123,7 @@ def settings() -> type:
 @extends
 def demo_settings() -> dict[str, Any]:
     """Keep a history in a demo if the packages for it are installed."""
-    return {"keep_history_seconds": _DEMO_SECONDS} if HistorySettings.can_keep() else {}
-
-
-@extends
-def announcements(services: Services, key: str | None) -> Sequence[str]:
-    """Explain in a demo why there is no history."""
-    if key is None or services.settings.of(HistorySettings).keep_history_seconds is not None:
-        return []
-    return ["No history is kept: that takes pip install 'device-state-mirror[history]'"]
+    return {"keep_history_seconds": _DEMO_SECONDS} if all(map(find_spec, needs())) else {}
 
 
 @extends

@@ -136,6 +136,12 @@ if TYPE_CHECKING:
 
 
 @extends
+def needs() -> list[str]:
+    """What writes and reads the messages of CoAP."""
+    return ["aiocoap"]
+
+
+@extends
 def settings() -> type:
     """Add the addresses and limits of real devices."""
     return LwM2MSettings

@@ -93,6 +93,16 @@ class Notification(NamedTuple):
     is_whole: bool
 
 
+class RequestRefused(Exception):
+    """A request of a device is rejected: the code of the response, as ``4.00``, and the reason for its payload."""
+
+    def __init__(self, code: str, reason: str, max_age_seconds: int | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.response = Response(code, reason.encode(), 0, max_age_seconds)
+
+
 class NoAnswer(Exception):
     """The peer did not respond to any retransmission."""
 

@@ -28,11 +28,18 @@ from mirror_server.devices.link import (
 )
 from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.conversation import Conversation
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Notification, Peer, Request, Response, Unreachable
+from mirror_server.extensions.lwm2m.exchange import (
+    NoAnswer,
+    Notification,
+    Peer,
+    Request,
+    RequestRefused,
+    Response,
+    Unreachable,
+)
 from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
 from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
-from mirror_server.extensions.lwm2m.registration import RegistrationRefused
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.store import resources
@@ -150,6 +157,8 @@ class Fleet:
         try:
             async with asyncio.timeout(_STORE_SECONDS):
                 return await self._answer(peer, request)
+        except RequestRefused as refused:
+            return refused.response
         except (TimeoutError, NotLeader, StorageFailed):
             return Response("5.03", b"what was told cannot be stored now; try again later", 0, _STORE_SECONDS)
 
@@ -186,23 +195,20 @@ class Fleet:
             device.is_reachable = False
 
     async def _answer(self, peer: Peer, request: Request) -> Response:
-        response = Response("4.05", b"this path does not take the method", 0)
         match request.method, request.path.removeprefix("/").split("/"):
             case "POST", ["rd"]:
-                response = await self.registrar.register(peer, request)
+                return await self.registrar.register(peer, request)
             case "POST", ["rd", location] if location:
-                response = await self.registrar.update(peer, location, request)
+                return await self.registrar.update(peer, location, request)
             case "DELETE", ["rd", location] if location:
-                response = await self.registrar.deregister(peer, location)
+                return await self.registrar.deregister(peer, location)
             case "POST", ["dp"]:
-                response = await self._take_sent(peer, request)
+                return await self._take_sent(peer, request)
             case "POST", ["bs"]:
-                response = self.registrar.refuse_bootstrap(peer, request)
+                return self.registrar.refuse_bootstrap(peer, request)
             case _, ["rd" | "dp" | "bs"] | ["rd", _] if request.path != "/rd/":
-                pass
-            case _:
-                response = Response("4.04", b"there is no such path; register under /rd", 0)
-        return response
+                raise RequestRefused("4.05", "this path does not take the method")
+        raise RequestRefused("4.04", "there is no such path; register under /rd")
 
     async def _take_sent(self, peer: Peer, request: Request) -> Response:
         """Handle values that a device sends by itself; those of resources it does not have are ignored.
@@ -212,20 +218,20 @@ class Fleet:
         device = await self._sender(peer)
         now = self._clock.now()
         if device is None:
-            return Response("4.04", b"nothing is registered from here; register under /rd", 0)
+            raise RequestRefused("4.04", "nothing is registered from here; register under /rd")
         if request.content_format not in _SENML:
-            return Response("4.15", b"send SenML, as JSON (110) or CBOR (112)", 0)
+            raise RequestRefused("4.15", "send SenML, as JSON (110) or CBOR (112)")
         try:
             told = contents(request.payload, request.content_format, EVERYTHING, now)
         except BadPayload as error:
-            return Response("4.00", str(error).encode(), 0)
+            raise RequestRefused("4.00", str(error)) from None
         self.registrar.move(device, peer)
         self._heard(device, now)
         look = partial(resources.announced, device_id=device.device_id)
         known = {each.path for each in await asyncio.to_thread(self._database.look, look)}
         taken = [each for each in told if each.path in known]
         if told and not taken:
-            return Response("4.04", b"no resource of these is one that was registered", 0)
+            raise RequestRefused("4.04", "no resource of these is one that was registered")
         self._collect(device, taken, self._clock.now(), is_unasked=True)
         return Response("2.04")
 
@@ -236,7 +242,7 @@ class Fleet:
             return None
         try:
             await self.registrar.check_device(peer, device)
-        except RegistrationRefused:
+        except RequestRefused:
             return None
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None

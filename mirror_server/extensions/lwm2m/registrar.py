@@ -26,7 +26,7 @@ from mirror_server.devices.link import (
     Registration,
 )
 from mirror_server.extensions.lwm2m import device_keys, registrations
-from mirror_server.extensions.lwm2m.exchange import Peer, Request, Response
+from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRefused, Response
 from mirror_server.extensions.lwm2m.links import (
     BadLinks,
     Links,
@@ -39,7 +39,6 @@ from mirror_server.extensions.lwm2m.links import (
 )
 from mirror_server.extensions.lwm2m.registration import (
     RegistrationParameters,
-    RegistrationRefused,
     read_registration,
     read_update,
 )
@@ -78,7 +77,7 @@ _VALUE = b"v="
 
 
 @dataclass(slots=True)
-class Counts:
+class LwM2MCounts:
     """The events since the start."""
 
     registrations: int = 0
@@ -162,7 +161,7 @@ class Registrar:
         settings: LwM2MSettings,
         greet: Callable[[RegisteredDevice], None],
     ) -> None:
-        self.counts = Counts()
+        self.counts = LwM2MCounts()
         self.registry = Registry()
         self._events = events
         self._database = database
@@ -191,11 +190,9 @@ class Registrar:
 
     def refuse_bootstrap(self, peer: Peer, request: Request) -> Response:
         """Reject ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
-        response = _refusal(
-            "4.04", "this is no bootstrap server; give the device this address as that of its LwM2M server"
-        )
+        reason = "this is no bootstrap server; give the device this address as that of its LwM2M server"
         name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
-        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", response)
+        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", RequestRefused("4.04", reason).response)
 
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Change the address of a device, also in the database."""
@@ -241,7 +238,7 @@ class Registrar:
         """Check that a peer may still register as a device: an operator may have changed names and keys.
 
         Raises:
-            RegistrationRefused: It may not; its messages are not from that device.
+            RequestRefused: It may not; its messages are not from that device.
         """
         await self._check_identity(peer, await self._look(partial(_name_of, device)))
 
@@ -256,10 +253,10 @@ class Registrar:
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
         try:
             response = await work
-        except RegistrationRefused as error:
-            response = _refusal(error.code, error.reason)
+        except RequestRefused as error:
+            response = error.response
         except BadLinks as error:
-            response = _refusal("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error))
+            response = RequestRefused("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error)).response
         return self._noted(peer, "registration", response)
 
     def _noted(self, peer: Peer, what: str, response: Response) -> Response:
@@ -272,7 +269,7 @@ class Registrar:
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            return Response(_TOO_MANY, b"too many registrations; try again later", 0, _MINUTE_SECONDS)
+            raise RequestRefused(_TOO_MANY, "too many registrations; try again later", _MINUTE_SECONDS)
         parameters = read_registration(request.query)
         name = parameters.endpoint_name
         await self._check_identity(peer, name)
@@ -282,7 +279,7 @@ class Registrar:
             # A device that restarted, or two devices with one name: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
             if former is None and len(self.registry) >= self._settings.max_coap_devices:
-                return Response("5.03", b"as many devices are registered as may be", 0, _FULL_SECONDS)
+                raise RequestRefused("5.03", "as many devices are registered as may be", _FULL_SECONDS)
             structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
         self.counts.registrations += 1
@@ -353,7 +350,7 @@ class Registrar:
             return await asyncio.wrap_future(self._events.registered(registration))
         except NameTaken:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
-            raise RegistrationRefused("4.03", reason) from None
+            raise RequestRefused("4.03", reason) from None
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
         device = await self._device(peer, location)
@@ -458,7 +455,7 @@ class Registrar:
         """Return the device that may update its registration there from this peer.
 
         Raises:
-            RegistrationRefused: There is none.
+            RequestRefused: There is none.
         """
         device = self.registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):
@@ -484,9 +481,9 @@ class Registrar:
         """
         key = await self._look(lambda session: device_keys.find(session, endpoint_name))
         if peer.is_secure and (key is None or key.identity != peer.identity):
-            raise RegistrationRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
+            raise RequestRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
         if not peer.is_secure and key is not None:
-            raise RegistrationRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
+            raise RequestRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
 
     async def _look(self, statement: Callable[[Session], T]) -> T:
         """Return the result of a statement, on a thread that may wait for the database."""
@@ -523,9 +520,5 @@ def _introduced_by_name(endpoint_name: str, session: Session) -> list[Introduced
     return [] if row is None else _introduced(row.device_id, session)
 
 
-def _unknown() -> RegistrationRefused:
-    return RegistrationRefused("4.04", "nothing is registered here; register anew under /rd")
-
-
-def _refusal(code: str, reason: str) -> Response:
-    return Response(code, reason.encode(), 0)
+def _unknown() -> RequestRefused:
+    return RequestRefused("4.04", "nothing is registered here; register anew under /rd")

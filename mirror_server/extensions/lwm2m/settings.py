@@ -117,8 +117,6 @@ def check_listening(settings: Settings) -> None:
 
 def _problems(settings: LwM2MSettings) -> Iterator[str]:
     coap, coaps = settings.coap, settings.coaps
-    if (coap or coaps) and find_spec("aiocoap") is None:
-        yield "real devices need aiocoap, which is not installed: pip install 'device-state-mirror[lwm2m]'"
     if coaps and find_spec("DTLSSocket") is None:
         yield f"--coaps needs DTLSSocket, which is not installed: {INSTALL_DTLS}"
     if coap and coap == coaps and coap.port:

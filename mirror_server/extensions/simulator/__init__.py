@@ -2,12 +2,13 @@
 
 A server with ``--simulate`` has some, twelve with ``--simulate 12``, and the bench, in Python ``Bench(client)``, and
 ``AsyncBench(client)`` with an ``AsyncMirrorClient``. ``--seed`` is that of what they measure. With ``--clock manual``
-their rhythms stand still until the bench advances them; ``--pace`` has such a clock run by itself.
+their rhythms stand still until the bench advances them.
 
 ``mirror-server demo`` is a server with some of them, a database of its own and a fresh key. It has ``--devices``,
-``--stop-with-stdin`` and ``--key`` (``MIRROR_DEMO_KEY``) besides. ``demo --database`` keeps a demo's state, and its
-access key in ``FILE.key`` for you alone, so that programs and recordings go on after the next start. A file that others
-may use, a link or anything else there is refused; remove it for another key.
+``--pace``, which has a manual clock run by itself, ``--stop-with-stdin`` and ``--key`` (``MIRROR_DEMO_KEY``) besides.
+``demo --database`` keeps a demo's state, and its access key in ``FILE.key`` for you alone, so that programs and
+recordings go on after the next start. A file that others may use, a link or anything else there is refused; remove it
+for another key.
 """
 
 # To read it begin with ``bench``, then ``simulator`` and ``device``.

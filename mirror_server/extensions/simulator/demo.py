@@ -131,7 +131,8 @@ def _announce_demo(given_key: str | None, database_url: str | None, url: str, se
     key, note, problem = _demo_key(services.database, database_url)
     click.echo(f"export API_HOST={url}")
     click.echo(f"export API_KEY={key}")
-    for line in services.announcements(url, key):
+    left_out = [f"Without the extension {name}: {why}" for name, why in services.extensions.left_out.items()]
+    for line in (*services.announcements(url, key), *left_out):
         click.echo(f"# {line}")
     if note:
         click.echo(f"# {visible(note)}")

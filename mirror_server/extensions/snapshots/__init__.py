@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 
 @extends
+def needs() -> list[str]:
+    """What writes Arrow streams."""
+    return ["pyarrow"]
+
+
+@extends
 def build(services: Services) -> list[SnapshotService]:
     """What opens them."""
     from mirror_server.extensions.snapshots.service import SnapshotService

@@ -96,8 +96,6 @@ def test_server_without_history_is_404_that_says_how_to_keep_one(new_server, ref
         body = refused(server.call(key, "GET", url), 404)
         assert body.reason == "NO_HISTORY"
         assert "--keep-history" in body.message
-    announced = [made.services.announcements("http://127.0.0.1", "ak_1") for made in (server, new_server(**KEPT))]
-    assert ["No history is kept" in "".join(lines) for lines in announced] == [True, False]
 
 
 def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devices):

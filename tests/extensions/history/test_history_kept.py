@@ -84,6 +84,8 @@ def test_what_was_told_while_the_history_was_left_out_is_a_gap_and_nothing_is_wr
     device_id = register(services)
     tell(services, device_id, "1")
     tell(life.start(keep=False, without=("history",)), device_id, "2")
+    life.stop()
+    assert done(url, "check").splitlines()[-1] == "all is well"
     life.start()
     life.stop()
     assert done(url, "check").splitlines()[-1] == "all is well"
@@ -360,7 +362,15 @@ def test_an_archive_without_a_history_is_refused(url, tmp_path):
         Services(read_settings(database_url=url, history_archive=str(tmp_path)))
 
 
-def test_without_what_it_needs_a_history_is_refused_with_what_to_install(url, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mirror_server.extensions.history.keeper", None)
-    with pytest.raises(match=r"pip install 'device-state-mirror\[history\]'"):
+def test_without_what_it_needs_a_history_is_refused_and_erased_all_the_same(url, life, monkeypatch):
+    services = life.start()
+    device_id = register(services)
+    tell(services, device_id, "1")
+    life.stop()
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    told = (
+        r"--keep-history is of the extension history, .*fsspec is missing; pip install 'device-state-mirror\[history\]'"
+    )
+    with pytest.raises(match=told):
         Services(read_settings(database_url=url, keep_history_seconds=60))
+    assert json.loads(done(url, "erase", "--yes", device_id))["rows"]["history"] == 2

@@ -16,7 +16,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from coap_device import READ, Device, Registry, block1, block2, confirmable, registration, speaking
 
 from mirror_server.extensions.lwm2m.coap import Limits, Tuning, sockets
-from mirror_server.extensions.lwm2m.coap.blocks import UploadRefused, Uploads
+from mirror_server.extensions.lwm2m.coap.blocks import Uploads
 from mirror_server.extensions.lwm2m.coap.messages import (
     Block,
     Message,
@@ -27,7 +27,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     decode,
     uint_option,
 )
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Peer, Request, Response
+from mirror_server.extensions.lwm2m.exchange import NoAnswer, Peer, Request, RequestRefused, Response
 
 pytestmark = pytest.mark.anyio
 
@@ -177,7 +177,7 @@ def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
     for peer, number in ((1, 0), (2, 0), (1, 1), (3, 0)):
         uploads.add(*upload(peer), Block(number, True, 16))
     assert uploads.add(*upload(1), Block(2, False, 16)) == bytes(48)
-    with pytest.raises(UploadRefused):
+    with pytest.raises(RequestRefused):
         uploads.add(*upload(2), Block(1, False, 16))
 
 
@@ -273,7 +273,7 @@ def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restar
     for number in (3, 7, (1 << 20) - 1):
         for follows in (0, 1):
             uploads.add(*upload(), Block(follows, True, 16))
-        with pytest.raises(UploadRefused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             uploads.add(*upload(), Block(number, True, 16))
         assert (refused.value.code, len(uploads), uploads.held_bytes) == ("4.08", 0, 0)
 

@@ -8,18 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from mirror_server.extensions.lwm2m.coap.limits import Limits
 from mirror_server.extensions.lwm2m.coap.messages import METHODS, Block, Message, Option, refusal, request_of
-from mirror_server.extensions.lwm2m.exchange import Peer, Request
+from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRefused
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
 _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
-
-
-class UploadRefused(Exception):
-    """A block is rejected; ``code`` says why, as ``4.08``."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
 
 
 @dataclass(slots=True)
@@ -54,8 +46,8 @@ class Uploads:
             if block is None:
                 return request
             whole = self.add(peer, message, block)
-        except UploadRefused as refused:
-            answer = refusal(refused.code, str(refused))
+        except RequestRefused as refused:
+            answer = refusal(refused.code, refused.reason)
         except UnicodeDecodeError:
             answer = refusal("4.00", "path or query is no UTF-8")
         except ValueError as error:
@@ -72,7 +64,7 @@ class Uploads:
         """Add a block; return the whole payload with the last one.
 
         Raises:
-            UploadRefused: It does not follow the blocks before, or there is no room for it.
+            RequestRefused: It does not follow the blocks before, or there is no room for it.
         """
         self._give_up_idle()
         key = _key(peer, request)
@@ -83,7 +75,7 @@ class Uploads:
             self._uploads[key] = _Upload()
         upload = self._uploads.get(key)
         if upload is None:
-            raise UploadRefused("4.08", "the blocks before this one are not here: begin with the first")
+            raise RequestRefused("4.08", "the blocks before this one are not here: begin with the first")
         self._append(key, upload, request.payload, block)
         if block.more:
             self._make_room()
@@ -94,12 +86,12 @@ class Uploads:
     def _append(self, key: _Key, upload: _Upload, payload: bytes, block: Block) -> None:
         if block.more and len(payload) != block.size:
             self._drop(key)
-            raise UploadRefused("4.00", f"a block of {len(payload)} bytes that says it has {block.size}")
+            raise RequestRefused("4.00", f"a block of {len(payload)} bytes that says it has {block.size}")
         if block.offset + len(payload) == len(upload.body) and upload.body.endswith(payload):
             payload = b""  # the same block again
         elif block.offset != len(upload.body):
             self._drop(key)
-            raise UploadRefused("4.08", f"block {block.number} does not follow the one before")
+            raise RequestRefused("4.08", f"block {block.number} does not follow the one before")
         if len(upload.body) + len(payload) > self._limits.payload_bytes:
             self._drop(key)
             raise self._too_large()
@@ -108,8 +100,8 @@ class Uploads:
         self.held_bytes += len(payload)
         self._uploads.move_to_end(key)
 
-    def _too_large(self) -> UploadRefused:
-        return UploadRefused("4.13", f"more than {self._limits.payload_bytes} bytes")
+    def _too_large(self) -> RequestRefused:
+        return RequestRefused("4.13", f"more than {self._limits.payload_bytes} bytes")
 
     def _make_room(self) -> None:
         """Remove the transfers that are idle for the longest, so that active ones complete."""

@@ -235,7 +235,7 @@ class DtlsTransport:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port."""
+        """Host and port."""
         return self.socket.address
 
     def send(self, peer: Peer, datagram: bytes) -> None:

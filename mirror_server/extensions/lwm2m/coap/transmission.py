@@ -138,9 +138,10 @@ class MessageLayer:
 
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Take a datagram."""
-        # An acknowledgement or reset that a request of ours may wait for is always read.
-        is_awaited = peer.address in self._exchanges and datagram[0:1] >= _LEAST_ACKNOWLEDGEMENT
-        if not self.shares.take(peer.address) and not is_awaited:
+        # Beyond the share only an acknowledgement or reset is read that a request of ours may wait for.
+        if not self.shares.take(peer.address) and (
+            peer.address not in self._exchanges or datagram[0:1] < _LEAST_ACKNOWLEDGEMENT
+        ):
             self._drop_flood(peer, datagram)
             return
         try:

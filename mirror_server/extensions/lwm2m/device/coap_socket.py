@@ -136,7 +136,7 @@ class Incoming(NamedTuple):
     observe: int | None
 
 
-class Handler(Protocol):
+class DeviceHandler(Protocol):
     """Handles requests of the server; called on the event loop."""
 
     async def answer(self, incoming: Incoming) -> Observed | None:
@@ -265,7 +265,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         lost: How many datagrams came meanwhile.
     """
 
-    def __init__(self, server: ServerAddress, handler: Handler, tuning: Tuning) -> None:
+    def __init__(self, server: ServerAddress, handler: DeviceHandler, tuning: Tuning) -> None:
         super().__init__(self, tuning, _LIMITS, Counts())
         self._server = server
         self._handler = handler
@@ -280,7 +280,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
     @classmethod
     async def open(
-        cls, server: ServerAddress, handler: Handler, *, key: PreSharedKey | None = None, tuning: Tuning = DEVICE_TUNING
+        cls, server: ServerAddress, handler: DeviceHandler, *, key: PreSharedKey | None, tuning: Tuning
     ) -> CoapSocket:
         """Open a socket of its own, on a free port.
 
