@@ -101,7 +101,7 @@ async def test_the_loop_answers_others_while_they_are_counted(server, key, bridg
     await check_beside_the_loop(server, bridge, key, "/metrics")
 
 
-@pytest.mark.parametrize("name", ["mirror_devices", "mirror_requests", "process_open_fds"])
+@pytest.mark.parametrize("name", ["mirror_devices", "mirror_requests", "python_info"])
 def test_a_metric_of_an_extension_called_like_one_of_the_server_keeps_it_from_starting(install, new_server, name):
     install(
         "greeting",
