@@ -49,12 +49,35 @@ What belongs to one server is an object that ``build(services)`` makes. It may h
 view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
 that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
 
-To store something, give ``storage()`` a :class:`~mirror_server.store.backend.Storage`: a folder of migrations,
-which are files of SQL, and how a device is erased from the tables. While the extension is left out, its tables stay as
-they are.
+A view without ``@requires`` wants a key of any scope, and is 401 without one. A setting is an option of
+``mirror-server run`` and a variable for ``mirror_server.wsgi``; ``demo`` has it where ``setting(...,
+commands=("run", "wsgi", "demo"))`` says so. What else ``click.option`` takes, ``setting`` takes too:
+``type=click.IntRange(1, 100)`` for a range. Two settings, options, routes, metrics, storage branches or device fields
+of the same name keep a server from starting: begin names with that of the extension.
 
-``tests/extensions/sample`` in the source is an extension that publishes each reported value, with a route, a setting, a
-metric and a table, in less than a hundred lines.
+To store something, give a :class:`~mirror_server.store.backend.Storage` with a
+:class:`~mirror_server.store.schema.Branch`, which is a folder of files of SQL, ``0001.sql`` and so on::
+
+    @extends
+    def storage():
+        return Storage(branch=Branch("greeting", Path(__file__).parent / "migrations"), erase=erase)
+
+    def erase(session, device_id, endpoint_name):             # an operator erases this device
+        return {"greetings": session.run("DELETE FROM greetings WHERE device_id = :id", id=device_id)}
+
+    @extends
+    def devices_deleted(session, device_ids):                 # these were silent for months
+        for device_id in device_ids:
+            erase(session, device_id, None)
+
+Tables with rows of devices need both. What ``erase`` returns is in the receipt of ``mirror-server erase``. All
+extensions share its names, so begin these with that of the extension too. While an extension is left out, its tables
+stay as they are.
+
+Simulated devices report what is subscribed, as real ones do: subscribe a resource to see ``values_reported`` called.
+
+An extension that publishes each reported value, with a route, a setting, a metric and a table, in less than a hundred
+lines, is ``tests/extensions/sample`` in the source distribution of ``device-state-mirror``.
 
 The hooks, in the order in which a server calls them
 ----------------------------------------------------
@@ -71,7 +94,7 @@ The hooks, in the order in which a server calls them
 - For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``; for one with a
   wrong key ``client_of``.
 - When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
+  ``device_fields``, ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
@@ -82,8 +105,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points, metadata
 from importlib.util import find_spec
@@ -121,6 +146,8 @@ if TYPE_CHECKING:
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
+SERVER = "the server"
+"""What :func:`require_distinct` calls the core."""
 
 specifies = pluggy.HookspecMarker(_PROJECT)
 extends = pluggy.HookimplMarker(_PROJECT)
@@ -152,7 +179,7 @@ def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
 
 @specifies
 def storage() -> Storage:  # type: ignore[empty-body]
-    """What it stores in the database. Called when a database is opened."""
+    """What it stores in the database. Called when a database is opened; no other has a branch of the same name."""
 
 
 @specifies
@@ -263,7 +290,10 @@ def registration_changed(session: Session, batch: Sequence[RegistrationChange]) 
 
 @specifies
 def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
-    """Devices go that had no contact for months; called in the transaction, before their rows are deleted."""
+    """Devices go that had no contact for months; called in the transaction, before their rows are deleted.
+
+    A device that an operator erases goes by ``erase`` of :func:`storage` instead.
+    """
 
 
 @specifies
@@ -439,9 +469,36 @@ def size(database: Database) -> str | None:
 def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
     """Read the conditions on devices in the query of a request; without this hook its parameters are refused.
 
+    The first extension that does not return ``None`` reads all of them. The directory takes every parameter: to add a
+    filter to its own, use :func:`device_fields`.
+
     Args:
         given: The parameters that the view does not know itself; at least one.
         own: Those that it knows, to name them to who wrote one that is not known.
+    """
+
+
+class DeviceField(NamedTuple):
+    """A field that the directory filters devices by.
+
+    Attributes:
+        name: Its name in filters.
+        column: SQL for its value, of a row of the table ``devices``. It must not be NULL:
+            ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
+        read: Reads a value, from the name of the filter and the text; may raise a
+            :class:`~mirror_server.core.errors.Refusal`. Values are texts without it.
+    """
+
+    name: str
+    column: str
+    read: Callable[[str, str], str | int] | None = None
+
+
+@specifies
+def device_fields() -> Sequence[DeviceField]:  # type: ignore[empty-body]
+    """Fields that the directory filters devices by: in parameters, ``filter=``, saved queries and the description.
+
+    Called once. All operators of the directory are possible.
     """
 
 
@@ -464,7 +521,8 @@ def describe_devices(  # type: ignore[empty-body]
 ) -> Mapping[str, Mapping[str, Any]]:
     """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
 
-    Called in the transaction that reads the devices.
+    Called in the transaction that reads the devices. A program that sends a whole device back sends them too: the
+    directory takes them as they are, and refuses others.
     """
 
 
@@ -533,8 +591,15 @@ class Extensions:
 
     @property
     def storages(self) -> list[Storage]:
-        """What they store, in the order of their names."""
-        return list(reversed(self.hook.storage()))
+        """What they store, in the order of their names.
+
+        Raises:
+            CannotServe: Two of them have a branch of the same name.
+        """
+        found = list(self.each("storage"))
+        names = [(f"storage branch {storage.branch.name}", whose) for whose, storage in found]
+        require_distinct([("storage branch core", SERVER), *names])
+        return [storage for _, storage in found]
 
     @property
     def names(self) -> list[str]:
@@ -547,11 +612,26 @@ class Extensions:
         Raises:
             CannotServe: One of them is none that there is, or takes something else.
         """
+        kind = type(extension)
+        name = name or f"{extension_of(kind.__module__) or kind.__module__} ({kind.__name__})"
+        misfit = f"the extension {name} does not fit this version of the server"
         try:
             self._manager.register(extension, name)
-            self._manager.check_pending()
-        except pluggy.PluginValidationError as error:
-            raise CannotServe(f"an extension does not fit this version of the server: {error}") from error
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise CannotServe(f"{misfit}: {error}") from error
+        hooks = [hook for hook, caller in vars(self.hook).items() if caller.has_spec()]
+        for caller in self._manager.get_hookcallers(extension) or ():
+            if caller.name not in hooks:
+                (marked,) = caller.get_hookimpls()
+                near = get_close_matches(caller.name, hooks, 1)
+                cure = f"did you mean {near[0]}?" if near else "'mirror-server help extensions' names all"
+                raise CannotServe(f"{misfit}: {marked.function.__name__}() is marked as a hook {caller.name}; {cure}")
+
+    def each(self, hook: str) -> Iterator[tuple[str, Any]]:
+        """What a hook without arguments gives, by the name of the extension, in the order of these names."""
+        for each in getattr(self.hook, hook).get_hookimpls():
+            if (found := each.function()) is not None:
+                yield f"the extension {each.plugin_name}", found
 
     def collected(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The functions behind a hook, for where it is called too often for anything in between; by position.
@@ -568,11 +648,19 @@ class Extensions:
         return tuple(each.function for each in found)
 
     def check(self, settings: Settings) -> None:
-        """Refuse a setting of an extension that is left out, and a database that it opens.
+        """Refuse a setting of an extension that is left out, a database that it opens, and two settings of one name.
 
         Raises:
             CannotServe: There is one.
         """
+        kinds = [(SERVER, Settings)]
+        for name, extension in installed().items():
+            kinds += [(f"the extension {name}", kind) for kind in _called(extension, "settings")]
+        names = [(name, SERVER) for name in ("setting host", "option --host", "setting port", "option --port")]
+        for whose, kind in kinds:
+            for each in fields(kind):
+                names += [(f"setting {each.name}", whose), (f"option {option_name(each)}", whose)]
+        require_distinct(names)
         scheme = settings.database_url.partition("://")[0]
         for name, why in self.left_out.items():
             for schemes in _called(installed()[name], "locations"):
@@ -602,6 +690,9 @@ def installed() -> Mapping[str, ModuleType | Broken]:
         for each in pkgutil.iter_modules(package.__path__):
             found[each.name] = importlib.import_module(f"{_GROUP}.{each.name}")
     for point in entry_points(group=_GROUP):
+        if point.name in found:
+            found[point.name] = Broken(f"two extensions are called {point.name}, one of them {point.value}")
+            continue
         try:
             found[point.name] = point.load()
         except Exception as error:
@@ -610,6 +701,34 @@ def installed() -> Mapping[str, ModuleType | Broken]:
         for added in _called(extension, "locations"):
             LOCATIONS.update(added)
     return dict(sorted(found.items()))
+
+
+def require_distinct(names: Iterable[tuple[str, str]]) -> None:
+    """Refuse two names that are the same, as ``setting port``; each comes with whose it is.
+
+    Raises:
+        CannotServe: There are two.
+    """
+    taken: dict[str, str] = {}
+    for name, whose in names:
+        if name in taken:
+            raise CannotServe(f"{taken[name]} and {whose} both have the {name}; rename one of them")
+        taken[name] = whose
+
+
+def extension_of(module: str) -> str:
+    """The name of the extension that a module is part of; empty where it is of none."""
+    for attribute in ("__name__", "__package__"):
+        for name, extension in installed().items():
+            if f"{module}.".startswith(f"{getattr(extension, attribute, None) or '?'}."):
+                return name
+    return ""
+
+
+def failed_in(error: BaseException) -> str:
+    """The name of the extension in whose code an exception was raised; empty where it was in none."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next(filter(None, (extension_of(frame.f_globals.get("__name__", "")) for frame in frames[::-1])), "")
 
 
 def of_all(hook: str) -> list[Any]:

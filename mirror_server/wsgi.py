@@ -72,9 +72,7 @@ def create() -> MirrorApp:
         services = _services(settings)
         # Of what else serves the database nothing is known; a file has this one process.
         services.takes_upgrades = services.database.is_shared
-        app = create_app(services)
-        services.coordinator.answer_with(app)
-        _start(services)
+        app = _start(services)
     except (click.ClickException, DatabaseError, CannotServe) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no log yet
@@ -116,18 +114,21 @@ def _services(settings: Settings) -> Services:
         time.sleep(_AGAIN_SECONDS)
 
 
-def _start(services: Services) -> None:
-    """Start, or leave nothing behind.
+def _start(services: Services) -> MirrorApp:
+    """Make the app and start, or leave nothing behind.
 
     Raises:
         DatabaseError: The database does not answer any more.
         CannotServe: Something that the settings ask for is not possible.
     """
     try:
+        app = create_app(services)
+        services.coordinator.answer_with(app)
         services.start()
-    except (DatabaseError, CannotServe):
+    except BaseException:
         services.close()
         raise
+    return app
 
 
 def _refuse(app: MirrorApp, services: Services) -> None:

@@ -6,14 +6,17 @@ imports all of the core. Begin with ``run``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from importlib.metadata import requires
 from typing import Any
 
 import click
 
 from mirror_sdk._lazy_group import LazyGroup
 from mirror_sdk._manual import show_topic
-from mirror_server.hooks import Broken, installed, of_all
+from mirror_server.core.errors import CannotServe
+from mirror_server.hooks import Broken, failed_in, installed, of_all
 from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
@@ -44,12 +47,20 @@ class _Commands(LazyGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except DatabaseError as error:
+        except (CannotServe, DatabaseError) as error:
             raise click.ClickException(str(error)) from error
-        except ModuleNotFoundError as error:
-            if (error.name or "mirror_").startswith("mirror_"):
-                raise
-            raise click.ClickException(_MISSING.format(error.name)) from error
+        except ImportError as error:
+            if isinstance(error, ModuleNotFoundError) and _is_required(error.name or ""):
+                raise click.ClickException(_MISSING.format(error.name)) from error
+            if name := failed_in(error):
+                raise click.ClickException(f"the extension {name} failed: {error}") from error
+            raise
+
+
+def _is_required(module: str) -> bool:
+    """Whether a module is of a package that this one names, be it for an extra."""
+    named = [re.split(r"[^\w.-]", each)[0].lower().replace("-", "_") for each in requires("device-state-mirror") or ()]
+    return module.partition(".")[0].lower() in named
 
 
 @click.group(cls=_Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})

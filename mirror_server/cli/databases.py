@@ -32,7 +32,7 @@ def erase(device_id: str, database_url: str, **settings: Any) -> None:
     The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
     the device, and its pre-shared key, without which it does not come back. A running server need not be stopped.
 
-    The history is included as well; files of it in an archive are looked for where --history-archive says.
+    What extensions keep is included as well, beside the database too.
     """
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
@@ -81,7 +81,7 @@ def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict
 def check(database_url: str, **settings: Any) -> None:
     """Check the database: what is wrong, how often and where; exit status 1 if anything is.
 
-    Of a history it is told how large it is. All of it is read, files in an archive where --history-archive says.
+    What extensions keep is checked as well, beside the database too.
     """
     found = location_of(database_url).damage()
     if not found:

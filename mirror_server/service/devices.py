@@ -253,7 +253,7 @@ class DeviceService:
             Refusal: There is no such device (404).
         """
         with self._database.read() as session:
-            return self._described(session, [known(session, device_id)])[0]
+            return self.describe(session, [known(session, device_id)])[0]
 
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.
@@ -283,9 +283,10 @@ class DeviceService:
         """Up to ``limit + 1`` devices of the directory (one more tells that there is more), and their number."""
         with self._database.read() as session:
             rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
-            return self._described(session, rows), devices.count(session, conditions) if count else None
+            return self.describe(session, rows), devices.count(session, conditions) if count else None
 
-    def _described(self, session: Session, rows: Sequence[DeviceRow]) -> list[Described]:
+    def describe(self, session: Session, rows: Sequence[DeviceRow]) -> list[Described]:
+        """Devices of the directory, with what extensions tell of them."""
         told = [describe(session, rows) for describe in self.on_described]
         return [Described(row, dict(chain(*(each.get(row.device_id, {}).items() for each in told)))) for row in rows]
 

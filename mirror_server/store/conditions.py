@@ -28,7 +28,12 @@ class Condition:
     @property
     def is_looked_up(self) -> bool:
         """Whether the column is a subquery, which is run for each row and takes long where there are many."""
-        return "(SELECT " in self.column
+        return is_looked_up(self.column)
+
+
+def is_looked_up(column: str) -> bool:
+    """Whether a column is a subquery."""
+    return "(SELECT " in column
 
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:

@@ -45,10 +45,10 @@ EXTENSIONS = "extensions"
 MANUAL_CLOCK = "manual_clock_now"
 """The setting that holds the instant of a manual clock, in milliseconds."""
 
-LEADER = "duty"
+LEADER = "leader"
 """The setting that holds the token of the leader, which is new each time a process takes over.
 
-There is none where one process serves alone. A function of PostgreSQL's first migration reads it.
+There is none where one process serves alone.
 """
 
 # The kinds of signals that a transaction publishes; see Session.publish.

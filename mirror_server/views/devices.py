@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from flask import Blueprint, Response, g, request
 from werkzeug.datastructures import ETags
 
 from mirror_server.clock import Clock
-from mirror_server.service.devices import Described, EncodedObject, TooManyResources
+from mirror_server.service.devices import EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
@@ -73,18 +72,14 @@ def list_devices() -> Response:
     paging = query_paging()
     conditions = query_conditions(PAGING)
     devices = services().devices
-    return when_page_read(paging, conditions, devices.recent_count(), devices.page, _device)
+    return when_page_read(paging, conditions, devices.recent_count(), devices.page, serialize.device)
 
 
 @routes.get("/v3/devices/<device_id>")
 @requires(Scope.READ)
 def get_device(device_id: str) -> Response:
     """A device as the directory lists it."""
-    return json_answer(_device(services().devices.described(device_id)))
-
-
-def _device(found: Described) -> dict[str, Any]:
-    return serialize.device(found.device) | found.members
+    return json_answer(serialize.device(services().devices.described(device_id)))
 
 
 @routes.get("/v2/endpoints/<device_id>")

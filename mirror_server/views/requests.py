@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -56,6 +56,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 PAGING = ("limit", "after", "order", "include")
 """Parameters of every list; the others are filters."""
 ORDERS = ("ASC", "DESC")
+STALE = "this is not what it has now; leave it out, or read the object again and send what is there"
 
 
 class Caller(Protocol):
@@ -183,13 +184,20 @@ def noted(environ: WSGIEnvironment) -> dict[str, str]:
     return details
 
 
-def read_body(model: type[M], *, malformed_reason: str | None = None, not_kept: Collection[str] = ()) -> M:
+def read_body(
+    model: type[M],
+    *,
+    malformed_reason: str | None = None,
+    not_kept: Collection[str] = (),
+    unchanged: Mapping[str, Any] | None = None,
+) -> M:
     """The request's body, checked strictly.
 
     Args:
         model: What it has to be.
         malformed_reason: The reason of a refusal of what is no JSON.
         not_kept: Members that the public API has there and the model has not; they may be there without a value.
+        unchanged: Members that the model has not; they may be there with these values, or without one.
 
     Raises:
         Refusal: It is not JSON by its content type (415) or its text (400), or not what the model says (400).
@@ -217,6 +225,9 @@ def read_body(model: type[M], *, malformed_reason: str | None = None, not_kept: 
     for name in not_kept if isinstance(content, dict) else ():
         if content.pop(name, None) not in _EMPTY:
             raise Refusal.of_field(name, "not kept here, which is about what devices tell; leave it out")
+    for name, value in (unchanged or {}).items() if isinstance(content, dict) else ():
+        if content.pop(name, None) not in (None, value):
+            raise Refusal.of_field(name, STALE)
     try:
         return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:

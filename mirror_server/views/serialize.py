@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
@@ -13,6 +13,9 @@ from mirror_server.core.messages import encode
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.logs import WebhookRow
 from mirror_server.store.resources import AnnouncedResource, Kind, Part, ResourceRow, columns
+
+if TYPE_CHECKING:
+    from mirror_server.service.devices import Described
 
 _EPOCH_IN_UTC = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -119,9 +122,10 @@ def _members_of(part: Part) -> _Members:
 _REPORTED, _DESIRED = _members_of("reported"), _members_of("desired")
 
 
-def device(row: DeviceRow) -> dict[str, Any]:
-    """A device of the directory."""
-    return {
+def device(found: Described) -> dict[str, Any]:
+    """A device of the directory, with the members that extensions have of it."""
+    row = found.device
+    members: dict[str, Any] = {
         "object": "device",
         "id": row.device_id,
         "name": row.endpoint_name,
@@ -136,6 +140,7 @@ def device(row: DeviceRow) -> dict[str, Any]:
         "queue_mode": bool(row.queue_mode),
         "last_contact_at": timestamp(row.last_contact_at),
     }
+    return members | found.members
 
 
 def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
+from mirror_server.hooks import SERVER, extension_of, require_distinct
 from mirror_server.service.long_reads import Slots
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
@@ -219,7 +220,11 @@ class MirrorApp(Flask):
 
 
 def create_app(services: Services) -> MirrorApp:
-    """The app over the parts of a server."""
+    """The app over the parts of a server.
+
+    Raises:
+        CannotServe: Two of its routes are the same.
+    """
     app = MirrorApp(services)
     for part in (devices, device_requests, subscriptions, notifications):
         app.register_blueprint(part.routes)
@@ -229,7 +234,18 @@ def create_app(services: Services) -> MirrorApp:
         if getattr(app.view_functions[rule.endpoint], "without_head", False):
             (rule.methods or set()).discard("HEAD")
     app.register_blueprint(operation.routes)
+    require_distinct(_routes_of(app))
     return app
+
+
+def _routes_of(app: MirrorApp) -> Iterator[tuple[str, str]]:
+    """The routes of an app, without the names of their parameters, and whose they are."""
+    for rule in app.url_map.iter_rules():
+        name = extension_of(app.view_functions[rule.endpoint].__module__)
+        path = re.sub(r"<(\w+:)?\w+>", r"<\1...>", rule.rule)
+        for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
+            kind = "websocket route" if rule.websocket else "route"
+            yield f"{kind} {method} {path}", f"the extension {name}" if name else SERVER
 
 
 def _asked() -> Request:

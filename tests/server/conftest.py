@@ -2,6 +2,7 @@
 
 import base64
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -70,10 +71,14 @@ class Server:
 
     def open(self) -> None:
         self.services = Services(self.settings)
-        self.devices.join(self.services)
-        self.services.extensions.add(Selection())
-        self.services.start()
-        self.app = create_app(self.services)
+        try:
+            self.devices.join(self.services)
+            self.services.extensions.add(Selection())
+            self.services.start()
+            self.app = create_app(self.services)
+        except BaseException:
+            self.services.close()
+            raise
         self._client: FlaskClient = self.app.test_client()
 
     def restart(self) -> None:
@@ -418,6 +423,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (about / "entry_points.txt").write_text(f"[mirror_server.extensions]\n{name} = mirror_{name}\n")
         (folder / f"mirror_{name}.py").write_text(text)
         monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.delitem(sys.modules, f"mirror_{name}", raising=False)
         hooks.installed.cache_clear()
 
     yield make

@@ -56,10 +56,20 @@ def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_inst
     install("dried", GREETING + "\n@extends\ndef needs():\n    return ['mirror_no_such_package']\n")
     extensions = Extensions()
     assert "dried" not in extensions.names
-    assert extensions.left_out["dried"].startswith("mirror_no_such_package is missing; pip install")
+    assert extensions.left_out["dried"] == "mirror_no_such_package is missing; pip install it"
     with pytest.raises(CannotServe, match=r"--greeting .* mirror_no_such_package is missing"):
         extensions.check(read_settings(greeting="hi"))
     extensions.check(Settings())
+
+
+def test_an_extension_called_like_another_one_keeps_the_server_from_starting(install, tmp_path):
+    install("greeting", GREETING)
+    other = tmp_path / "site" / "other-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[mirror_server.extensions]\ngreeting = mirror_other\n")
+    with pytest.raises(CannotServe, match="two extensions are called greeting, one of them mirror_"):
+        Extensions()
 
 
 @pytest.mark.parametrize(
@@ -85,6 +95,109 @@ def test_a_hook_of_each_request_that_does_not_take_all_is_named(install):
     install("short", GREETING + "\n@extends\ndef rewrite_path(path):\n    return None\n")
     with pytest.raises(CannotServe, match="the hook rewrite_path of short does not take all of environ, path"):
         Extensions().collected("rewrite_path")
+
+
+BUILT = """
+
+class Part:
+    @extends
+    def {hook}(self, {arguments}):
+        pass
+
+
+@extends
+def build():
+    return [Part()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("hook", "arguments", "why"),
+    [
+        ("values_reported", "session", r"the hook values_reported of greeting \(Part\) does not take all of"),
+        ("values_reported", "values", r"the extension greeting \(Part\) does not fit .*values"),
+        ("value_reported", "session", r"greeting \(Part\) .*value_reported\(\) .*; did you mean values_reported\?"),
+    ],
+)
+def test_an_error_in_a_hook_of_what_it_built_names_the_extension(install, new_server, hook, arguments, why):
+    install("greeting", GREETING + BUILT.format(hook=hook, arguments=arguments))
+    with pytest.raises(CannotServe, match=why):
+        new_server()
+
+
+SAME_STORAGE = """
+from mirror_server.store.backend import Storage
+from mirror_server.store.schema import Branch
+
+@extends
+def storage():
+    return Storage(branch=Branch("core", "."))
+"""
+SAME_ROUTE = """
+from flask import Blueprint
+
+routes = Blueprint("greeting", __name__)
+
+
+@extends
+def blueprints():
+    return [routes]
+
+
+@routes.get("/v3/devices/<other>")
+def greet(other):
+    return ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "clash"),
+    [
+        (GREETING.replace("greeting:", "port:"), "setting port"),
+        (GREETING.replace("greeting:", "poll_share:"), "setting poll_share"),
+        (GREETING.replace('"What is said."', '"What is said.", option="--port"'), "option --port"),
+        (GREETING + SAME_STORAGE, "storage branch core"),
+        (GREETING + SAME_ROUTE, r"route GET /v3/devices/<\.\.\.>"),
+    ],
+)
+def test_an_extension_that_has_something_of_the_same_name_as_the_server_keeps_it_from_starting(
+    install, new_server, text, clash
+):
+    install("greeting", text)
+    with pytest.raises(CannotServe, match=f"the server and the extension greeting both have the {clash}; rename"):
+        new_server()
+
+
+def test_two_extensions_with_a_setting_of_the_same_name_keep_the_server_from_starting(install):
+    install("greeting", GREETING)
+    install("hello", GREETING)
+    why = "the extension greeting and the extension hello both have the setting greeting"
+    with pytest.raises(CannotServe, match=why):
+        Extensions().check(read_settings())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("    import mirror_no_such", "the extension greeting failed: No module named 'mirror_no_such'"),
+        ("    import no_such_module", "the extension greeting failed: No module named 'no_such_module'"),
+        ("    from flask import no_such_name", "the extension greeting failed: cannot import name 'no_such_name'"),
+    ],
+)
+def test_a_module_that_an_extension_imports_and_that_is_not_there_is_named_with_the_extension(
+    install, tmp_path, text, why
+):
+    install("greeting", GREETING + f"@extends\ndef storage():\n{text}\n")
+    result = CliRunner().invoke(main, ["check", "--database", f"sqlite:///{tmp_path}/mirror.db"])
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {why}")
+
+
+def test_other_commands_than_run_report_an_extension_that_does_not_fit_without_a_traceback(install, tmp_path):
+    install("greeting", GREETING + "@extends\ndef value_reported():\n    pass\n")
+    result = CliRunner().invoke(main, ["check", "--database", f"sqlite:///{tmp_path}/mirror.db"])
+    assert result.exit_code == 1
+    assert "value_reported() is marked as a hook value_reported; did you mean values_reported?" in result.output
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,14 @@ from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.hooks import extends
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from flask import Blueprint
 
     from mirror_server.server import Services
     from mirror_server.store.backend import Storage
-    from mirror_server.store.conditions import Condition
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
-    from mirror_server.views.description import Parameter
 
 
 @extends
@@ -59,10 +57,12 @@ def storage() -> Storage:
 @extends
 def build(services: Services) -> Sequence[object]:
     """What answers its routes, and writes and deletes device events."""
+    from mirror_server.extensions.directory.filters import DeviceFilters
     from mirror_server.extensions.directory.service import DirectoryService
 
     chosen = services.settings.of(DirectorySettings)
-    return [DirectoryService(services.database, services.clock, services.devices, services.backends, chosen)]
+    service = DirectoryService(services.database, services.clock, services.devices, services.backends, chosen)
+    return [service, DeviceFilters(services.extensions)]
 
 
 @extends
@@ -71,22 +71,6 @@ def blueprints() -> list[Blueprint]:
     from mirror_server.extensions.directory import device_views, views
 
     return [device_views.routes, views.routes]
-
-
-@extends
-def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
-    """Any parameter is taken for a filter."""
-    from mirror_server.extensions.directory.filters import read_filters
-
-    return read_filters(given, own=own)
-
-
-@extends
-def device_filters() -> Sequence[Parameter]:
-    """All filters."""
-    from mirror_server.extensions.directory.filters import DEVICE_FILTERS
-
-    return DEVICE_FILTERS
 
 
 @extends

@@ -1,23 +1,12 @@
-"""A device of the directory with what people say of it."""
+"""The members of a device of the directory that people say."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.store.devices import DeviceRow
 from mirror_server.views import serialize
-
-
-class Described(NamedTuple):
-    """A device of the directory, and what was said of it."""
-
-    device: DeviceRow
-    description: Description
-
-    def to_json(self) -> dict[str, Any]:
-        """As the directory tells it."""
-        return serialize.device(self.device) | members(*self)
 
 
 def members(device: DeviceRow, told: Description) -> dict[str, Any]:

@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+import orjson
 from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
-from mirror_server.extensions.directory.described import Described
 from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DeviceConnection as Found
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
+from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import json_answer, when_stored
 from mirror_server.views.description import Answer, described, json_of
 from mirror_server.views.requests import app_id, leader_only, read_body, requires, services
-from mirror_server.views.serialize import timestamp
+from mirror_server.views.serialize import device, timestamp
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
 _WHOSE = {
@@ -107,20 +108,21 @@ def connection_content(found: Found, *, with_address: bool) -> dict[str, Any]:
 
 def _describe(device_id: str) -> Response:
     refuse_if_match()
-    sent = read_body(DeviceUpdate, not_kept=NOT_KEPT).model_dump(exclude_unset=True)
-    stored = services().part(DirectoryService).describe(device_id, lambda found: _changed(found, sent))
-    return when_stored(stored, lambda found: json_answer(found.to_json()))
+    present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
+    of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
+    sent = read_body(DeviceUpdate, not_kept=NOT_KEPT, unchanged=of_others).model_dump(exclude_unset=True)
+    stored = services().part(DirectoryService).describe(device_id, lambda found, told: _changed(found, told, sent))
+    return when_stored(stored, lambda found: json_answer(device(found)))
 
 
-def _changed(found: Described, sent: Mapping[str, Any]) -> Description:
+def _changed(found: Described, told: Description, sent: Mapping[str, Any]) -> Description:
     """What is said of a device from now on.
 
     Raises:
         Refusal: What was sent besides is not what the device has (400).
     """
     others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
-    require_unchanged(others, found.to_json(), _WHOSE)
-    told = found.description
+    require_unchanged(others, device(found), _WHOSE)
     if "name" in sent:
         # It is what the device is called without a name of its own, and what it goes on to be called by.
         own = sent["name"] not in {None, "", found.device.endpoint_name}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from urllib.parse import parse_qsl
 
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.directory.store import descriptions
-from mirror_server.store.conditions import Condition
+from mirror_server.hooks import SERVER, Extensions, extends, require_distinct
+from mirror_server.store.conditions import Condition, is_looked_up
 from mirror_server.views.description import FLAG, INSTANT, TEXT, Parameter, Schema, words
-from mirror_server.views.requests import read_instant
+from mirror_server.views.requests import PAGING, read_instant
 
 _COMPARISONS = {
     "eq": ("IN", "equal to this"),
@@ -137,21 +139,60 @@ def _described(name: str, operator: str, what: str, fields: Fields) -> Parameter
     return Parameter(f"{name}__{operator}", f"Only {what} whose `{name}` is {meaning}.", schema, is_extension)
 
 
-DEVICE_FILTERS = filter_parameters(
-    "devices",
-    "state%3Dregistered%26endpoint_type%3DLight",
-    DIRECTORY,
+_OF_DEVICES = (
     " A filter is a parameter of its own (`state__eq=registered` or `state=registered`) or stands here; each may be"
     " there several times, and all have to hold. Any other parameter is taken for a filter, and refused when there is"
     " none of that name. `custom_attributes__NAME` filters by a custom attribute; a device without it has an empty one."
     f" Fields that the public API has of its other services ({', '.join(f'`{name}`' for name in NOT_KEPT)}) are taken,"
-    " and empty of every device.",
+    " and empty of every device."
 )
-"""Of all that selects devices as the directory does."""
+
+
+def device_parameters(fields: Fields) -> tuple[Parameter, ...]:
+    """The filters of all that selects devices as the directory does, in its description."""
+    return filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight", fields, _OF_DEVICES)
+
+
+class DeviceFilters:
+    """Reads filters of devices, by the fields of the directory and by those that extensions add."""
+
+    def __init__(self, extensions: Extensions) -> None:
+        self._extensions = extensions
+
+    @cached_property
+    def fields(self) -> Fields:
+        """By what devices can be filtered.
+
+        Raises:
+            CannotServe: Two fields have the same name.
+        """
+        added = [(whose, one) for whose, some in self._extensions.each("device_fields") for one in some]
+        own = [(f"device filter {name}", SERVER) for name in (*DIRECTORY.columns, *NOT_KEPT, *PAGING, "filter")]
+        require_distinct([*own, *((f"device filter {one.name}", whose) for whose, one in added)])
+        return replace(
+            DIRECTORY,
+            columns={**DIRECTORY.columns, **{one.name: one.column for _, one in added}},
+            readers={**DIRECTORY.readers, **{one.name: one.read for _, one in added if one.read is not None}},
+        )
+
+    @extends
+    def started(self) -> None:
+        """Refuse two fields of the same name."""
+        _ = self.fields
+
+    @extends
+    def device_conditions(self, given: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
+        """Any parameter is taken for a filter."""
+        return read_filters(given, self.fields, own=own)
+
+    @extends
+    def device_filters(self) -> Sequence[Parameter]:
+        """All filters."""
+        return device_parameters(self.fields)
 
 
 def read_filters(
-    parameters: Iterable[tuple[str, str]], fields: Fields = DIRECTORY, *, own: Collection[str] = ()
+    parameters: Iterable[tuple[str, str]], fields: Fields, *, own: Collection[str] = ()
 ) -> list[Condition]:
     """The conditions in query parameters of their own (``state__eq=registered``) and in ``filter=...``.
 
@@ -169,7 +210,8 @@ def read_filters(
     conditions = [_condition(name, value, fields, own) for name, value in unfolded]
     said = sum(condition.is_looked_up for condition in conditions)
     if said > _MOST_SAID:
-        message = f"{said} filters by name, description, etag or attributes; {_MOST_SAID} is the limit"
+        looked_up = ", ".join(name for name, column in fields.columns.items() if is_looked_up(column))
+        message = f"{said} filters by {looked_up} or attributes; {_MOST_SAID} is the limit"
         raise Refusal(400, f"{message}, and __in and __nin take many values at once")
     count = sum(len(condition.values) for condition in conditions)
     if count > _MOST_VALUES:

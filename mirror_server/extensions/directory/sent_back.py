@@ -8,10 +8,9 @@ from typing import Any
 from flask import request
 
 from mirror_server.core.errors import Refusal
-from mirror_server.views.requests import read_instant
+from mirror_server.views.requests import STALE, read_instant
 
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
-_STALE = "this is not what it has now; leave it out, or read the object again and send what is there"
 
 
 def refuse_if_match() -> None:
@@ -38,7 +37,7 @@ def require_unchanged(sent: Mapping[str, Any], present: Mapping[str, Any], whose
     """
     for name, value in sent.items():
         if value is not None and not _is_same(name, value, present[name]):
-            raise Refusal.of_field(name, f"{whose[name]}; leave it out" if name in whose else _STALE)
+            raise Refusal.of_field(name, f"{whose[name]}; leave it out" if name in whose else STALE)
 
 
 def _is_same(name: str, sent: Any, present: Any) -> bool:

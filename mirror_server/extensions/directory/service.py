@@ -13,14 +13,13 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.link import Connection
-from mirror_server.extensions.directory.described import Described
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store import contacts, descriptions, device_events, device_queries
 from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.extensions.directory.store.device_events import DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.hooks import extends
-from mirror_server.service.devices import DeviceService, known
+from mirror_server.service.devices import Described, DeviceService, known
 from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
@@ -68,7 +67,7 @@ class DirectoryService:
         self._backends = backends
         self._settings = settings
 
-    def describe(self, device_id: str, change: Callable[[Described], Description]) -> Future[Described]:
+    def describe(self, device_id: str, change: Callable[[Described, Description], Description]) -> Future[Described]:
         """Store what is said of a device; the future raises a Refusal where it is not known (404).
 
         Args:
@@ -77,12 +76,13 @@ class DirectoryService:
         """
 
         def work(session: Session) -> Described:
-            before = Described(known(session, device_id), descriptions.of_device(session, device_id))
-            told = change(before)
-            if told == before.description:
-                return before
+            row, before = known(session, device_id), descriptions.of_device(session, device_id)
+            (found,) = self._devices.describe(session, [row])
+            told = change(found, before)
+            if told == before:
+                return found
             descriptions.put(session, device_id, replace(told, updated_at=self._clock.now()))
-            return Described(known(session, device_id), descriptions.of_device(session, device_id))
+            return self._devices.describe(session, [known(session, device_id)])[0]
 
         return self._database.submit(work)
 

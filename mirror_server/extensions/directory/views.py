@@ -18,7 +18,14 @@ from mirror_sdk.wire.device_queries import (
     DeviceQueryUpdate,
 )
 from mirror_server.core.errors import Refusal
-from mirror_server.extensions.directory.filters import Fields, filter_parameters, read_filters, read_moment, read_truth
+from mirror_server.extensions.directory.filters import (
+    DeviceFilters,
+    Fields,
+    filter_parameters,
+    read_filters,
+    read_moment,
+    read_truth,
+)
 from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.settings import DirectorySettings
@@ -235,7 +242,7 @@ def _check_query(query: str) -> None:
         Refusal: It is not (400).
     """
     try:
-        read_filters([("filter", query)])
+        read_filters([("filter", query)], services().part(DeviceFilters).fields)
     except Refusal as refusal:
         raise Refusal.of_field("query", refusal.message) from None
 

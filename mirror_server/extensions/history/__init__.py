@@ -217,6 +217,5 @@ def size(database: Database) -> str | None:
     """Return its size in one line; ``None`` if it is empty."""
     from mirror_server.extensions.history.store import history
 
-    with database.read() as session:
-        found = history.measure(session)
+    found = database.look(history.measure)
     return str(found) if found.rows else None

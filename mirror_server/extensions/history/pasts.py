@@ -48,8 +48,7 @@ class PastService:
     @extends
     def measurements(self) -> list[Measurement]:
         """Measure the history in the database."""
-        with self._database.read() as session:
-            found = history.measure(session)
+        found = self._database.look(history.measure)
         rows = {("tail",): found.tail_rows, ("segments",): found.segment_rows, ("archive",): found.archive_rows}
         sizes = {("segments",): found.segment_bytes, ("archive",): found.archive_bytes}
         return [

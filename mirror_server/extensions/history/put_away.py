@@ -111,8 +111,7 @@ class PutAway:
     def _is_deleted_by_server(self) -> bool:
         end_at = time.monotonic() + _SERVER_SECONDS
         while time.monotonic() < end_at:
-            with self._database.read() as session:
-                if not segments.erasures(session):
-                    return True
+            if not self._database.look(segments.erasures):
+                return True
             threading.Event().wait(_LOOK_AGAIN_SECONDS)
         return False

@@ -269,7 +269,9 @@ class _Head:
     def cut(self, border: _Key) -> pa.RecordBatch:
         """Remove the rows up to this position and return them."""
         places = range(self._batch.num_rows)
-        if self._descending:
+        if border == self.border:
+            ready, self._batch = self._batch, NO_ROWS
+        elif self._descending:
             index = bisect_left(places, border, key=self._key)
             ready, self._batch = self._batch.slice(index), self._batch.slice(0, index)
         else:

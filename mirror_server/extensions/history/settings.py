@@ -22,7 +22,8 @@ class HistorySettings:
     )
     history_archive: str | None = setting(
         None,
-        "Where days of the history that are over go, into Parquet files: a folder, or a URL that fsspec opens.",
+        "Where days of the history that are over go, into Parquet files: a folder, or a URL that fsspec opens. 'check'"
+        " reads all of the history, and 'erase' deletes from it, there too.",
         metavar="FOLDER",
         commands=(*SERVE, "check", "erase"),
     )

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
-from mirror_server.hooks import Measurement, extends
+from mirror_server.hooks import SERVER, Measurement, extends, require_distinct
 
 if TYPE_CHECKING:
     from flask import Response
@@ -55,7 +55,22 @@ class Metrics:
         )
         # To look for the metrics of a route by its labels takes as long as to count.
         self._of_route: dict[tuple[tuple[str, str], int], tuple[Counter, Histogram]] = {}
+        self._services = services
+        self._own = [metric.name for metric in self._registry.collect()]
         self._registry.register(_State(services))
+
+    @extends
+    def started(self) -> None:
+        """Refuse two metrics of one name.
+
+        Raises:
+            CannotServe: There are two.
+        """
+        services = self._services
+        measured = [(SERVER, own_of(services)), *services.extensions.each("measurements")]
+        names = [(name, SERVER) for name in self._own]
+        names += [(each.name, whose) for whose, measurements in measured for each in measurements]
+        require_distinct((f"metric {name}", whose) for name, whose in names)
 
     @extends
     def request_answered(
@@ -87,20 +102,24 @@ class _State(Collector):
         self._services = services
 
     def collect(self) -> Iterator[Metric]:
-        services = self._services
-        with services.database.read() as session:
-            stored = list(counted(session))
-        leads = int(services.is_leader())
-        now = [
-            Measurement("mirror_leader", "1 for the process that holds the devices and channels.", leads),
-            Measurement("mirror_on_duty", "The same as mirror_leader, under its earlier name.", leads),
-            Measurement(
-                "mirror_open_polls", "Long polls, event streams and websockets that are held.", services.log.open_polls
-            ),
-            Measurement("mirror_store_queue", "Changes that wait to be stored.", services.database.count_waiting()),
-        ]
-        for measurement in (*stored, *now, *chain.from_iterable(services.measurements())):
+        for measurement in chain(own_of(self._services), *self._services.measurements()):
             yield _family(measurement)
+
+
+def own_of(services: Services) -> list[Measurement]:
+    """The metrics of the server as they are now, without those of extensions and of requests."""
+    with services.database.read() as session:
+        stored = list(counted(session))
+    leads = int(services.is_leader())
+    return [
+        *stored,
+        Measurement("mirror_leader", "1 for the process that holds the devices and channels.", leads),
+        Measurement("mirror_on_duty", "The same as mirror_leader, under its earlier name.", leads),
+        Measurement(
+            "mirror_open_polls", "Long polls, event streams and websockets that are held.", services.log.open_polls
+        ),
+        Measurement("mirror_store_queue", "Changes that wait to be stored.", services.database.count_waiting()),
+    ]
 
 
 def _family(measurement: Measurement) -> Metric:

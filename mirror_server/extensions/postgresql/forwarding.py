@@ -31,7 +31,7 @@ _GONE = "gone"
 _ANSWER = "answer"
 """A call is answered."""
 
-_LEADER = "duty"
+_LEADER = "leader"
 """Another process leads from now on."""
 
 _RESUMED = "resumed"

@@ -84,6 +84,30 @@ def test_whole_device_may_be_sent_back(server, key, device, say):
     assert say(device, **(whole | {"name": "Lantern"} | in_microseconds | nothing))["name"] == "Lantern"
 
 
+COLORS = """
+from mirror_server.hooks import extends
+
+
+@extends
+def describe_devices(session, devices):
+    return {each.device_id: {"color": ("red", 1), "endpoint_type": "painted"} for each in devices}
+"""
+
+
+def test_device_with_members_of_another_extension_may_be_sent_back(new_server, install, refused):
+    install("colors", COLORS)
+    server = new_server()
+    key = server.key()
+    path = f"{DEVICES}/{server.add_device(key, 'sensor-1')}"
+    whole = server.call(key, "GET", path).json
+    assert whole["color"] == ["red", 1]
+    for content in (whole, LAMP, {"color": None}):
+        answer = server.call(key, "PUT", path, json=content)
+        assert (answer.status_code, answer.json) == (200, server.call(key, "GET", path).json)
+    told = refused(server.call(key, "PUT", path, json=whole | {"color": "blue"}), 400, "color").message
+    assert "this is not what it has now" in told
+
+
 def test_member_that_cannot_be_changed_is_400_with_its_name(refused_as):
     cases = [
         ("id", "another", "stays what it is"),

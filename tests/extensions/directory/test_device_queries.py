@@ -3,6 +3,7 @@
 import pytest
 
 from mirror_sdk.wire.device_queries import MAX_QUERIES, DeviceQuery, DeviceQueryPage
+from mirror_server.core.errors import CannotServe
 from mirror_server.extensions.directory.store import device_queries
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 
@@ -143,3 +144,54 @@ def test_number_of_queries_is_limited(server, key, save, refused):
     assert f"{MAX_QUERIES}" in refused(server.call(key, "POST", QUERIES, json=LIGHTS), 400).message
     assert server.call(key, "DELETE", f"{QUERIES}/{0:032x}").status_code == 204
     save()
+
+
+COLORS = """
+from mirror_server.core.errors import Refusal
+from mirror_server.hooks import DeviceField, extends
+
+
+def read_length(name, text):
+    if not text.isdecimal():
+        raise Refusal.of_field(name, f"{text!r} is no length")
+    return int(text)
+
+
+@extends
+def device_fields():
+    looked_up = "coalesce((SELECT d.endpoint_name FROM devices d WHERE d.device_id = devices.device_id), '')"
+    return [DeviceField("color", looked_up), DeviceField("length", "length(endpoint_name)", read_length)]
+"""
+
+
+def test_fields_of_an_extension_filter_as_those_of_the_directory(new_server, install, refused):
+    install("colors", COLORS)
+    server = new_server()
+    key = server.key()
+    for name in ("red", "blue", "green"):
+        server.add_device(key, name)
+
+    def found(**query):
+        answer = server.call(key, "GET", "/v3/devices", query_string=query)
+        return {device["endpoint_name"] for device in answer.json["data"]}
+
+    assert found(color="red") == found(filter="color=red") == found(length="3") == {"red"}
+    assert found(color__nin="red,blue", length__gte="4", state="registered") == {"green"}
+    assert found(filter="color__neq=red&length__lt=5") == {"blue"}
+    query = {"name": "short", "query": "length__lt=5&color=red"}
+    assert server.call(key, "POST", "/v3/device-queries", json=query).status_code == 201
+    wrong = {"name": "wrong", "query": "length=long"}
+    assert "no length" in refused(server.call(key, "POST", "/v3/device-queries", json=wrong), 400, "query").message
+    assert "no length" in refused(server.call(key, "GET", "/v3/devices?length=long"), 400, "length").message
+    assert ", color, length," in refused(server.call(key, "GET", "/v3/devices?x=1"), 400, "x").message
+    many = "&".join(["color__neq=x"] * 11)
+    assert (
+        "by name, description, etag, color or attr"
+        in refused(server.call(key, "GET", f"/v3/devices?{many}"), 400).message
+    )
+
+
+def test_a_field_of_an_extension_called_like_one_of_the_directory_keeps_it_from_starting(new_server, install):
+    install("colors", COLORS.replace('"color"', '"state"'))
+    with pytest.raises(CannotServe, match="the server and the extension colors both have the device filter state"):
+        new_server()

@@ -56,7 +56,7 @@ def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(s
         (erased, Description("Lamp of Ms Ray", "Ms Ray, room 12", {**of_both, "tenant": "Ray"})),
         (kept, Description("Lamp", "", of_both)),
     ):
-        services.part(DirectoryService).describe(device_id, lambda _, told=told: told).result(60)
+        services.part(DirectoryService).describe(device_id, lambda *_, told=told: told).result(60)
     queries = {
         "what she said": "description=Ms+Ray%2C+room+12",
         "her own": "custom_attributes__tenant__in=Ray,Roe",

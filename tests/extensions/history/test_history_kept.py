@@ -362,15 +362,20 @@ def test_an_archive_without_a_history_is_refused(url, tmp_path):
         Services(read_settings(database_url=url, history_archive=str(tmp_path)))
 
 
-def test_without_what_it_needs_a_history_is_refused_and_erased_all_the_same(url, life, monkeypatch):
-    services = life.start()
-    device_id = register(services)
-    tell(services, device_id, "1")
-    life.stop()
+def test_without_what_it_needs_a_history_is_refused_with_what_to_install(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     told = (
         r"--keep-history is of the extension history, .*fsspec is missing; pip install 'device-state-mirror\[history\]'"
     )
     with pytest.raises(match=told):
         Services(read_settings(database_url=url, keep_history_seconds=60))
+
+
+@pytest.mark.sqlite
+def test_without_what_it_needs_a_history_is_erased_all_the_same(url, life, monkeypatch):
+    services = life.start()
+    device_id = register(services)
+    tell(services, device_id, "1")
+    life.stop()
+    monkeypatch.setitem(sys.modules, "fsspec", None)
     assert json.loads(done(url, "erase", "--yes", device_id))["rows"]["history"] == 2

@@ -5,6 +5,7 @@ from bridge_requests import check_beside_the_loop
 from operator_commands import done
 from prometheus_client.parser import text_string_to_metric_families
 
+from mirror_server.core.errors import CannotServe
 from mirror_server.service.keys import Scope
 from mirror_server.store import logs
 
@@ -98,3 +99,21 @@ def test_a_database_that_was_put_back_counts_as_before(server, key, metric):
 @pytest.mark.anyio
 async def test_the_loop_answers_others_while_they_are_counted(server, key, bridge):
     await check_beside_the_loop(server, bridge, key, "/metrics")
+
+
+@pytest.mark.parametrize("name", ["mirror_devices", "mirror_requests", "process_open_fds"])
+def test_a_metric_of_an_extension_called_like_one_of_the_server_keeps_it_from_starting(install, new_server, name):
+    install(
+        "greeting",
+        f"""
+from mirror_server.hooks import Measurement, extends
+
+
+@extends
+def measurements():
+    return [Measurement("{name}", "Another one.", 1)]
+""",
+    )
+    why = f"the server and the extension greeting both have the metric {name}; rename"
+    with pytest.raises(CannotServe, match=why):
+        new_server()

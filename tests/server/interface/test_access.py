@@ -5,7 +5,7 @@ import re
 
 import pytest
 from device_resources import setting
-from routes_there import is_there
+from routes_there import is_there, of_extensions
 
 from mirror_server.cli.keys import create_key
 from mirror_server.service import keys as access_keys
@@ -17,28 +17,19 @@ ANY_USE = READ | WRITE | SUBSCRIBE
 OPEN = frozenset()
 """Routes that need no key."""
 TABLE = [
-    (OPEN, "GET", "/healthz /readyz / /page/{} /reference /reference/{} /openapi.json"),
-    (ANY_USE | ADMIN, "GET", "/v3/api-keys/me /rest-versions"),
-    (ADMIN, "GET", "/metrics"),
-    (READ, "GET", "/v3/device-echo /v3/device-echo/ranges /v3/device-echo/history /v3/devices /v3/devices/{}"),
-    (READ, "GET", "/v3/devices/{}/connection /v3/devices/{}/contacts /v3/devices/{}/echo"),
-    (READ, "GET", "/v3/device-queries /v3/device-queries/{}"),
-    (READ, "GET", "/v3/device-events /v3/device-events/{} /v3/devicelog /v3/devicelog/{}"),
-    (READ, "GET", "/v2/endpoints /v2/endpoints/{} /v2/endpoints/{}/{}"),
-    (WRITE, "PUT PATCH", "/v3/devices/{} /v3/device-queries/{}"),
-    (WRITE, "POST", "/v3/device-queries /v3/devices/{}/echo/acknowledgements"),
-    (WRITE, "DELETE", "/v3/device-queries/{}"),
-    (WRITE, "PUT POST DELETE", "/v2/endpoints/{}/{}"),
-    (READ | WRITE, "GET", "/v2/device-requests /v2/device-requests/{}"),
+    (OPEN, "GET", "/healthz /readyz"),
+    (ANY_USE | ADMIN, "GET", "/v3/api-keys/me"),
+    (READ, "GET", "/v3/devices /v3/devices/{} /v3/devices/{}/echo /v2/endpoints/{}"),
     (READ | WRITE, "POST", "/v2/device-requests/{}"),
     (SUBSCRIBE, "PUT GET DELETE", "/v2/subscriptions /v2/subscriptions/{}/{}"),
     (SUBSCRIBE, "GET DELETE", "/v2/subscriptions/{}"),
-    (ANY_USE, "GET", "/v2/limits /v2/notification/channel /v2/notification/events /v2/notification/websocket-connect"),
+    (ANY_USE, "GET", "/v2/notification/channel"),
     (ANY_USE, "GET DELETE", "/v2/notification/pull"),
-    (ANY_USE, "PUT GET DELETE", "/v2/notification/callback /v2/notification/websocket"),
+    (ANY_USE, "PUT GET DELETE", "/v2/notification/callback"),
+    *itertools.chain.from_iterable(of_extensions("ACCESS")),
 ]
 ROUTES = {
-    f"{method} {path}": scopes
+    f"{method} {path}": frozenset(scopes)
     for scopes, methods, paths in TABLE
     for method, path in itertools.product(methods.split(), paths.split())
 }

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from device_resources import control
-from routes_there import is_there
+from routes_there import is_there, of_extensions
 from wrong_bodies import UNREADABLE, WRONG_TYPES
 
 PATH = "/3303/0/5700"
@@ -19,14 +19,9 @@ EVERY_BODY = {
     RULES: [{"endpoint-type": "Light"}],
     REQUEST: WRITE,
     CALLBACK: {"url": "http://127.0.0.1:9/x"},
-    WEBSOCKET: {"serialization": {"type": "v2"}},
-    "PUT /v3/devices/{device}": {"name": "lamp"},
-    "PATCH /v3/devices/{device}": {"name": "lamp"},
-    "POST /v3/devices/{device}/echo/acknowledgements": {"resource_path": PATH},
-    "POST /v3/device-queries": {**QUERY, "name": "lamps"},
-    "PUT /v3/device-queries/{query}": QUERY,
-    "PATCH /v3/device-queries/{query}": QUERY,
 }
+for added in of_extensions("BODIES"):
+    EVERY_BODY |= added
 WITHOUT_BODY = "/v2/subscriptions/{device}/3303/0/5700"
 OF_ANY_FORM = "/v2/endpoints/{device}/3303/0/5700"
 """Its body is the value itself, whatever that is: test_older_requests."""

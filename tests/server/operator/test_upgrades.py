@@ -100,7 +100,7 @@ def test_who_opens_at_once_finds_one_whole_schema(url):
     with closing(open_database(url)) as database:
         assert [key.name for key in database.look(stored_keys.list_all)] == ["0", "1", "2", "3"]
         assert database.violations() == []
-    assert databases.query(url, "SELECT name FROM names WHERE name <> 'duty'") == []
+    assert databases.query(url, "SELECT name FROM names WHERE name <> 'leader'") == []
 
 
 @pytest.mark.parametrize("state", ["old"])

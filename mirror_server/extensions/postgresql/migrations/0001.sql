@@ -61,7 +61,8 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared((x'4D520000'::bigint << 32) + given);
     PERFORM pg_advisory_unlock(30796712728556036);
   END IF;
-  RETURN (SELECT value FROM settings WHERE name = 'duty');
+  -- LEADER in store/session.py.
+  RETURN (SELECT value FROM settings WHERE name = 'leader');
 END $$;
 
 -- Notes the transaction and how far was counted, tells the other processes, and shares the lock of ending.
