@@ -50,7 +50,8 @@ def next_to_apply(session: Session, after: str) -> RulesToApply | None:
     """
     row = session.row(
         "SELECT a.app_id, revision, device_id, path, a.rules FROM applying_rules a"
-        " JOIN presubscriptions p ON p.app_id = a.app_id AND p.rules = a.rules ORDER BY a.app_id <= :after, a.app_id LIMIT 1",
+        " JOIN presubscriptions p ON p.app_id = a.app_id AND p.rules = a.rules"
+        " ORDER BY a.app_id <= :after, a.app_id LIMIT 1",
         after=after,
     )
     return RulesToApply(*row) if row else None
