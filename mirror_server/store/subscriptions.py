@@ -74,7 +74,10 @@ def all_rules(session: Session) -> dict[str, str]:
 
 
 def put_rules(session: Session, app_id: str, text: str) -> None:
-    """Replace the rules of an application."""
+    """Replace the rules of an application; an empty list removes them."""
+    if text == "[]":
+        session.run("DELETE FROM presubscriptions WHERE app_id = :app_id", app_id=app_id)
+        return
     session.run(
         "INSERT INTO presubscriptions (app_id, rules) VALUES (:app_id, :rules)"
         " ON CONFLICT (app_id) DO UPDATE SET rules = excluded.rules",

@@ -69,14 +69,18 @@ def place_device_request(device_id: str) -> Response:
     )
     parts = services()
     handlings = [found for hook in parts.device_request_hooks if (found := hook(placement)) is not None]
-    if "If-Match" in request.headers and not any(each.is_conditional for each in handlings):
-        # To ignore it would overwrite what the writer wants to keep.
-        raise Refusal.of_field("If-Match", "this server does not check preconditions; leave the header out")
     return place(placement, *handlings)
 
 
 def place(placement: Placement, *handlings: Handling) -> Response:
-    """Queue a device request; the 202 is sent when it is on disk."""
+    """Queue a device request; the 202 is sent when it is on disk.
+
+    Raises:
+        Refusal: It has a precondition that none of the handlings checks (400).
+    """
+    if "If-Match" in request.headers and not any(each.is_conditional for each in handlings):
+        # To ignore it would overwrite what the writer wants to keep.
+        raise Refusal.of_field("If-Match", "no precondition is checked here; leave the header out")
     # The response is made when the request is no longer at hand.
     respond = partial(_accepted, request.environ)
     checks = tuple(each.check for each in handlings if each.check is not None)

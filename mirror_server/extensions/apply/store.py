@@ -11,9 +11,10 @@ from mirror_server.store.subscriptions import ASK_AGAIN, PRESUBSCRIBE
 
 
 def begin(session: Session, app_id: str) -> None:
-    """Have the rules of an application applied to the registered devices, from the first one on."""
+    """Have the rules of an application, if there are any, applied to the registered devices, from the first one on."""
     session.run(
-        "INSERT INTO applying_rules (app_id, revision, device_id, path) VALUES (:app_id, :revision, '', '')",
+        "INSERT INTO applying_rules (app_id, revision, rules, device_id, path)"
+        " SELECT app_id, :revision, rules, '', '' FROM presubscriptions WHERE app_id = :app_id",
         app_id=app_id,
         revision=session.note_change(()),
     )
@@ -43,10 +44,14 @@ class RulesToApply(NamedTuple):
 
 
 def next_to_apply(session: Session, after: str) -> RulesToApply | None:
-    """The rules of the application behind this one whose rules are being applied; the first one follows the last."""
+    """The rules of the application behind this one whose rules are being applied; the first one follows the last.
+
+    Others may have been put while this extension was left out: those are not applied.
+    """
     row = session.row(
-        "SELECT a.app_id, revision, device_id, path, rules FROM applying_rules a"
-        " JOIN presubscriptions p ON p.app_id = a.app_id ORDER BY a.app_id <= :after, a.app_id LIMIT 1",
+        "SELECT a.app_id, revision, device_id, path, a.rules FROM applying_rules a"
+        " JOIN presubscriptions p ON p.app_id = a.app_id AND p.rules = a.rules"
+        " ORDER BY a.app_id <= :after, a.app_id LIMIT 1",
         after=after,
     )
     return RulesToApply(*row) if row else None

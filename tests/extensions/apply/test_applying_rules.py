@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -120,9 +121,23 @@ def test_other_rules_end_the_application_of_those_before(server: Any, key: str, 
         server.services.part(RuleApplier).stop()
         server.put_rules(key, {}, query=NOW)
         server.call(key, method, "/v2/subscriptions", json=body)
+        with server.services.database.read() as session:
+            assert store.next_to_apply(session, "") is None, "what is read of them is not stored any more"
         server.restart()
         server.put_rules(server.key(), query=NOW)
         assert all_subscribed(server, key, fleet) == [[]] * 5
+
+
+def test_rules_that_were_put_without_the_extension_are_not_applied(server: Any, key: str, fleet: list[str]) -> None:
+    server.services.part(RuleApplier).stop()
+    server.put_rules(key, {"resource-path": ["/1/*"]}, query=NOW)
+    usual, server.settings = server.settings, replace(server.settings, without=("apply",))
+    server.restart()
+    server.put_rules(key, {})
+    server.settings = usual
+    server.restart()
+    server.put_rules(server.key(), query=NOW)
+    assert all_subscribed(server, key, fleet) == [[]] * 5
 
 
 def test_device_that_changed_since_it_was_matched_is_left_to_its_registration(server: Any, device: str) -> None:

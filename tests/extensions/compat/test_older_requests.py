@@ -53,6 +53,11 @@ def test_a_write_takes_its_body_as_the_value(server, key, light):
     assert written(server, key, light, payload, content_type) == (payload, content_type, 400)
 
 
+def test_a_precondition_is_refused_as_it_is_not_checked(server, key, light, refused):
+    answer = ask(server, key, "PUT", light, LABEL, data=b"new", headers={"If-Match": '"0"'})
+    assert "no precondition" in refused(answer, 400, "If-Match").message
+
+
 def test_one_value_in_json_is_written_as_plain_text(server, key, light):
     for sent, expected in [
         (b"42", b"42"),

@@ -3,6 +3,7 @@
 CREATE TABLE applying_rules (
   app_id TEXT NOT NULL PRIMARY KEY REFERENCES presubscriptions ON DELETE CASCADE,
   revision BIGINT NOT NULL,
+  rules TEXT NOT NULL,
   device_id TEXT NOT NULL,
   path TEXT NOT NULL
 );
