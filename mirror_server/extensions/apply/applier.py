@@ -93,9 +93,9 @@ class RuleApplier:
         if not apply_now:
             return None
         store.begin(session, app_id)
-        session.publish(APPLY)
         applied: Future[None] = Future()
-        session.after_commit(lambda: self._begin(applied))
+        # Who waits is known when the first part begins, however long that takes.
+        session.publish(APPLY, here=lambda: self._begin(applied))
         return applied
 
     def _begin(self, applied: Future[None]) -> None:
