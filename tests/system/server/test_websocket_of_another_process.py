@@ -2,13 +2,13 @@
 
 import threading
 
-from test_websocket_takes_a_place import APPLICATION, REPLACED, closing, connect, one_transaction, register
+from test_websocket_takes_a_place import APPLICATION, REPLACED, closing, connect, register
 from waits import PATIENCE_SECONDS
 
 from mirror_server.extensions.streams.websockets import Websockets
 
 
-def test_one_that_is_replaced_from_another_process_while_it_begins_ends(open_services):
+def test_one_that_is_replaced_from_another_process_while_it_begins_ends(open_services, hold_writer):
     first, second = open_services(), open_services()
     register(first)
     is_stored, may_begin = threading.Event(), threading.Event()
@@ -17,7 +17,7 @@ def test_one_that_is_replaced_from_another_process_while_it_begins_ends(open_ser
         is_stored.set()
         may_begin.wait(PATIENCE_SECONDS)
 
-    with one_transaction(first.database):
+    with hold_writer(first.database):
         first.database.submit(lambda session: session.after_commit(pause))
         old, begun = connect(first)
     try:
