@@ -10,10 +10,12 @@ from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
+from mirror_server.core.instants import Instant
 from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.store import Matched, RulesToApply
 from mirror_server.hooks import extends
 from mirror_server.service.subscriptions import SubscriptionService
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.session import AGAIN, Session
 
@@ -75,6 +77,11 @@ class RuleApplier:
             self.start()
 
     @extends
+    def resumed(self, session: Session, since: Instant) -> None:  # noqa: ARG002 - as the hook is called
+        """Go on with what could not be read or stored meanwhile."""
+        session.after_commit(self.wake)
+
+    @extends
     def stop(self) -> None:
         """Apply no further part; the others are applied after the next start."""
         with self._lock:
@@ -117,6 +124,9 @@ class RuleApplier:
             try:
                 # Applications whose rules are being applied take turns.
                 app_id = self._apply_part(app_id or "")
+            except StorageFailed:
+                # The database is known to be out, and those who put rules meanwhile are told so.
+                app_id = None
             except Exception as error:
                 _log.error("presubscription rules could not be applied; they are after the next start", exc_info=error)
                 app_id = None

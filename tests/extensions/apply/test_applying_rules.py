@@ -18,6 +18,7 @@ from mirror_server.extensions.apply.applier import RuleApplier
 from mirror_server.extensions.apply.store import Matched
 from mirror_server.store import devices as stored_devices
 from mirror_server.store import subscriptions
+from mirror_server.store.backend import StorageFailed
 from mirror_server.store.devices import DeviceRow
 
 PATHS = [f"/3303/{number}/5700" for number in range(5)]
@@ -114,6 +115,23 @@ def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fl
     server.restart()
     server.put_rules(server.key(), query=NOW)
     assert all_subscribed(server, key, fleet) == [[], [], PATHS[2:], PATHS, PATHS]
+
+
+def test_rules_are_applied_when_the_database_answers_again(
+    server: Any, key: str, fleet: list[str], monkeypatch: Any, caplog: Any
+) -> None:
+    def fail(_: str) -> str | None:
+        raise StorageFailed("cannot reach its database")
+
+    database = server.services.database
+    with monkeypatch.context() as out:
+        out.setattr(server.services.part(RuleApplier), "_apply_part", fail)
+        database.interrupted()
+        server.put_rules(key, {}, query=NOW)
+    assert all_subscribed(server, key, fleet) == [[]] * 5
+    assert "could not be applied" not in caplog.text
+    database.resumed()
+    wait_until(lambda: all_subscribed(server, key, fleet) == [PATHS] * 5)
 
 
 def test_other_rules_end_the_application_of_those_before(server: Any, key: str, fleet: list[str]) -> None:
