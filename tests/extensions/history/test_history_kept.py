@@ -83,7 +83,12 @@ def test_what_was_told_while_the_history_was_left_out_is_a_gap_and_nothing_is_wr
     services = life.start()
     device_id = register(services)
     tell(services, device_id, "1")
-    tell(life.start(keep=False, without=("history",)), device_id, "2")
+    tell(services, register(services, "deleted"), "1")
+    services = life.start(keep=False, without=("history",))
+    tell(services, device_id, "2")
+    services.database.write(
+        lambda session: session.run("DELETE FROM devices WHERE endpoint_name = :name", name="deleted")
+    )
     life.stop()
     assert done(url, "check").splitlines()[-1] == "all is well"
     life.start()

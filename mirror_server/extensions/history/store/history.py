@@ -233,7 +233,11 @@ def seal(session: Session, revision: int) -> None:
 
 
 def begin(session: Session, revision: int) -> None:
-    """Record that rows are written from now on, starting behind this revision."""
+    """Record that rows are written from now on, starting behind this revision.
+
+    Unsealed rows of devices that were deleted while none were written are deleted too.
+    """
+    session.run(f"DELETE FROM history WHERE kind <> {GAP} AND device_number NOT IN (SELECT number FROM devices)")
     session.run("UPDATE history_state SET is_kept = 1, begun_revision = :revision", revision=revision)
 
 
@@ -364,10 +368,13 @@ def measure(session: Session) -> HistorySize:
     return HistorySize(*map(int, counts or ()))
 
 
+_IS_LOADED = f"EXISTS (SELECT 1 FROM settings WHERE name = '{EXTENSIONS}' AND ' ' || value || ' ' LIKE '% history %')"
+"""A server that left the extension out stored and deleted no row; the next one with it begins anew."""
+
 VIOLATIONS = {
     "a row of the history is of no device that is known": (
         "SELECT CAST(h.revision AS TEXT) FROM history h LEFT JOIN devices d ON d.number = h.device_number"
-        f" WHERE d.device_id IS NULL AND h.kind <> {GAP}"
+        f" WHERE d.device_id IS NULL AND h.kind <> {GAP} AND {_IS_LOADED}"
     ),
     "a row of the history is of no known kind": (
         f"SELECT CAST(revision AS TEXT) FROM history WHERE kind < 0 OR kind >= {len(KINDS)}"
@@ -392,8 +399,7 @@ VIOLATIONS = {
     "a value was reported, and is not in the history": (
         "SELECT device_id || ' ' || path FROM resources, history_state WHERE is_kept = 1"
         " AND reported_revision > begun_revision AND reported_revision > sealed_revision"
-        # A server that left the extension out stored no row, and the next one with it begins anew.
-        f" AND EXISTS (SELECT 1 FROM settings WHERE name = '{EXTENSIONS}' AND ' ' || value || ' ' LIKE '% history %')"
+        f" AND {_IS_LOADED}"
         " AND NOT EXISTS (SELECT 1 FROM history h WHERE h.revision = reported_revision)"
     ),
     "a reported value and its row in the history differ": (
