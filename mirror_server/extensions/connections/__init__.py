@@ -9,8 +9,10 @@
   each then adds to the header (``$proxy_add_x_forwarded_for`` of nginx), which is believed from its end back to the
   first address that is no proxy of yours. What a client writes into it itself is never believed.
 
-Without this extension connections are those of uvicorn: a head may have any number of headers, a client that reads
-nothing keeps its connection, and the address of a client is that of its connection.
+Leave this extension out only behind a proxy that does the same. Without it connections are those of uvicorn. A head may
+have any size and take any time. A client that reads nothing keeps its connection. Fields that follow a body count as
+headers, and the body of a request with ``Upgrade`` is lost. The address of a client is that of its connection, and of
+IPv6 each address counts by itself.
 """
 
 # To read it begin with ``limits``, then ``connection``.
