@@ -172,6 +172,8 @@ def test_a_device_that_is_erased_is_told(visit: Visit) -> None:
     visit.sign_in(key)
     visit.press("goes-for-good")
     expect(page.locator("#resources tr")).to_have_count(1)
+    # All that is asked about it has been answered.
+    expect(page.locator("#connection")).to_be_visible()
     erased = run_command("erase", device_id, "--yes", "--database", visit.server.database_url)
     assert erased.returncode == 0, erased.stderr
     visit.come_back()
