@@ -124,8 +124,9 @@ class RuleApplier:
             try:
                 # Applications whose rules are being applied take turns.
                 app_id = self._apply_part(app_id or "")
-            except StorageFailed:
-                # The database is known to be out, and those who put rules meanwhile are told so.
+            except StorageFailed as error:
+                told = "presubscription rules wait until the database answers, or for the next start: %s"
+                _log.warning(told, error)
                 app_id = None
             except Exception as error:
                 _log.error("presubscription rules could not be applied; they are after the next start", exc_info=error)
