@@ -17,6 +17,32 @@ def test_a_rule_that_has_nothing_to_do_is_an_error():
         without_waiting("one = 1\n", replace(TWINS[0], source="async_one.py", prose=[("a task", "a thread")]))
 
 
+def test_what_only_an_event_loop_needs_is_left_out():
+    source = """
+class One:
+    async def prepare(self) -> None:  # asynchronous alone
+        await self.sender.aclose()
+
+    async def send(self) -> None:
+        # Why.
+        async with turn(self):
+            await self.sender.aclose()
+"""
+    left = """
+class One:
+
+    def send(self) -> None:
+        # Why.
+        self.sender.close()
+"""
+    assert without_waiting(source, replace(TWINS[0], contexts=frozenset({"turn"}), prose=[])) == left
+
+
+def test_every_twin_is_marked_as_generated():
+    marked = (ROOT / ".gitattributes").read_text(encoding="utf-8").split("\n")
+    assert [twin.target for twin in TWINS if f"{twin.target} linguist-generated" not in marked] == []
+
+
 def test_every_name_of_the_rules_stands_in_a_source():
     sources = "".join((ROOT / twin.source).read_text(encoding="utf-8") for twin in TWINS)
     names = {name for twin in TWINS for name in twin.names}
