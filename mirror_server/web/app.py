@@ -26,9 +26,8 @@ from mirror_server.hooks import SERVER, extension_of, require_distinct
 from mirror_server.service.long_reads import Slots
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
-from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.deferred import PARK, Deferred, Streamed
 from mirror_server.views.requests import SERVICES, app_id, request_id
-from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, Admission
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
 from mirror_server.views.answers import answer_to, json_answer, when_deleted, when_stored
-from mirror_server.views.deferred import PARK
+from mirror_server.views.deferred import PARK, Streamed
 from mirror_server.views.description import (
     POSITION,
     Answer,
@@ -28,7 +28,6 @@ from mirror_server.views.description import (
 )
 from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
-from mirror_server.views.streamed import Streamed
 
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", POSITION)
