@@ -23,9 +23,6 @@ That is a :class:`Deferred` or a :class:`Streamed`. It answers whether it took i
 """
 
 
-Soon = Callable[[Callable[[], object]], None]
-"""Has something called soon in the thread where answers are made; it must not raise."""
-
 _LOOK_SECONDS = 0.5
 
 
@@ -70,8 +67,6 @@ class Deferred(Response):
             with data is not sent with a key that expired or was revoked meanwhile. A stored change is still confirmed.
         sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
             thread; where a server is killed or says nothing of it, never. It must not block.
-        prepare: Called by a server that makes answers in one thread, which has time while something is put on disk: it
-            has the answer prepared then, where what it is to tell is at hand.
     """
 
     def __init__(
@@ -87,7 +82,6 @@ class Deferred(Response):
         takes: bool = False,
         rechecks_key: bool = False,
         sent: Callable[[], object] | None = None,
-        prepare: Callable[[Soon], object] | None = None,
     ) -> None:
         super().__init__()
         self.future = future
@@ -100,7 +94,6 @@ class Deferred(Response):
         self._expired = expired
         self._close = close
         self.sent = sent
-        self.prepare = prepare
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
         """Nothing, for the server that took it; the answer comes later."""

@@ -241,8 +241,6 @@ class Bridge:
             parked.end()
         calls = self.calls
         deferred.future.add_done_callback(lambda _: calls.soon(parked.arrived))
-        if deferred.prepare is not None:
-            deferred.prepare(calls.soon)
         try:
             gone = await parked.is_gone(receive)
         finally:
