@@ -38,6 +38,7 @@ from mirror_server.extensions.history.selection import (
     request_of,
     write_cursor,
 )
+from mirror_server.extensions.instants import query_instant
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
@@ -47,7 +48,6 @@ from mirror_server.views.requests import (
     app_id,
     query_choice,
     query_conditions,
-    query_instant,
     query_integer,
     query_text,
     requires,

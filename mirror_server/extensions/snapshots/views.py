@@ -33,6 +33,7 @@ from mirror_server.extensions.downloads import (
     query_compression,
     query_patterns,
 )
+from mirror_server.extensions.instants import query_instant
 from mirror_server.extensions.snapshots.example import FORMS
 from mirror_server.extensions.snapshots.service import EncodedPage, Selection, Snapshot, SnapshotService
 from mirror_server.service.devices import LruCache
@@ -47,7 +48,6 @@ from mirror_server.views.description import INSTANT, Answer, Parameter, describe
 from mirror_server.views.requests import (
     app_id,
     query_conditions,
-    query_instant,
     query_integer,
     requires,
     services,
