@@ -94,7 +94,7 @@ def test_a_watch_hears_what_it_asked_for(client, simulator, device_id):
     client.subscribe(device_id, SWITCH)
     simulator.set_value(device_id, TEMPERATURE, 20)
     seen: list[Event] = []
-    watch = client.watch(seen.append, paths=["/3303/*"], device_ids=[device_id])
+    watch = client.watch(seen.append, paths=["/3303/*"], devices=[device_id])
     simulator.set_value(device_id, SWITCH, "1")
     simulator.set_value(device_id, TEMPERATURE, 22.5)
     simulator.set_value(device_id, TEMPERATURE, 23.5)
