@@ -59,7 +59,6 @@ from mirror_sdk.naming import (
     DeviceLike,
     Devices,
     KnownNames,
-    either,
     id_of,
     ids_of,
     look_up,
@@ -2379,7 +2378,6 @@ class AsyncMirrorClient:
         *,
         paths: Collection[str] | None = None,
         devices: Devices | None = None,
-        device_ids: Devices | None = None,
         timeout: float | None = None,
     ) -> AsyncWatch:
         """Call back for each event from now on, on a task of its own, until the watch is stopped.
@@ -2392,12 +2390,10 @@ class AsyncMirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always told.
-            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
-                ``devices`` and ``device_ids``.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
             ValueRefused: A pattern is none.
 
         Source: wire.md 4.
@@ -2409,8 +2405,7 @@ class AsyncMirrorClient:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._sender.deadline(timeout)
-        argument, chosen = either(devices=devices, device_ids=device_ids)
-        wanted = None if chosen is None else frozenset(await self._ids_of_all(chosen, argument, deadline))
+        wanted = None if devices is None else frozenset(await self._ids_of_all(devices, timeout=deadline))
         wants = event_filter(paths, wanted)
         reader = self._new_reader()
         await reader.go_to_end(deadline)

@@ -94,7 +94,7 @@ def test_a_watch_hears_what_it_asked_for(client, bench, device_id):
     client.subscribe(device_id, SWITCH)
     bench.set_value(device_id, TEMPERATURE, 20)
     seen: list[Event] = []
-    watch = client.watch(seen.append, paths=["/3303/*"], device_ids=[device_id])
+    watch = client.watch(seen.append, paths=["/3303/*"], devices=[device_id])
     bench.set_value(device_id, SWITCH, "1")
     bench.set_value(device_id, TEMPERATURE, 22.5)
     bench.set_value(device_id, TEMPERATURE, 23.5)

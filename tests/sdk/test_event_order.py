@@ -108,14 +108,6 @@ def test_what_is_no_position_or_filter_is_refused_at_the_call_with_the_cure(clie
         client.events(paths="/3303/*")
     with pytest.raises(TypeError, match=r"devices=\['sensor-1'\]"):
         client.events(devices="sensor-1", timeout=0)
-    with pytest.raises(TypeError, match="give one of them"):
-        client.watch(print, devices=["sensor-1"], device_ids=["sensor-1"])
-
-
-def test_a_watch_takes_devices_by_either_name(client, device_id):
-    for name in ("devices", "device_ids"):
-        with client.watch(print, **{name: ["sensor-1"]}) as watch:
-            assert watch.is_running
 
 
 @pytest.mark.both_clients

@@ -166,7 +166,7 @@ def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
         lambda: named.get_device("ligth-01"),
         lambda: named.begin_write("ligth-01", SWITCH, True),
         lambda: named.snapshot(["light-01", "ligth-01"]),
-        lambda: named.watch(print, device_ids=["ligth-01"]),
+        lambda: named.watch(print, devices=["ligth-01"]),
     ):
         with pytest.raises(UnknownDevice) as caught:
             ask()

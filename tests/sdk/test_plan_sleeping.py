@@ -1,6 +1,5 @@
 """Plans with devices that sleep: who is written to first, for how long a write waits, and what comes days later."""
 
-import json
 import threading
 from datetime import timedelta
 
@@ -189,14 +188,3 @@ def test_what_another_write_has_replaced_is_not_written_again_days_later(client,
     assert statuses(client.load_plan(tmp_path / "plan.json").apply()) == ["pending"]
     assert client.list_device_requests() == []
     assert own_levels(bench, sleepers[:1]) == ["60"]
-
-
-def test_a_file_of_the_version_before_is_loaded(client, lights, tmp_path):
-    file = tmp_path / "plan.json"
-    client.plan(all_to(lights)).save(file)
-    content = json.loads(file.read_text())
-    content["version"] = 1
-    for write in content["writes"]:
-        del write["sleeps"], write["expiry_seconds"], write["request"]
-    file.write_text(json.dumps(content))
-    assert statuses(client.load_plan(file).apply()) == ["success"] * 2
