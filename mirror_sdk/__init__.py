@@ -224,8 +224,6 @@ if TYPE_CHECKING:
     from mirror_sdk._service.channels import Events, Watch
     from mirror_sdk._service.device_request import DeviceRequest
     from mirror_sdk._service.status import ClientStatus
-    from mirror_sdk.bench.async_bench import AsyncBench
-    from mirror_sdk.bench.bench import Bench
     from mirror_sdk.device import DeviceList, DeviceObject
     from mirror_sdk.errors import (
         AccessDenied,
@@ -280,6 +278,8 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress
     from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
+    from mirror_sdk.simulator.async_simulator import AsyncSimulator
+    from mirror_sdk.simulator.simulator import Simulator
     from mirror_sdk.values import Value, ValueKind, parse_value, register_decoder, unregister_decoder
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
@@ -292,15 +292,14 @@ __all__ = [
     "APIError",
     "AccessDenied",
     "AmbiguousName",
-    "AsyncBench",
     "AsyncDeviceRequest",
     "AsyncEvents",
     "AsyncMirrorClient",
+    "AsyncSimulator",
     "AsyncWatch",
     "AuthenticationError",
     "BadRequest",
     "BeforeHistory",
-    "Bench",
     "CallTimeout",
     "CallbackInbox",
     "CassetteDamaged",
@@ -347,6 +346,7 @@ __all__ = [
     "ResourceNotFound",
     "ResourceType",
     "ServerError",
+    "Simulator",
     "SnapshotWarning",
     "SubscriptionState",
     "UnexpectedAnswer",
@@ -377,8 +377,8 @@ _NAMES = {
     "mirror_sdk._service.channels": ["Events", "Watch"],
     "mirror_sdk._client": ["MirrorClient"],
     "mirror_sdk._service.async_device_request": ["AsyncDeviceRequest"],
-    "mirror_sdk.bench.async_bench": ["AsyncBench"],
-    "mirror_sdk.bench.bench": ["Bench"],
+    "mirror_sdk.simulator.async_simulator": ["AsyncSimulator"],
+    "mirror_sdk.simulator.simulator": ["Simulator"],
     "mirror_sdk.device": ["DeviceList", "DeviceObject"],
     "mirror_sdk._service.device_request": ["DeviceRequest"],
     "mirror_sdk.events": ["Event", "EventKind"],

@@ -154,7 +154,7 @@ class AsyncMirrorClient:
     :class:`AmbiguousName`, which lists their ids.
 
     The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
-    ``station`` are devices in them, ``bench`` is a :class:`AsyncBench` and ``folder`` a ``Path``.
+    ``station`` are devices in them, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -645,7 +645,7 @@ class AsyncMirrorClient:
 
         Source: wire.md 9.
 
-        >>> await bench.deregister(light)
+        >>> await simulator.deregister(light)
         >>> [(event.event_type, event.state_change) for event in await client.list_device_events([light])]
         [('registration', True), ('deregistration', True)]
         """
@@ -1410,10 +1410,10 @@ class AsyncMirrorClient:
         Source: wire.md 10.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> before = await bench.get_clock()
-        >>> await bench.advance(60)
+        >>> before = await simulator.get_clock()
+        >>> await simulator.advance(60)
         datetime.datetime(...)
-        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
         [21.5]
         """
@@ -1536,8 +1536,8 @@ class AsyncMirrorClient:
         Source: wire.md 10.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> begin, end = await bench.get_clock(), await bench.advance(60)
-        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> begin, end = await simulator.get_clock(), await simulator.advance(60)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> (await client.changes(begin, end))[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
@@ -1881,7 +1881,7 @@ class AsyncMirrorClient:
             ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
-        >>> await bench.set_answer(light, "reject")
+        >>> await simulator.set_answer(light, "reject")
         >>> error = await (await client.begin_write(light, "/3311/0/5851", 40)).exception()
         >>> len((await client.state_frame()).mirror.drift())
         1

@@ -149,7 +149,8 @@ class MirrorClient:
     :class:`UnknownDevice`, which is a :class:`NotFound` and lists close names; where it names several,
     :class:`AmbiguousName`, which lists their ids.
 
-    In the examples ``light`` and ``station`` are devices, ``bench`` is a :class:`Bench` and ``folder`` a ``Path``.
+    In the examples ``light`` and ``station`` are devices, ``simulator`` is a :class:`Simulator` and ``folder`` a
+    ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -638,7 +639,7 @@ class MirrorClient:
 
         Source: wire.md 9.
 
-        >>> bench.deregister(light)
+        >>> simulator.deregister(light)
         >>> [(event.event_type, event.state_change) for event in client.list_device_events([light])]
         [('registration', True), ('deregistration', True)]
         """
@@ -1398,10 +1399,10 @@ class MirrorClient:
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> before = bench.get_clock()
-        >>> bench.advance(60)
+        >>> before = simulator.get_clock()
+        >>> simulator.advance(60)
         datetime.datetime(...)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.as_of(before, ["station-01"], paths=["/3303/*"])["reported_num"].tolist()
         [21.5]
         """
@@ -1524,8 +1525,8 @@ class MirrorClient:
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> begin, end = bench.get_clock(), bench.advance(60)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> begin, end = simulator.get_clock(), simulator.advance(60)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.changes(begin, end)[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
@@ -1869,7 +1870,7 @@ class MirrorClient:
             ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
-        >>> bench.set_answer(light, "reject")
+        >>> simulator.set_answer(light, "reject")
         >>> error = client.begin_write(light, "/3311/0/5851", 40).exception()
         >>> len(client.state_frame().mirror.drift())
         1

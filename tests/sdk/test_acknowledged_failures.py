@@ -11,12 +11,12 @@ from mirror_sdk import Conflict, NotFound, ValueRefused
 
 
 @pytest.fixture
-def lights(client, bench):
+def lights(client, simulator):
     """Three lights that refused a write."""
-    devices = [bench.add_device(f"light-{number}", [DIMMER]) for number in range(3)]
+    devices = [simulator.add_device(f"light-{number}", [DIMMER]) for number in range(3)]
     for device in devices:
         client.read_value(device, LEVEL)
-        bench.set_answer(device, "reject")
+        simulator.set_answer(device, "reject")
         assert client.begin_write(device, LEVEL, 40).exception().category == "REJECTED"
     return devices
 
@@ -42,8 +42,8 @@ def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lig
     assert failed(client) == set(lights)
 
 
-def test_of_a_table_the_others_are_acknowledged(client, bench, lights):
-    bench.set_answer(lights[1], "normal")
+def test_of_a_table_the_others_are_acknowledged(client, simulator, lights):
+    simulator.set_answer(lights[1], "normal")
     client.write_value(lights[1], LEVEL, 40)
     with pytest.raises(Conflict, match="has not failed") as caught:
         client.acknowledge_failed_write(client.snapshot(), LEVEL)
@@ -80,11 +80,11 @@ def test_a_table_does_not_acknowledge_a_failure_that_came_after_it(client, light
     assert failed(client) == {lights[1]}
 
 
-def test_a_table_that_shows_no_write_acknowledges_none_that_failed_after_it(client, bench):
-    device = bench.add_device("light", [DIMMER])
+def test_a_table_that_shows_no_write_acknowledges_none_that_failed_after_it(client, simulator):
+    device = simulator.add_device("light", [DIMMER])
     client.read_value(device, LEVEL)
     seen = client.snapshot()
-    bench.set_answer(device, "reject")
+    simulator.set_answer(device, "reject")
     client.begin_write(device, LEVEL, 40).exception()
     for table, path in ((seen, None), (seen.assign(path="/3/0/0"), LEVEL)):
         with pytest.raises(Conflict, match="read the resource again"):

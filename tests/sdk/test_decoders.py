@@ -182,8 +182,8 @@ def test_widgets_show_values_of_the_decoder(mirror, plain, device_id):
         assert row["value"] == "21.5"
 
 
-def test_write_sends_what_the_encoder_made(client, bench):
-    light = bench.add_device("light", [DIMMER])
+def test_write_sends_what_the_encoder_made(client, simulator):
+    light = simulator.add_device("light", [DIMMER])
     request = client.begin_write(light, LEVEL, 40, content_type=EXAMPLE)
     assert (request.asked.raw, request.asked.python, request.asked.content_type) == (b'{"value": 40}', 40, EXAMPLE)
     desired = client.get_device(light)[LEVEL].desired.value

@@ -21,9 +21,9 @@ REVISIONS = ["reported_revision", "desired_revision"]
 
 
 @pytest.fixture
-def light(bench):
+def light(simulator):
     """A light on a clock that stands still."""
-    return bench.add_device("light-01", [DIMMER | {"value": "94"}, LAMP])
+    return simulator.add_device("light-01", [DIMMER | {"value": "94"}, LAMP])
 
 
 def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
@@ -107,21 +107,21 @@ def kinds(client, light, **options):
     return found[0]
 
 
-def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client, bench, light, settle):
+def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client, simulator, light, settle):
     def change(value):
-        bench.set_value(light, LEVEL, value)
+        simulator.set_value(light, LEVEL, value)
         settle()
 
     client.subscribe(light, LEVEL)
     settle()
-    bench.set_latency_seconds(light, 10)
+    simulator.set_latency_seconds(light, 10)
     request = client.begin_write(light, LEVEL, 40)
     settle()
     change(7)
     during = client.get_device(light)[LEVEL]
     assert (during.reported.value.python, during.is_reported_since) == (7, True)
     assert kinds(client, light) == ["pending"]
-    bench.advance(10)
+    simulator.advance(10)
     request.result(timeout=60)
     settle()
     after = client.get_device(light)[LEVEL]
@@ -132,10 +132,10 @@ def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client,
     assert kinds(client, light) == ["reverted"]
 
 
-def test_a_plan_goes_by_what_came_last(client, bench, light):
+def test_a_plan_goes_by_what_came_last(client, simulator, light):
     """A write and a read of another value within one millisecond: the device has the other value."""
     client.write_value(light, LEVEL, 40)
-    bench.set_value(light, LEVEL, 5)
+    simulator.set_value(light, LEVEL, 5)
     client.read_value(light, LEVEL)
     (again, other) = client.plan([(light, LEVEL, 40), (light, SWITCH, True)]).planned
     assert (again.finding.check.value, again.before.python) == ("ok", 5)
@@ -164,7 +164,7 @@ def of_before(request, answer):
     return answer_with(told, b"\n".join(lines) + (b"\n" if told.headers["Content-Type"] == NDJSON else b""))
 
 
-def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, bench, light):
+def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, simulator, light):
     plain.read_value(light, LEVEL)
     plain.write_value(light, LEVEL, 40)
     other = client_over(of_before)
@@ -172,8 +172,8 @@ def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, benc
     assert kinds(other, light) == []
     assert kinds(other, light, unconfirmed=True) == ["unconfirmed"]
     assert "may be older, which their times do not tell" in str(other.explain(light, LEVEL))
-    bench.set_value(light, LEVEL, 5)
-    bench.advance(1)
+    simulator.set_value(light, LEVEL, 5)
+    simulator.advance(1)
     plain.read_value(light, LEVEL)
     assert kinds(other, light) == ["reverted"]
     assert "another value since" in str(other.explain(light, LEVEL))
