@@ -98,12 +98,20 @@ def without_waiting(source: str, twin: Twin) -> str:
     return made
 
 
+def attributes(twins: list[Twin]) -> str:
+    """What tells those who show changes that the twins are generated, so that a review reads their sources."""
+    return "".join(f"{target} linguist-generated\n" for target in sorted(twin.target for twin in twins))
+
+
 def main(arguments: list[str], root: Path = ROOT) -> int:
     """Write or check them all; gives the exit status."""
     differing = 0
-    for twin in read_twins((root / ".ci/sync_twins.toml").read_text(encoding="utf-8")):
-        made = synchronous((root / twin.source).read_text(encoding="utf-8"), twin)
-        target = root / twin.target
+    twins = read_twins((root / ".ci/sync_twins.toml").read_text(encoding="utf-8"))
+    sources = {twin.target: twin.source for twin in twins} | {".gitattributes": ".ci/sync_twins.toml"}
+    texts = {twin.target: synchronous((root / twin.source).read_text(encoding="utf-8"), twin) for twin in twins}
+    texts[".gitattributes"] = attributes(twins)
+    for name, made in texts.items():
+        target = root / name
         found = target.read_text(encoding="utf-8") if target.exists() else ""
         if made == found:
             continue
@@ -111,7 +119,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             target.write_text(made, encoding="utf-8")
             continue
         differing += 1
-        print(f"{twin.target} is not what is made of {twin.source}; change that one and run {COMMAND}")
+        print(f"{name} is not what is made of {sources[name]}; change that one and run {COMMAND}")
         lines = difflib.unified_diff(found.splitlines(), made.splitlines(), "found", "made", lineterm="", n=1)
         print("\n".join(lines))
     return 1 if differing else 0
