@@ -280,7 +280,7 @@ if TYPE_CHECKING:
     from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
     from mirror_sdk.simulator.async_simulator import AsyncSimulator
     from mirror_sdk.simulator.simulator import Simulator
-    from mirror_sdk.values import Value, ValueKind, parse_value
+    from mirror_sdk.values import Value, ValueKind, parse_value, register_decoder, unregister_decoder
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
     from mirror_sdk.wire.directory import Device
@@ -363,8 +363,10 @@ __all__ = [
     "WriteRejected",
     "load_object_definitions",
     "parse_value",
+    "register_decoder",
     "register_object",
     "show_progress",
+    "unregister_decoder",
 ]
 
 # Loaded when they are first asked for: a program that uses one client does not wait for all there is. What stands in
@@ -387,7 +389,7 @@ _NAMES = {
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.resource": ["DesiredValue", "ReportedValue", "Resource"],
     "mirror_sdk._service.status": ["ClientStatus"],
-    "mirror_sdk.values": ["Value", "ValueKind", "parse_value"],
+    "mirror_sdk.values": ["Value", "ValueKind", "parse_value", "register_decoder", "unregister_decoder"],
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],
     "mirror_sdk.wire.directory": ["Device"],
