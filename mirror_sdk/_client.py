@@ -2447,8 +2447,9 @@ class MirrorClient:
         []
         """
         import_whole("mirror_sdk.recording.recorder")
-        from mirror_sdk.recording.recorder import Tape, begin_recording
+        from mirror_sdk.recording.recorder import begin_recording
         from mirror_sdk.recording.subscribing import Subscribing
+        from mirror_sdk.recording.tape import Tape
 
         whole = self._sender.whole(timeout)
         chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)

@@ -441,7 +441,7 @@ def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device
 
 
 def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirror, device_id, tmp_path, monkeypatch):
-    from mirror_sdk.recording.recorder import Tape  # noqa: PLC0415
+    from mirror_sdk.recording.tape import Tape  # noqa: PLC0415
 
     slow = Slow(Tape.__init__)
     monkeypatch.setattr(Tape, "__init__", partialmethod(slow))
