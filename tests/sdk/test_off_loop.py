@@ -53,7 +53,7 @@ LIGHT = (
     *(f"mirror_sdk.tables.columns.{name}" for name in ("moment", "instant_of", "_in_a_zone")),
     *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_flights", "mirror_sdk.plan.ledger"),
     *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
-    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.recorder.tell"),
+    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.tape.tell"),
     # What takes long of these is done as work beside the loop.
     *(f"mirror_sdk.recording.subscribing.{name}" for name in ("__init__", "begin", "look")),
     *(f"mirror_sdk.recording.folder.{name}" for name in ("position", "due_in_seconds")),
