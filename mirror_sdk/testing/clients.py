@@ -1,20 +1,17 @@
-"""The clients of a test: those of the SDK, but for pauses after failures, which take no time."""
+# Made from async_clients.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""A client for tests: that of the SDK, but pauses after failures take no time."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import httpx
 
-from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.async_channels import AsyncAnswerPump
-from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk.webhook import AsyncCallbackReader, CallbackReader
+from mirror_sdk.webhook import CallbackReader
 
 _REAL_SECONDS = 0.01
 """What a pause takes at most, so that a client whose every request fails does not keep a core busy."""
@@ -35,14 +32,9 @@ class Pauses:
         self._skipped_seconds += seconds
         time.sleep(min(seconds, _REAL_SECONDS))
 
-    async def sleep_on_loop(self, seconds: float) -> None:
-        """Jump over a pause of a task."""
-        self._skipped_seconds += seconds
-        await asyncio.sleep(min(seconds, _REAL_SECONDS))
-
 
 class BriskClient(MirrorClient):
-    """A :class:`~mirror_sdk.MirrorClient` that does not pause after failures."""
+    """An :class:`~mirror_sdk.MirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.BaseTransport) -> None:
         super().__init__(base_url, api_key, timeout=timeout, transport=transport)
@@ -54,18 +46,3 @@ class BriskClient(MirrorClient):
         if self._callbacks is not None:
             return super()._new_reader(after=after)
         return LogReader(self._send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
-
-
-class BriskAsyncClient(AsyncMirrorClient):
-    """An :class:`~mirror_sdk.AsyncMirrorClient` that does not pause after failures."""
-
-    def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
-        super().__init__(base_url, api_key, timeout=timeout, transport=transport)
-        self._pauses = Pauses()
-        self._sender._sleep = self._pauses.sleep_on_loop
-        self._pump = AsyncAnswerPump(self._new_reader(), Inbox())
-
-    def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
-        if self._callbacks is not None:
-            return super()._new_reader(after=after)
-        return AsyncLogReader(self._send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep_on_loop)

@@ -51,7 +51,7 @@ LIGHT = (
     *("mirror_sdk.history.contract.__init__", "mirror_sdk.snapshot.arriving.__init__"),
     # One instant that was given.
     *(f"mirror_sdk.tables.columns.{name}" for name in ("moment", "instant_of", "_in_a_zone")),
-    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_flights", "mirror_sdk.plan.ledger"),
+    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_in_flight", "mirror_sdk.plan.ledger"),
     *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
     *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.tape.tell"),
     # What takes long of these is done as work beside the loop.
