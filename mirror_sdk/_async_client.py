@@ -59,7 +59,6 @@ from mirror_sdk.naming import (
     DeviceLike,
     Devices,
     KnownNames,
-    either,
     id_of,
     ids_of,
     look_up,
@@ -69,7 +68,7 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar, without_progress
-from mirror_sdk.resource import SeenValue, seen_revision
+from mirror_sdk.resource import ExpectedValue, expected_revision
 from mirror_sdk.values import InstanceValues, PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
@@ -155,7 +154,7 @@ class AsyncMirrorClient:
     :class:`AmbiguousName`, which lists their ids.
 
     The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
-    ``station`` are devices in them, ``bench`` is a :class:`AsyncBench` and ``folder`` a ``Path``.
+    ``station`` are devices in them, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -646,7 +645,7 @@ class AsyncMirrorClient:
 
         Source: wire.md 9.
 
-        >>> await bench.deregister(light)
+        >>> await simulator.deregister(light)
         >>> [(event.event_type, event.state_change) for event in await client.list_device_events([light])]
         [('registration', True), ('deregistration', True)]
         """
@@ -1299,10 +1298,10 @@ class AsyncMirrorClient:
         if limit is None and (unheard := await off_loop(parts.without_rows, chosen or ())):
             await self._run(require_known(unheard), whole)
         units = await self._units_over_time(await off_loop(parts.unitless), request, told)
-        tables, based_on = await off_loop(parts.finish, basis(request, told), units=units)
+        tables, metadata = await off_loop(parts.finish, basis(request, told), units=units)
         if limit is None:
-            based_on = await self._with_silent(based_on, tables, request.selection, whole)
-        return await off_loop(lambda: given(tables, based_on, as_=as_, tz=tz))
+            metadata = await self._with_silent(metadata, tables, request.selection, whole)
+        return await off_loop(lambda: given(tables, metadata, as_=as_, tz=tz))
 
     @overload
     async def as_of(
@@ -1411,10 +1410,10 @@ class AsyncMirrorClient:
         Source: wire.md 10.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> before = await bench.get_clock()
-        >>> await bench.advance(60)
+        >>> before = await simulator.get_clock()
+        >>> await simulator.advance(60)
         datetime.datetime(...)
-        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
         [21.5]
         """
@@ -1537,8 +1536,8 @@ class AsyncMirrorClient:
         Source: wire.md 10.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> begin, end = await bench.get_clock(), await bench.advance(60)
-        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> begin, end = await simulator.get_clock(), await simulator.advance(60)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> (await client.changes(begin, end))[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
@@ -1655,7 +1654,7 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
@@ -1818,7 +1817,7 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
     ) -> None:
         """Have a device take a value; returns when it has.
 
@@ -1854,12 +1853,12 @@ class AsyncMirrorClient:
         path: str | None = None,
         *,
         by: str | None = None,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> None:
         """Acknowledge a write that failed, or those that a table names, so that it does not count as failed any more.
 
-        The drift table, FleetMap and the server's page leave it out. ``desired.acknowledged_at`` and
+        The drift table, FleetTable and the server's page leave it out. ``desired.acknowledged_at`` and
         ``desired.acknowledged_by`` of the resource show when and by whom, until the next write. A write that was
         acknowledged before stays as it is. A state as of an earlier instant does not tell it.
 
@@ -1882,7 +1881,7 @@ class AsyncMirrorClient:
             ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
-        >>> await bench.set_answer(light, "reject")
+        >>> await simulator.set_answer(light, "reject")
         >>> error = await (await client.begin_write(light, "/3311/0/5851", 40)).exception()
         >>> len((await client.state_frame()).mirror.drift())
         1
@@ -1894,7 +1893,7 @@ class AsyncMirrorClient:
         """
         if if_match is not None and is_table(device_id):
             raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
-        revision = None if if_match is None else seen_revision(if_match)
+        revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = await off_loop(seen_revisions, device_id, path, "device_id") if is_table(device_id) else {}
         await self._act_on(device_id, path, operation, timeout, seen)
@@ -2379,7 +2378,6 @@ class AsyncMirrorClient:
         *,
         paths: Collection[str] | None = None,
         devices: Devices | None = None,
-        device_ids: Devices | None = None,
         timeout: float | None = None,
     ) -> AsyncWatch:
         """Call back for each event from now on, on a task of its own, until the watch is stopped.
@@ -2392,12 +2390,10 @@ class AsyncMirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always told.
-            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
-                ``devices`` and ``device_ids``.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
             ValueRefused: A pattern is none.
 
         Source: wire.md 4.
@@ -2409,8 +2405,7 @@ class AsyncMirrorClient:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._sender.deadline(timeout)
-        argument, chosen = either(devices=devices, device_ids=device_ids)
-        wanted = None if chosen is None else frozenset(await self._ids_of_all(chosen, argument, deadline))
+        wanted = None if devices is None else frozenset(await self._ids_of_all(devices, timeout=deadline))
         wants = event_filter(paths, wanted)
         reader = self._new_reader()
         await reader.go_to_end(deadline)

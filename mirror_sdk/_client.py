@@ -59,7 +59,6 @@ from mirror_sdk.naming import (
     DeviceLike,
     Devices,
     KnownNames,
-    either,
     id_of,
     ids_of,
     look_up,
@@ -69,7 +68,7 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar, without_progress
-from mirror_sdk.resource import SeenValue, seen_revision
+from mirror_sdk.resource import ExpectedValue, expected_revision
 from mirror_sdk.values import InstanceValues, PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
@@ -150,7 +149,8 @@ class MirrorClient:
     :class:`UnknownDevice`, which is a :class:`NotFound` and lists close names; where it names several,
     :class:`AmbiguousName`, which lists their ids.
 
-    In the examples ``light`` and ``station`` are devices, ``bench`` is a :class:`Bench` and ``folder`` a ``Path``.
+    In the examples ``light`` and ``station`` are devices, ``simulator`` is a :class:`Simulator` and ``folder`` a
+    ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -639,7 +639,7 @@ class MirrorClient:
 
         Source: wire.md 9.
 
-        >>> bench.deregister(light)
+        >>> simulator.deregister(light)
         >>> [(event.event_type, event.state_change) for event in client.list_device_events([light])]
         [('registration', True), ('deregistration', True)]
         """
@@ -1287,10 +1287,10 @@ class MirrorClient:
         if limit is None and (unheard := parts.without_rows(chosen or ())):
             self._run(require_known(unheard), whole)
         units = self._units_over_time(parts.unitless(), request, told)
-        tables, based_on = parts.finish(basis(request, told), units=units)
+        tables, metadata = parts.finish(basis(request, told), units=units)
         if limit is None:
-            based_on = self._with_silent(based_on, tables, request.selection, whole)
-        return given(tables, based_on, as_=as_, tz=tz)
+            metadata = self._with_silent(metadata, tables, request.selection, whole)
+        return given(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -1399,10 +1399,10 @@ class MirrorClient:
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> before = bench.get_clock()
-        >>> bench.advance(60)
+        >>> before = simulator.get_clock()
+        >>> simulator.advance(60)
         datetime.datetime(...)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.as_of(before, ["station-01"], paths=["/3303/*"])["reported_num"].tolist()
         [21.5]
         """
@@ -1525,8 +1525,8 @@ class MirrorClient:
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> begin, end = bench.get_clock(), bench.advance(60)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> begin, end = simulator.get_clock(), simulator.advance(60)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.changes(begin, end)[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
@@ -1643,7 +1643,7 @@ class MirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
@@ -1806,7 +1806,7 @@ class MirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
     ) -> None:
         """Have a device take a value; returns when it has.
 
@@ -1842,12 +1842,12 @@ class MirrorClient:
         path: str | None = None,
         *,
         by: str | None = None,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> None:
         """Acknowledge a write that failed, or those that a table names, so that it does not count as failed any more.
 
-        The drift table, FleetMap and the server's page leave it out. ``desired.acknowledged_at`` and
+        The drift table, FleetTable and the server's page leave it out. ``desired.acknowledged_at`` and
         ``desired.acknowledged_by`` of the resource show when and by whom, until the next write. A write that was
         acknowledged before stays as it is. A state as of an earlier instant does not tell it.
 
@@ -1870,7 +1870,7 @@ class MirrorClient:
             ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
-        >>> bench.set_answer(light, "reject")
+        >>> simulator.set_answer(light, "reject")
         >>> error = client.begin_write(light, "/3311/0/5851", 40).exception()
         >>> len(client.state_frame().mirror.drift())
         1
@@ -1882,7 +1882,7 @@ class MirrorClient:
         """
         if if_match is not None and is_table(device_id):
             raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
-        revision = None if if_match is None else seen_revision(if_match)
+        revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = seen_revisions(device_id, path, "device_id") if is_table(device_id) else {}
         self._act_on(device_id, path, operation, timeout, seen)
@@ -2357,7 +2357,6 @@ class MirrorClient:
         *,
         paths: Collection[str] | None = None,
         devices: Devices | None = None,
-        device_ids: Devices | None = None,
         timeout: float | None = None,
     ) -> Watch:
         """Call back for each event from now on, on a thread of its own, until the watch is stopped.
@@ -2369,12 +2368,10 @@ class MirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always told.
-            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
-                ``devices`` and ``device_ids``.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
             ValueRefused: A pattern is none.
 
         Source: wire.md 4.
@@ -2386,8 +2383,7 @@ class MirrorClient:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._sender.deadline(timeout)
-        argument, chosen = either(devices=devices, device_ids=device_ids)
-        wanted = None if chosen is None else frozenset(self._ids_of_all(chosen, argument, deadline))
+        wanted = None if devices is None else frozenset(self._ids_of_all(devices, timeout=deadline))
         wants = event_filter(paths, wanted)
         reader = self._new_reader()
         reader.go_to_end(deadline)

@@ -19,9 +19,9 @@ from mirror_sdk.tables.columns import (
     INSTANT,
     TableColumn,
     Words,
-    based_on,
     documented,
     schema_of,
+    table_metadata,
     value_columns,
 )
 from mirror_sdk.values import NO_VALUE, Value
@@ -153,7 +153,7 @@ def seen_requests_frame(
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
     taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)
-    about = based_on(columns["device_id"], taken_at, complete=complete, server=server)
+    about = table_metadata(columns["device_id"], taken_at, complete=complete, server=server)
     return build(columns, REQUESTS_SCHEMA, tz=tz, **about)
 
 

@@ -27,7 +27,7 @@ from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import based_on, documented, to_table
+from mirror_sdk.tables.columns import documented, table_metadata, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Recording:
 
         >>> with client.record(folder / "run.parquet"):
         ...     client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        ...     bench.register(station)
+        ...     simulator.register(station)
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
         """
@@ -92,7 +92,7 @@ class Recording:
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: held.events.column(name).to_pylist() for name in schema.names}
         found = _audit(held)
-        about = based_on(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
+        about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
         return given([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
@@ -196,7 +196,7 @@ class Recording:
                 occur in it, a pattern is not one, ``limit`` is no number, or ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
-        ...     bench.set_value("station-01", "/3303/0/5700", 22.5)
+        ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
         >>> recorder.recording.history()[["what", "value_num"]].values.tolist()
         [['reported', 21.5], ['reported', 22.5]]
         """
@@ -284,7 +284,7 @@ class Recording:
         21.5
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> state = recorder.recording.as_of(bench.get_clock())
+        >>> state = recorder.recording.as_of(simulator.get_clock())
         >>> state["reported_num"].dropna().tolist()
         [21.5]
         """
@@ -362,10 +362,10 @@ class Recording:
             ValueRefused: An instant is naive or lies before the recording, the end lies before the beginning, a device
                 does not occur in it, or a pattern is not one.
 
-        >>> begin = bench.get_clock()
+        >>> begin = simulator.get_clock()
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> len(recorder.recording.changes(begin, bench.advance(60)))
+        >>> len(recorder.recording.changes(begin, simulator.advance(60)))
         0
         """
         import_whole(module_for(as_))

@@ -87,8 +87,7 @@ class TableColumn:
         type: Its type in Arrow.
         meaning: What it means, for the docstring, with its unit where the type has none.
         source: The member of the interface that it is a copy of: ``reported.revision``; empty where it is computed.
-        since: The version that added it: tables, recordings, datasets and services of earlier ones may lack it. Empty
-            where all have it.
+        since: The version that added it: a service of an earlier one does not send it. Empty where all do.
         is_raw: Whether the table has it with ``raw=True`` alone.
     """
 
@@ -177,10 +176,10 @@ def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object
     }
 
 
-def based_on(
+def table_metadata(
     device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
 ) -> dict[str, object]:
-    """What a table is based on, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
+    """Return the metadata of a table, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
     return {
         "taken_at": None if taken_at is None else write_timestamp(taken_at),
         "devices": len({one for one in device_ids if one is not None}),

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, based_on, schema_of, to_table
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, schema_of, table_metadata, to_table
 from mirror_sdk.wire.device_events import DeviceEvent
 
 DEVICE_EVENTS_COLUMNS = (
@@ -35,5 +35,5 @@ def device_events_table(events: Sequence[DeviceEvent], *, server: str) -> tuple[
     columns = {one.name: list(map(attrgetter(one.source), events)) for one in DEVICE_EVENTS_COLUMNS if one.source}
     columns["endpoint_name"] = [None if event.data is None else event.data.endpoint_name for event in events]
     taken_at = max((event.date_time for event in events), default=None)
-    about = based_on(columns["device_id"], taken_at, complete=True, server=server)
+    about = table_metadata(columns["device_id"], taken_at, complete=True, server=server)
     return [to_table(columns, DEVICE_EVENTS_SCHEMA)], about

@@ -93,9 +93,6 @@ STATE_COLUMNS = (
 STATE_SCHEMA = schema_of(STATE_COLUMNS)
 """The state table without its raw columns."""
 
-ADDED_COLUMNS = [column.name for column in STATE_COLUMNS if column.since and not column.is_raw]
-"""The columns that tables of earlier versions do not have."""
-
 STATE_RAW_SCHEMA = schema_of(STATE_COLUMNS, raw=True)
 """The state table with ``raw=True``."""
 

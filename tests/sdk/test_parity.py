@@ -5,13 +5,13 @@ import inspect
 import pytest
 
 from mirror_sdk import (
-    AsyncBench,
     AsyncDeviceRequest,
     AsyncMirrorClient,
+    AsyncSimulator,
     AsyncWatch,
-    Bench,
     DeviceRequest,
     MirrorClient,
+    Simulator,
     Watch,
 )
 from mirror_sdk.cassette import AsyncCassette, Cassette
@@ -25,7 +25,7 @@ TWINS = {
     Recorder: AsyncRecorder,
     Plan: AsyncPlan,
     Cassette: AsyncCassette,
-    Bench: AsyncBench,
+    Simulator: AsyncSimulator,
 }
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What the asynchronous one has instead.
