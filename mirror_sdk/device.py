@@ -263,7 +263,7 @@ class DeviceList(Sequence[Device], JsonForm):
     def ids(self) -> list[str]:
         """The device ids, in order.
 
-        >>> client.list_devices(endpoint_name="light-01").ids == [light]
+        >>> client.devices.list(endpoint_name="light-01").ids == [light]
         True
         """
         return [device.id for device in self._devices]
@@ -274,7 +274,7 @@ class DeviceList(Sequence[Device], JsonForm):
         Raises:
             KeyError: No device has it, or more than one; the message lists close names or the ids to choose from.
 
-        >>> client.list_devices().by_name("light-01").endpoint_type
+        >>> client.devices.list().by_name("light-01").endpoint_type
         'Light'
         """
         found = [device for device in self._devices if device.endpoint_name == name]
@@ -289,7 +289,7 @@ class DeviceList(Sequence[Device], JsonForm):
     def to_dict(self) -> dict[str, Any]:
         """A list of all ``devices``, for any JSON encoder.
 
-        >>> [device["endpoint_name"] for device in client.list_devices(endpoint_type="Light").to_dict()["devices"]]
+        >>> [device["endpoint_name"] for device in client.devices.list(endpoint_type="Light").to_dict()["devices"]]
         ['light-01']
         """
         return {"devices": plain(self._devices)}
@@ -297,7 +297,7 @@ class DeviceList(Sequence[Device], JsonForm):
     def to_frame(self) -> pd.DataFrame:
         """The directory as a table, one row per device; see ``directory_frame``.
 
-        >>> client.list_devices().to_frame()["endpoint_name"].sort_values().tolist()
+        >>> client.devices.list().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
         """
         import_whole("mirror_sdk.frames")

@@ -31,7 +31,7 @@ class AsyncBench:
 
     def __init__(self, client: AsyncMirrorClient) -> None:
         self._client = client
-        self._send = client._send
+        self._send = client._session.send
 
     def __repr__(self) -> str:
         return f"<AsyncBench of {self._client!r}>"
@@ -175,13 +175,13 @@ class AsyncBench:
         """A device leaves.
 
         >>> await bench.deregister(light)
-        >>> (await client.get_directory_device(light)).state
+        >>> (await client.devices.get(light)).state
         'deregistered'
         """
         await self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "DELETE"))
 
     async def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
-        await self._client._run(_bench_operations.tell_bench(device, operation))
+        await self._client._session.run(_bench_operations.tell_bench(device, operation))
 
     async def get_clock(self) -> datetime:
         """The service's present, in UTC.

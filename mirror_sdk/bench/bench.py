@@ -32,7 +32,7 @@ class Bench:
 
     def __init__(self, client: MirrorClient) -> None:
         self._client = client
-        self._send = client._send
+        self._send = client._session.send
 
     def __repr__(self) -> str:
         return f"<Bench of {self._client!r}>"
@@ -176,13 +176,13 @@ class Bench:
         """A device leaves.
 
         >>> bench.deregister(light)
-        >>> client.get_directory_device(light).state
+        >>> client.devices.get(light).state
         'deregistered'
         """
         self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "DELETE"))
 
     def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
-        self._client._run(_bench_operations.tell_bench(device, operation))
+        self._client._session.run(_bench_operations.tell_bench(device, operation))
 
     def get_clock(self) -> datetime:
         """The service's present, in UTC.

@@ -321,7 +321,7 @@ def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
     """
     cell = running_cell()
     if cell is None:
-        return (kind, client.base_url, client._key_mark), object()
+        return (kind, client.base_url, client._session.key_mark), object()
     return ("cell", cell.cell_id), cell.run_id
 
 
@@ -335,7 +335,7 @@ def _replace_earlier(widget: MirrorWidget) -> None:
             earlier.close()
             if earlier.client is not widget.client:
                 # IPython keeps the widget, and with it a client that its cell made and nobody uses any more.
-                earlier.client._sender.release_idle()
+                earlier.client._session.sender.release_idle()
         there = WeakSet()
     there.add(widget)
     _open[place] = (run, there)

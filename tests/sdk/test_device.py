@@ -162,7 +162,7 @@ def test_a_desired_value_is_read_in_the_content_type_it_was_written_in():
 
 def test_names_and_paths_are_completed(client, device_id):
     shell = InteractiveShell()
-    shell.user_ns |= {"devices": client.list_devices(), "device": client.get_device(device_id)}
+    shell.user_ns |= {"devices": client.devices.list(), "device": client.get_device(device_id)}
     with provisionalcompleter():
         for begun, whole in {'devices["sen': "sensor-1", 'device["/3303': "/3303/0/5700"}.items():
             assert whole in {one.text for one in shell.Completer.completions(begun, len(begun))}
