@@ -285,7 +285,7 @@ def test_many_threads_are_recorded_and_played_also_by_tasks(plain, lights, file,
 
     async def by_tasks():
         async with AsyncMirrorClient.from_cassette(file, transport=NOWHERE) as one:
-            assert (one.base_url, one._cassette.begun_at) == (URL, begun_at)
+            assert (one.base_url, one._session.cassette.begun_at) == (URL, begun_at)
             values = await asyncio.gather(*(one.read_value(f"light-{n % 3}", TEMPERATURE) for n in range(24)))
             await asyncio.gather(*(one.write_value(f"light-{number}", LEVEL, number) for number in range(3)))
             return values, (await one.snapshot())["desired_num"].dropna().tolist()
@@ -488,7 +488,7 @@ def test_a_service_below_a_path_is_played_at_another_address(client_of, playing,
 
 
 def test_a_webhook_is_refused(plain, file, monkeypatch):
-    monkeypatch.setattr(plain, "_callbacks", object())
+    monkeypatch.setattr(plain._session, "callbacks", object())
     with pytest.raises(ValueRefused, match="use_long_polling"):
         plain.cassette(file)
     monkeypatch.undo()
