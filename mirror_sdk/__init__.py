@@ -226,8 +226,6 @@ if TYPE_CHECKING:
     from mirror_sdk._service.channels import Events, Watch
     from mirror_sdk._service.device_request import DeviceRequest
     from mirror_sdk._service.status import ClientStatus
-    from mirror_sdk.bench.async_bench import AsyncBench
-    from mirror_sdk.bench.bench import Bench
     from mirror_sdk.device import DeviceList, DeviceObject
     from mirror_sdk.errors import (
         AccessDenied,
@@ -282,7 +280,9 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress
     from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
-    from mirror_sdk.values import Value, ValueKind, parse_value
+    from mirror_sdk.simulator.async_simulator import AsyncSimulator
+    from mirror_sdk.simulator.simulator import Simulator
+    from mirror_sdk.values import Value, ValueKind, parse_value, register_decoder, unregister_decoder
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
     from mirror_sdk.wire.directory import Device
@@ -294,15 +294,14 @@ __all__ = [
     "APIError",
     "AccessDenied",
     "AmbiguousName",
-    "AsyncBench",
     "AsyncDeviceRequest",
     "AsyncEvents",
     "AsyncMirrorClient",
+    "AsyncSimulator",
     "AsyncWatch",
     "AuthenticationError",
     "BadRequest",
     "BeforeHistory",
-    "Bench",
     "CallTimeout",
     "CallbackInbox",
     "CassetteDamaged",
@@ -349,6 +348,7 @@ __all__ = [
     "ResourceNotFound",
     "ResourceType",
     "ServerError",
+    "Simulator",
     "SnapshotWarning",
     "SubscriptionState",
     "UnexpectedAnswer",
@@ -365,8 +365,10 @@ __all__ = [
     "WriteRejected",
     "load_object_definitions",
     "parse_value",
+    "register_decoder",
     "register_object",
     "show_progress",
+    "unregister_decoder",
 ]
 
 # Loaded when they are first asked for: a program that uses one client does not wait for all there is. What stands in
@@ -377,8 +379,8 @@ _NAMES = {
     "mirror_sdk._service.channels": ["Events", "Watch"],
     "mirror_sdk._client": ["MirrorClient"],
     "mirror_sdk._service.async_device_request": ["AsyncDeviceRequest"],
-    "mirror_sdk.bench.async_bench": ["AsyncBench"],
-    "mirror_sdk.bench.bench": ["Bench"],
+    "mirror_sdk.simulator.async_simulator": ["AsyncSimulator"],
+    "mirror_sdk.simulator.simulator": ["Simulator"],
     "mirror_sdk.device": ["DeviceList", "DeviceObject"],
     "mirror_sdk._service.device_request": ["DeviceRequest"],
     "mirror_sdk.events": ["Event", "EventKind"],
@@ -389,7 +391,7 @@ _NAMES = {
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.resource": ["DesiredValue", "ReportedValue", "Resource"],
     "mirror_sdk._service.status": ["ClientStatus"],
-    "mirror_sdk.values": ["Value", "ValueKind", "parse_value"],
+    "mirror_sdk.values": ["Value", "ValueKind", "parse_value", "register_decoder", "unregister_decoder"],
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],
     "mirror_sdk.wire.directory": ["Device"],

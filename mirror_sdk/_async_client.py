@@ -48,7 +48,6 @@ from mirror_sdk.forms import given
 from mirror_sdk.naming import (
     DeviceLike,
     DevicesLike,
-    either,
     id_of,
     look_up,
     require_known,
@@ -125,7 +124,7 @@ class AsyncMirrorClient:
     :class:`AmbiguousName`, which lists their ids.
 
     The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
-    ``station`` are devices in them, ``bench`` is a :class:`AsyncBench` and ``folder`` a ``Path``.
+    ``station`` are devices in them, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -1005,10 +1004,10 @@ class AsyncMirrorClient:
         Source: wire.md 10.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> before = await bench.get_clock()
-        >>> await bench.advance(60)
+        >>> before = await simulator.get_clock()
+        >>> await simulator.advance(60)
         datetime.datetime(...)
-        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
         [21.5]
         """
@@ -1131,8 +1130,8 @@ class AsyncMirrorClient:
         Source: wire.md 10.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> begin, end = await bench.get_clock(), await bench.advance(60)
-        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> begin, end = await simulator.get_clock(), await simulator.advance(60)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> (await client.changes(begin, end))[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
@@ -1453,7 +1452,7 @@ class AsyncMirrorClient:
             ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
-        >>> await bench.set_answer(light, "reject")
+        >>> await simulator.set_answer(light, "reject")
         >>> error = await (await client.begin_write(light, "/3311/0/5851", 40)).exception()
         >>> len((await client.state_frame()).mirror.drift())
         1
@@ -1950,7 +1949,6 @@ class AsyncMirrorClient:
         *,
         paths: Collection[str] | None = None,
         devices: DevicesLike | None = None,
-        device_ids: DevicesLike | None = None,
         timeout: float | None = None,
     ) -> AsyncWatch:
         """Call back for each event from now on, on a task of its own, until the watch is stopped.
@@ -1963,12 +1961,10 @@ class AsyncMirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always told.
-            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
-                ``devices`` and ``device_ids``.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
             ValueRefused: A pattern is none.
 
         Source: wire.md 4.
@@ -1980,8 +1976,7 @@ class AsyncMirrorClient:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._session.sender.deadline(timeout)
-        argument, chosen = either(devices=devices, device_ids=device_ids)
-        wanted = None if chosen is None else frozenset(await self._session.ids_of(chosen, argument, deadline))
+        wanted = None if devices is None else frozenset(await self._session.ids_of(devices, timeout=deadline))
         wants = event_filter(paths, wanted)
         reader = self._session.new_reader()
         await reader.go_to_end(deadline)

@@ -47,7 +47,6 @@ from mirror_sdk.forms import given
 from mirror_sdk.naming import (
     DeviceLike,
     DevicesLike,
-    either,
     id_of,
     look_up,
     require_known,
@@ -119,7 +118,8 @@ class MirrorClient:
     :class:`UnknownDevice`, which is a :class:`NotFound` and lists close names; where it names several,
     :class:`AmbiguousName`, which lists their ids.
 
-    In the examples ``light`` and ``station`` are devices, ``bench`` is a :class:`Bench` and ``folder`` a ``Path``.
+    In the examples ``light`` and ``station`` are devices, ``simulator`` is a :class:`Simulator` and ``folder`` a
+    ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -995,10 +995,10 @@ class MirrorClient:
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> before = bench.get_clock()
-        >>> bench.advance(60)
+        >>> before = simulator.get_clock()
+        >>> simulator.advance(60)
         datetime.datetime(...)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.as_of(before, ["station-01"], paths=["/3303/*"])["reported_num"].tolist()
         [21.5]
         """
@@ -1121,8 +1121,8 @@ class MirrorClient:
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> begin, end = bench.get_clock(), bench.advance(60)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> begin, end = simulator.get_clock(), simulator.advance(60)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.changes(begin, end)[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
@@ -1439,7 +1439,7 @@ class MirrorClient:
             ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
-        >>> bench.set_answer(light, "reject")
+        >>> simulator.set_answer(light, "reject")
         >>> error = client.begin_write(light, "/3311/0/5851", 40).exception()
         >>> len(client.state_frame().mirror.drift())
         1
@@ -1928,7 +1928,6 @@ class MirrorClient:
         *,
         paths: Collection[str] | None = None,
         devices: DevicesLike | None = None,
-        device_ids: DevicesLike | None = None,
         timeout: float | None = None,
     ) -> Watch:
         """Call back for each event from now on, on a thread of its own, until the watch is stopped.
@@ -1940,12 +1939,10 @@ class MirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always told.
-            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
-                ``devices`` and ``device_ids``.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
             ValueRefused: A pattern is none.
 
         Source: wire.md 4.
@@ -1957,8 +1954,7 @@ class MirrorClient:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._session.sender.deadline(timeout)
-        argument, chosen = either(devices=devices, device_ids=device_ids)
-        wanted = None if chosen is None else frozenset(self._session.ids_of(chosen, argument, deadline))
+        wanted = None if devices is None else frozenset(self._session.ids_of(devices, timeout=deadline))
         wants = event_filter(paths, wanted)
         reader = self._session.new_reader()
         reader.go_to_end(deadline)

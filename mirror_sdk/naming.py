@@ -217,17 +217,6 @@ def require_known(device_ids: Sequence[str]) -> Steps[None]:
         raise (yield from unknown_device(unknown, (yield from _endpoint_names())))
 
 
-def either(*, devices: DevicesLike | None, device_ids: DevicesLike | None) -> tuple[str, DevicesLike | None]:
-    """The devices that were given by the one name of the argument or by its older one, and by which.
-
-    Raises:
-        TypeError: They were given by both.
-    """
-    if devices is not None and device_ids is not None:
-        raise TypeError("device_ids= is an older name of devices=; give one of them")
-    return ("device_ids", device_ids) if devices is None else ("devices", devices)
-
-
 def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool = True) -> Steps[list[str]]:
     """The ids of devices, in their order; their names are looked up together.
 

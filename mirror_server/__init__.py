@@ -28,8 +28,8 @@ values may be given, a variable has them separated by spaces.
   which is the variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
 - Who is called: ``--allow-callbacks-to``.
 - How long a device may take to answer: ``--answer-timeout-seconds``.
-- What time it is: ``--clock``. With a manual one times, expiry and the devices' rhythms stand still until the bench of
-  simulated devices advances them, before the year 9999.
+- What time it is: ``--clock``. With a manual one times, expiry and the devices' rhythms stand still until the simulator
+  advances them, before the year 9999.
 - What it consists of: ``--without`` leaves an extension out, and so does a missing package. The log at the
   start and ``/healthz`` tell which there are. More in ``mirror-server help extensions``.
 
@@ -41,7 +41,7 @@ Keys
 
 A key is an application. Its scopes: ``read`` (devices, reading), ``write`` (writing, executing; what is said of devices
 in the directory and the filters saved there, which all applications share), ``subscribe`` (subscriptions and rules),
-``admin`` (the bench, and ``/metrics``). It is printed once; only its hash is stored.
+``admin`` (the simulator, and ``/metrics``). It is printed once; only its hash is stored.
 
 ``mirror-server keys renew my-app`` prints another key for the same application, whose log, rules, subscriptions,
 channel and positions stay; the key it had is good for another day (``--overlap 7d``; ``--overlap 0`` ends it at once,

@@ -31,7 +31,7 @@ To put values next to those of another source by time, give both times one unit,
 >>> weather = pd.DataFrame({"at": pd.to_datetime(["2026-01-01T00:00Z"]), "outside": [3.5]})
 >>> weather["at"] = weather["at"].dt.as_unit("ms")
 >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
->>> bench.register("station-01")
+>>> simulator.register("station-01")
 >>> values = client.events_frame(after=0, timeout=0).dropna(subset="value_num").sort_values("changed_at")
 >>> both = pd.merge_asof(values, weather, left_on="changed_at", right_on="at")
 >>> both[["value_num", "outside"]].values.tolist()

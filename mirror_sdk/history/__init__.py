@@ -7,8 +7,8 @@ late stands at its own time. ``client.as_of(instant)`` is the state table of the
 the service's clock.
 
 >>> client.subscribe(station, "/3303/0/5700")
->>> begin, end = bench.get_clock(), bench.advance(60)
->>> bench.set_value(station, "/3303/0/5700", 22.5)
+>>> begin, end = simulator.get_clock(), simulator.advance(60)
+>>> simulator.set_value(station, "/3303/0/5700", 22.5)
 >>> client.history([station], ["/3303/*"])["value_num"].dropna().tolist()
 [21.5, 22.5]
 >>> client.as_of(begin + timedelta(seconds=30), paths=["/3303/0/5700"])["reported_num"].tolist()

@@ -219,7 +219,7 @@ class RecordingFolder:
                 f"{self.path} records devices={known.devices} paths={known.paths} of {known.server}; go on with the "
                 "same, or give another folder"
             )
-        return about.model_copy(update={"id": known.id or uuid.uuid4().hex})
+        return about.model_copy(update={"id": known.id})
 
     def _recover(self) -> None:
         files.write_about(self.path, self._about)

@@ -82,7 +82,7 @@ class Recording:
 
         >>> with client.record(folder / "run.parquet"):
         ...     client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        ...     bench.register(station)
+        ...     simulator.register(station)
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
         """
@@ -195,7 +195,7 @@ class Recording:
                 occur in it, a pattern is not one, ``limit`` is no number, or ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
-        ...     bench.set_value("station-01", "/3303/0/5700", 22.5)
+        ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
         >>> recorder.recording.history()[["what", "value_num"]].values.tolist()
         [['reported', 21.5], ['reported', 22.5]]
         """
@@ -283,7 +283,7 @@ class Recording:
         21.5
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> state = recorder.recording.as_of(bench.get_clock())
+        >>> state = recorder.recording.as_of(simulator.get_clock())
         >>> state["reported_num"].dropna().tolist()
         [21.5]
         """
@@ -378,10 +378,10 @@ class Recording:
             ValueRefused: An instant is naive or lies before the recording, the end lies before the beginning, a device
                 does not occur in it, or a pattern is not one.
 
-        >>> begin = bench.get_clock()
+        >>> begin = simulator.get_clock()
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> len(recorder.recording.changes(begin, bench.advance(60)))
+        >>> len(recorder.recording.changes(begin, simulator.advance(60)))
         0
         """
         import_whole(module_for(as_))

@@ -213,7 +213,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
 
         Source: wire.md 9.
 
-        >>> await bench.deregister(light)
+        >>> await simulator.deregister(light)
         >>> [(event.event_type, event.state_change) for event in await client.devices.events([light])]
         [('registration', True), ('deregistration', True)]
         """

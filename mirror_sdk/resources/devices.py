@@ -212,7 +212,7 @@ class Devices(ClientResource[ClientSession]):
 
         Source: wire.md 9.
 
-        >>> bench.deregister(light)
+        >>> simulator.deregister(light)
         >>> [(event.event_type, event.state_change) for event in client.devices.events([light])]
         [('registration', True), ('deregistration', True)]
         """

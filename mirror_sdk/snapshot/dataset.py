@@ -13,14 +13,14 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from mirror_sdk._service.operation import first_fault
+from mirror_sdk._file_version import file_fault
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LIST = "_snapshot.json"
+_VERSION: Final = 1
 _FIRST = "part-00000.parquet"
 _PART = re.compile(r"part-[0-9]{5,}\.parquet")
 _GROUP_ROWS = 100_000
@@ -59,7 +60,7 @@ class _About(BaseModel):
 class _Contents(BaseModel):
     """The list of files; what stands here is all there is."""
 
-    version: Literal[1] = 1
+    version: Literal[1] = _VERSION
     about: _About
     files: list[DatasetFile]
 
@@ -84,12 +85,16 @@ class SnapshotDataset(JsonForm):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path: Path = Path(folder).absolute()
         try:
-            contents = _Contents.model_validate_json((self.path / _LIST).read_bytes())
+            listed = (self.path / _LIST).read_bytes()
         except (FileNotFoundError, NotADirectoryError) as exc:
             raise ValueRefused(f"{folder} is not a dataset that client.snapshot_dataset() wrote") from exc
+        try:
+            contents = _Contents.model_validate_json(listed)
         except ValidationError as exc:
-            message = f"{folder} is not a dataset that client.snapshot_dataset() wrote: {_LIST}: {first_fault(exc)}"
-            raise ValueRefused(message) from exc
+            raise ValueRefused(
+                f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
+                " anew with client.snapshot_dataset()"
+            ) from exc
         self.about: dict[str, Any] = contents.about.model_dump()
         self.files: list[DatasetFile] = contents.files
         self._check(_FIRST, 0)

@@ -72,7 +72,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             server=server,
             raw="reported_raw" in frame,
             tz=str(frame["reported_at"].dt.tz),
-            # What an earlier version made, or what has lost columns, is taken anew with all its rows.
+            # A table that has lost columns is taken again with all its rows.
             revision=about["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:

@@ -6,6 +6,7 @@ Source: LwM2M core, annex on data types.
 from __future__ import annotations
 
 import math
+import numbers
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ EXACT_FLOATS = 2**53
 """From here on a float may stand for several integers."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
-_HIGHEST_ID = 65535
+HIGHEST_ID = 65535
 _LONGEST_INTEGER = 20
 _OBJLINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 _SHOWN_BYTES = 24
@@ -67,7 +68,7 @@ def to_epoch(instant: datetime) -> int:
 def objlink(text: object) -> str | None:
     """An object link as it is written in text: ``3303:0``."""
     link = _OBJLINK.fullmatch(text) if isinstance(text, str) else None
-    return link[0] if link and max(int(link[1]), int(link[2])) <= _HIGHEST_ID else None
+    return link[0] if link and max(int(link[1]), int(link[2])) <= HIGHEST_ID else None
 
 
 def finite(number: object) -> float | int | None:
@@ -282,6 +283,16 @@ _OWN_TYPES: Mapping[type, ResourceType] = {
     bytes: ResourceType.OPAQUE,
     datetime: ResourceType.TIME,
 }
+
+
+def plain_scalar(value: object) -> object:
+    """A numpy scalar as its Python twin, anything else as it is."""
+    item = getattr(value, "item", None)
+    if item is None or getattr(value, "shape", None) != ():
+        return value
+    twin = item()
+    # datetime64[ns] has a plain int as its twin, which would be written as a number.
+    return twin if isinstance(value, numbers.Real) or isinstance(twin, bool) else value
 
 
 def from_item(resource_type: ResourceType | None, item: object, raw: bytes) -> Reading:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from process_lab import ADDRESS, MIRROR, Lab
 from process_server import PATIENCE_SECONDS, answers, wait_until
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.cli import main
 from mirror_sdk.examples import list_notebooks
 
@@ -50,9 +50,9 @@ def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab):
     assert token not in environment["API_KEY"]
     with MirrorClient(host, environment["API_KEY"]) as client:
         assert len(client.devices.list()) == 3
-        bench = Bench(client)
-        begun_at = bench.get_clock()
-        wait_until(lambda: bench.get_clock() > begun_at, "time to pass")
+        simulator = Simulator(client)
+        begun_at = simulator.get_clock()
+        wait_until(lambda: simulator.get_clock() > begun_at, "time to pass")
         client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
 
 

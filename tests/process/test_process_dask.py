@@ -18,7 +18,7 @@ from dask.distributed import Client, LocalCluster
 from process_server import ServerProcess, run_command
 
 import mirror_sdk.dask
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.dask import read_mirror
 from mirror_sdk.errors import (
     AccessDenied,
@@ -54,10 +54,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Devices with many and with few resources, some of which have values, a write, or nothing."""
     running = ServerProcess(tmp_path_factory.mktemp("dask"), "--simulate", "0", "--clock", "manual").start()
     with MirrorClient(running.url, running.key()) as client:
-        bench = Bench(client)
+        simulator = Simulator(client)
         for number in range(DEVICES):
             resources = KINDS[: number % 6]
-            device_id = bench.add_device(f"device-{number:02}", resources, endpoint_type=f"Type{number % 2}")
+            device_id = simulator.add_device(f"device-{number:02}", resources, endpoint_type=f"Type{number % 2}")
             for resource in resources[: number // 8]:
                 client.read_value(device_id, str(resource["path"]))
             if len(resources) > 2:

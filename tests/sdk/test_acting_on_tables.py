@@ -13,15 +13,15 @@ from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 
 
 @pytest.fixture
-def rooms(bench):
-    return [bench.add_device(f"room-{number}", DIMMED, endpoint_type="Room") for number in range(4)]
+def rooms(simulator):
+    return [simulator.add_device(f"room-{number}", DIMMED, endpoint_type="Room") for number in range(4)]
 
 
 @pytest.fixture
-def warm(client, bench, rooms):
+def warm(client, simulator, rooms):
     """The question: which rooms are above 30 degrees; two are."""
     for number, room in enumerate(rooms):
-        bench.set_value(room, TEMPERATURE, str(28 + number))
+        simulator.set_value(room, TEMPERATURE, str(28 + number))
         client.read_value(room, TEMPERATURE)
         client.read_value(room, LEVEL)
     found = client.snapshot().query("path == '/3303/0/5700' and reported_num > 29")
@@ -66,11 +66,11 @@ def test_each_row_may_have_a_value_of_its_own(client, rooms, warm):
     assert client.plan(found, value=[pd.NA, 2]).frame["wanted_num"].tolist() == [2]
 
 
-def test_events_are_those_of_the_devices_of_a_table(client, bench, rooms, warm):
+def test_events_are_those_of_the_devices_of_a_table(client, simulator, rooms, warm):
     client.subscribe(client.snapshot(paths=[TEMPERATURE]))
     events = client.events(timeout=0, devices=warm, after=0)
-    bench.set_value(rooms[0], TEMPERATURE, "35")
-    bench.set_value(rooms[3], TEMPERATURE, "36")
+    simulator.set_value(rooms[0], TEMPERATURE, "35")
+    simulator.set_value(rooms[3], TEMPERATURE, "36")
     assert {event.device_id for event in events if event.path == TEMPERATURE} == set(rooms[2:])
 
 
@@ -159,16 +159,16 @@ def test_widgets_take_the_devices_of_a_table(plain, rooms):
 
 
 @pytest.mark.parametrize("form", [pa.table, pl.DataFrame], ids=["arrow", "polars"])
-def test_integers_stay_what_they_are_where_others_are_missing(client, bench, form):
-    lifetime, server = "/1/0/1", bench.add_device("server", [{"path": "/1/0/1", "value": "1", "writable": True}])
+def test_integers_stay_what_they_are_where_others_are_missing(client, simulator, form):
+    lifetime, server = "/1/0/1", simulator.add_device("server", [{"path": "/1/0/1", "value": "1", "writable": True}])
     rows = {"device_id": [server, server], "path": [lifetime, LEVEL], "value": [2**53 + 1, None]}
     assert set(client.plan(form(rows)).apply()["status"]) == {"success"}
     assert client.read_value(server, lifetime) == 2**53 + 1
 
 
 @pytest.mark.parametrize("name", ["device_id", "path"])
-def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, bench, name):
-    bench.add_device("12", DIMMED)
+def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, simulator, name):
+    simulator.add_device("12", DIMMED)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]
     for cell in (12, 12.0, None, float("nan"), pd.NA):

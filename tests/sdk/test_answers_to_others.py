@@ -23,7 +23,7 @@ OBJECT = "/v3/devices/{}/echo"
         (OBJECT, lambda client, device_id: client.state_frame([device_id]).shape),
     ],
 )
-def test_an_answer_about_another_device(client_over, bench, ids, path, ask):
+def test_an_answer_about_another_device(client_over, simulator, ids, path, ask):
     kept = []
 
     def swap(request, answer):
@@ -34,7 +34,7 @@ def test_an_answer_about_another_device(client_over, bench, ids, path, ask):
         return answer
 
     client = client_over(swap)
-    bench.set_online(ids[1], False)
+    simulator.set_online(ids[1], False)
     client.begin_read(ids[1], TEMPERATURE)
     assert ask(client, ids[1])
     with pytest.raises(UnexpectedAnswer, match=f"about device '{ids[0]}'.*about '{ids[1]}'"):

@@ -28,11 +28,11 @@ def telling(client_over):
     return change
 
 
-def test_a_simulated_device(client, bench, device_id):
+def test_a_simulated_device(client, simulator, device_id):
     found = client.devices.connection(device_id)
     assert (found.protocol, found.way, found.reachable) == ("simulated", "simulated", True)
     assert (found.lifetime_seconds, found.lwm2m_version, found.address) == (86400, None, None)
-    assert found.last_contact_at == bench.get_clock()
+    assert found.last_contact_at == simulator.get_clock()
     assert repr(found) == "<DeviceConnection simulated, reachable, last contact 2026-01-05 08:00:00.000>"
 
 
@@ -82,13 +82,13 @@ def test_a_service_that_does_not_tell(client_over, device_id):
     assert "speaks" not in told
 
 
-def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, bench):
-    device_id = bench.add_device("sleeper-1", RESOURCES[:1], queue_mode=True)
+def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, simulator):
+    device_id = simulator.add_device("sleeper-1", RESOURCES[:1], queue_mode=True)
     awake = client.devices.explain(device_id, TEMPERATURE)
     assert client.devices.connection(device_id).reachable
     assert "The device is awake, and will sleep again soon: then requests wait for its next contact." in awake.why
     assert awake.refresh[0] == f"client.read_value('{device_id}', '{TEMPERATURE}')"
-    bench.advance(300)
+    simulator.advance(300)
     asleep = client.devices.explain(device_id, TEMPERATURE)
     assert not client.devices.connection(device_id).reachable
     assert "The device sleeps: it takes requests when it next makes contact." in asleep.why

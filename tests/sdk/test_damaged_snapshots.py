@@ -306,8 +306,10 @@ def test_a_damaged_dataset_is_refused(written):
 def test_a_list_of_files_is_checked(written):
     listed = written / "_snapshot.json"
     whole = listed.read_bytes()
+    listed.write_text(json.dumps(json.loads(whole) | {"version": 2}))
+    with pytest.raises(ValueRefused, match=r"format version 2, .* reads format version 1\); write it anew"):
+        SnapshotDataset(written)
     for member, value in (
-        (("version",), 2),
         (("files", 0, "name"), "../../elsewhere.parquet"),
         (("files", 0, "rows"), -1),
         (("about", "devices"), "many"),

@@ -23,15 +23,15 @@ def access(mirror, address):
 
 
 @pytest.fixture
-def stretch(mirror, bench, plain):
+def stretch(mirror, simulator, plain):
     """Five devices that tell of something in each of ten minutes, in which the service is silent once."""
-    ids = [bench.add_device(f"device-{number}", RESOURCES) for number in range(5)]
+    ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
-    begin = bench.advance(60)
+    begin = simulator.advance(60)
     for number in range(10):
-        bench.advance(MINUTE)
-        bench.set_value(ids[number % 5], TEMPERATURE, 30 + number)
-    end = bench.advance(MINUTE)
+        simulator.advance(MINUTE)
+        simulator.set_value(ids[number % 5], TEMPERATURE, 30 + number)
+    end = simulator.advance(MINUTE)
     at = mirror.services.clock.now()
 
     def put_gap(session):

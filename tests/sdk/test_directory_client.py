@@ -92,11 +92,11 @@ def test_of_several_values_none_may_have_a_comma(client, device_id, operator, al
     assert (device_id in found) == (alone == "eq")
 
 
-def test_events_are_listed_and_tabled(client, bench, device_id):
-    begun = bench.get_clock()
-    bench.advance(60)
-    bench.update_registration(device_id)
-    bench.deregister(device_id)
+def test_events_are_listed_and_tabled(client, simulator, device_id):
+    begun = simulator.get_clock()
+    simulator.advance(60)
+    simulator.update_registration(device_id)
+    simulator.deregister(device_id)
     types = ["registration", "reg_update", "deregistration"]
     events = client.devices.events([device_id])
     assert [event.event_type for event in events] == types
@@ -122,12 +122,12 @@ def test_events_are_listed_and_tabled(client, bench, device_id):
         client.devices.events(begin=datetime(2026, 1, 1))
 
 
-def test_events_of_many_devices_and_pages_are_one_list(client, bench, device_id, monkeypatch):
+def test_events_of_many_devices_and_pages_are_one_list(client, simulator, device_id, monkeypatch):
     monkeypatch.setattr("mirror_sdk._service.operations._DEVICES_AT_A_TIME", 2)
     monkeypatch.setattr("mirror_sdk._service.operations.MAX_LIMIT", 3)
-    more = [bench.add_device(f"more-{number}") for number in range(4)]
+    more = [simulator.add_device(f"more-{number}") for number in range(4)]
     for one in (*more, device_id):
-        bench.update_registration(one)
+        simulator.update_registration(one)
     every = client.devices.events()
     assert [event.id for event in every] == sorted({event.id for event in every})
     assert client.devices.events([*more, device_id]) == every

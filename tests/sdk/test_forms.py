@@ -31,12 +31,12 @@ OF_NOW = ["received_at"]
 
 
 @pytest.fixture
-def fleet(client, bench, ids):
+def fleet(client, simulator, ids):
     """A fleet with values, with writes that are done and one that waits, and with events."""
     client.begin_write(ids[3], TEMPERATURE, 20, allow_read_only=True)
     events = client.events(timeout=60, limit=4)
     client.subscribe(ids[0], TEMPERATURE)
-    bench.register(ids[1])
+    simulator.register(ids[1])
     client.read_value(ids[1], TEMPERATURE)
     client.begin_read(ids[0], "/3303/0/5701").result()
     assert len(list(events)) == 4
@@ -170,11 +170,11 @@ def test_its_stream_alone_is_enough(client, fleet):
         assert from_arrow(OnlyAStream(state))["reported_num"].tolist() == from_arrow(arrow)["reported_num"].tolist()
 
 
-def test_a_recording_has_all_forms(client, bench, fleet, tmp_path):
+def test_a_recording_has_all_forms(client, simulator, fleet, tmp_path):
     with client.record(tmp_path / "run.parquet"):
         client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
-        bench.set_value(fleet[0], TEMPERATURE, 30)
-    recording, now = Recording(tmp_path / "run.parquet"), bench.get_clock()
+        simulator.set_value(fleet[0], TEMPERATURE, 30)
+    recording, now = Recording(tmp_path / "run.parquet"), simulator.get_clock()
     begin = pd.Timestamp(recording.audit().from_at)
     for ask in (
         lambda **options: recording.events(raw=True, **options),

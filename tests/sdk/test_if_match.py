@@ -18,8 +18,8 @@ REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "messa
 
 
 @pytest.fixture
-def light(bench):
-    return add_lights(bench, 1, resources=[DIMMER, LAMP])[0]
+def light(simulator):
+    return add_lights(simulator, 1, resources=[DIMMER, LAMP])[0]
 
 
 def test_whoever_has_seen_the_last_write_writes(client, light):

@@ -124,8 +124,8 @@ def test_what_json_has_no_form_for_has_a_documented_one(value, told):
     assert plain(value) == told
 
 
-def test_what_a_client_gives_becomes_json(client, bench):
-    light = bench.add_device("light-01", [DIMMER], endpoint_type="Light")
+def test_what_a_client_gives_becomes_json(client, simulator):
+    light = simulator.add_device("light-01", [DIMMER], endpoint_type="Light")
     client.read_value("light-01", LEVEL)
     request = client.begin_write("light-01", LEVEL, 40)
     check(request)

@@ -484,10 +484,10 @@ def resources_alive() -> int:
 
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
-def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, bench):
+def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, simulator):
     """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
     resources = [{"path": f"/3303/{one}/5700", "value": "21.5"} for one in range(10)]
-    fleet = [bench.add_device(f"device-{number}", resources) for number in range(40)]
+    fleet = [simulator.add_device(f"device-{number}", resources) for number in range(40)]
     alive = []
 
     def look(request, answer):

@@ -10,13 +10,13 @@ from client_resources import ASYNC_RESOURCES, RESOURCES
 
 import mirror_sdk
 from mirror_sdk import (
-    AsyncBench,
     AsyncDeviceRequest,
     AsyncMirrorClient,
+    AsyncSimulator,
     AsyncWatch,
-    Bench,
     DeviceRequest,
     MirrorClient,
+    Simulator,
     Watch,
 )
 from mirror_sdk.cassette import AsyncCassette, Cassette
@@ -30,7 +30,7 @@ TWINS = {
     Recorder: AsyncRecorder,
     Plan: AsyncPlan,
     Cassette: AsyncCassette,
-    Bench: AsyncBench,
+    Simulator: AsyncSimulator,
     **{kind: ASYNC_RESOURCES.get(name) for name, kind in RESOURCES.items()},
 }
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}

@@ -41,13 +41,13 @@ SECRETS += ["4711", "192.168", "26201337", "unheard", "Ritas-request"]
 
 
 @pytest.fixture
-def homes(client, bench):
+def homes(client, simulator):
     """The devices of two people, with all kinds of values, a write that waits, and events."""
     ids = []
     for name in (ANNA, BERT):
         resources = [{"path": path, "value": value, "observable": True} for path, value in RESOURCES.items()]
         resources.append({"path": LEVEL, "value": "40", "writable": True, "observable": True})
-        ids.append(bench.add_device(name, resources, endpoint_type="Home"))
+        ids.append(simulator.add_device(name, resources, endpoint_type="Home"))
     client.put_presubscriptions([{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True)
     client.write_value(ids[0], LEVEL, 41)
     client.read_value(ids[0], LEVEL)
@@ -56,13 +56,13 @@ def homes(client, bench):
 
 
 @pytest.fixture
-def tables(client, bench, homes, tmp_path):
+def tables(client, simulator, homes, tmp_path):
     """Tables of every kind, by name."""
     with client.record(tmp_path / "run.parquet") as recorder:
-        begin = bench.get_clock()
-        bench.advance(60)
-        bench.set_value(homes[0], SERIAL, "SN-4711-9999")
-    now = bench.get_clock()
+        begin = simulator.get_clock()
+        simulator.advance(60)
+        simulator.set_value(homes[0], SERIAL, "SN-4711-9999")
+    now = simulator.get_clock()
     state, events = client.snapshot(raw=True), client.events_frame(after=0, timeout=0, raw=True)
     plan = client.plan([(homes[0], LEVEL, 50), ("Rita-nobody", LEVEL, 1)])
     write = client.begin_write(homes[1], LEVEL, 3, async_id="Ritas-request")
@@ -232,7 +232,7 @@ def test_empty_tables_stay_empty(client):
     assert mirror(frame).pseudonymise(KEY).dtypes.astype(str).equals(frame.dtypes.astype(str))
 
 
-def test_an_object_that_was_registered_says_what_is_personal(client, bench, monkeypatch):
+def test_an_object_that_was_registered_says_what_is_personal(client, simulator, monkeypatch):
     monkeypatch.setattr(object_table, "_table", object_table._table)  # it goes again
     text, number = ResourceType.STRING, ResourceType.FLOAT
     declared = {
@@ -243,7 +243,7 @@ def test_an_object_that_was_registered_says_what_is_personal(client, bench, monk
     }
     register_object(30001, "Home", declared)
     given = {1: "Rita", 2: "48.137", 3: "dear diary", 4: "green"}
-    device = bench.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
+    device = simulator.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
     for one in given:
         client.read_value(device, f"/30001/0/{one}")
     state = client.snapshot().mirror.pseudonymise(KEY)

@@ -15,20 +15,20 @@ pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning
 
 
 @pytest.fixture
-def recorded(client, bench, folder):
+def recorded(client, simulator, folder):
     """Two devices whose temperatures are observed; what happened while they were recorded, and when that began."""
-    ids = [bench.add_device(name, RESOURCES) for name in ("a", "b")]
+    ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
     client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
-    bench.advance(1)
-    begin = bench.get_clock()
+    simulator.advance(1)
+    begin = simulator.get_clock()
     with client.record(folder):
         for device_id, value in ((ids[0], 22.5), (ids[1], 30.5), (ids[0], 23.5)):
-            bench.advance(1)
-            bench.set_value(device_id, TEMPERATURE, value)
+            simulator.advance(1)
+            simulator.set_value(device_id, TEMPERATURE, value)
         client.read_value(ids[0], "/3/0/0")
         client.write_value(ids[0], LIGHT, True)
-        bench.update_registration(ids[1])
-        bench.advance(1)
+        simulator.update_registration(ids[1])
+        simulator.advance(1)
     return Recording(folder), begin, ids
 
 
@@ -88,17 +88,17 @@ def test_what_cannot_be_meant_is_refused(recorded):
 
 
 @pytest.mark.both_clients
-def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, bench, device_id, folder):
+def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, simulator, device_id, folder):
     client.subscribe(device_id, TEMPERATURE)
     with client.record(folder):
-        bench.set_value(device_id, TEMPERATURE, 22.5)
-    lost_from = bench.get_clock()
-    bench.set_value(device_id, TEMPERATURE, 23.5)
+        simulator.set_value(device_id, TEMPERATURE, 22.5)
+    lost_from = simulator.get_clock()
+    simulator.set_value(device_id, TEMPERATURE, 23.5)
     # A day of the log is kept.
-    bench.advance(timedelta(days=3))
-    bench.set_value(device_id, TEMPERATURE, 24.5)
+    simulator.advance(timedelta(days=3))
+    simulator.set_value(device_id, TEMPERATURE, 24.5)
     with pytest.warns(GapWarning), client.record(folder) as recorder:
-        bench.advance(1)
+        simulator.advance(1)
     recording = recorder.recording
     frame = recording.history([device_id], end=lost_from + timedelta(days=30))
     gaps = frame[frame["what"] == "gap"]

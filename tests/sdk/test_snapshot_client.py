@@ -97,10 +97,10 @@ def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_ove
     pd.testing.assert_frame_equal(frame.mirror.refresh(plain), frame)
 
 
-def change_all(client, bench, ids):
+def change_all(client, simulator, ids):
     client.write_value(ids[0], LIGHT, False)
-    bench.advance(5)
-    bench.set_value(ids[1], TEMPERATURE, "-7")
+    simulator.advance(5)
+    simulator.set_value(ids[1], TEMPERATURE, "-7")
     client.read_value(ids[1], TEMPERATURE)
 
 
@@ -110,30 +110,30 @@ def gone(mirror, device_id):
 
 STEPS = {
     "nothing": lambda *_: None,
-    "values": lambda client, bench, mirror, ids: change_all(client, bench, ids),
-    "a new device": lambda client, bench, mirror, ids: bench.add_device("between", RESOURCES),
-    "a device without a value": lambda client, bench, mirror, ids: bench.add_device("between", []),
-    "a device less": lambda client, bench, mirror, ids: gone(mirror, ids[0]),
-    "a device that leaves the selection": lambda client, bench, mirror, ids: bench.deregister(ids[0]),
-    "a device that comes into it": lambda client, bench, mirror, ids: bench.register(ids[3]),
-    "a subscription": lambda client, bench, mirror, ids: client.subscribe(ids[1], TEMPERATURE),
-    "all at once": lambda client, bench, mirror, ids: (
-        change_all(client, bench, ids),
+    "values": lambda client, simulator, mirror, ids: change_all(client, simulator, ids),
+    "a new device": lambda client, simulator, mirror, ids: simulator.add_device("between", RESOURCES),
+    "a device without a value": lambda client, simulator, mirror, ids: simulator.add_device("between", []),
+    "a device less": lambda client, simulator, mirror, ids: gone(mirror, ids[0]),
+    "a device that leaves the selection": lambda client, simulator, mirror, ids: simulator.deregister(ids[0]),
+    "a device that comes into it": lambda client, simulator, mirror, ids: simulator.register(ids[3]),
+    "a subscription": lambda client, simulator, mirror, ids: client.subscribe(ids[1], TEMPERATURE),
+    "all at once": lambda client, simulator, mirror, ids: (
+        change_all(client, simulator, ids),
         gone(mirror, ids[2]),
-        bench.add_device("between", RESOURCES),
-        bench.deregister(ids[0]),
+        simulator.add_device("between", RESOURCES),
+        simulator.deregister(ids[0]),
     ),
 }
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.filterwarnings("error")
-def test_a_refreshed_table_is_that_of_a_new_snapshot(client, bench, mirror, ids, step):
+def test_a_refreshed_table_is_that_of_a_new_snapshot(client, simulator, mirror, ids, step):
     selections = [{"state": "registered"}, {"paths": [TEMPERATURE], "raw": True, "tz": "Asia/Tokyo"}]
     selections += [{}, {"devices": ids[1:3]}]
     before = [client.snapshot(**selection) for selection in selections]
     copies = [frame.copy() for frame in before]
-    STEPS[step](client, bench, mirror, ids)
+    STEPS[step](client, simulator, mirror, ids)
     mirror.services.database.settle()
     for selection, frame, copy in zip(selections, before, copies, strict=True):
         if selection.get("devices") and step == "all at once":

@@ -35,11 +35,11 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def many(bench, ids, monkeypatch):
+def many(simulator, ids, monkeypatch):
     """More devices, which arrive two by two."""
     monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 2)
     for number in range(9):
-        bench.add_device(f"device-{number}", RESOURCES[: number % 4])
+        simulator.add_device(f"device-{number}", RESOURCES[: number % 4])
 
 
 def assert_same(found, expected):
@@ -173,7 +173,7 @@ def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
                 read(folder)
 
 
-def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
+def test_memory_does_not_grow_with_the_fleet(plain, simulator, folder, monkeypatch):
     add, seen, peaks = dataset.DatasetWriter.add, [], []
 
     def watched(writer, table):
@@ -186,7 +186,7 @@ def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
     resource = {"path": "/9999/0/1", "value": "x" * 60_000, "observable": True}
     for count in (6, 18):
         for number in range(count):
-            plain.read_value(bench.add_device(f"large-{count}-{number}", [resource]), resource["path"])
+            plain.read_value(simulator.add_device(f"large-{count}-{number}", [resource]), resource["path"])
         before = pa.total_allocated_bytes()
         plain.snapshot_dataset(folder, raw=True, overwrite=True)
         peaks.append(max(seen) - before)

@@ -10,16 +10,16 @@ from usual import URL
 from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, WebhookReceiver
 
 
-def test_what_waits_is_counted_until_it_is_answered(client, bench, device_id):
+def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id):
     new = client.status()
     assert (new.is_connected, new.last_answer_at, new.position, new.waiting) == (False, None, None, 0)
     assert repr(new) == f"<ClientStatus {URL}: not asked yet, by long polling, 0 waiting>"
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     request = client.begin_read(device_id, TEMPERATURE)
     waiting = client.status()
     assert (waiting.is_connected, waiting.waiting, waiting.failures) == (True, 1, 0)
     assert waiting.position is not None
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     assert request.result(60).python == 21.5
     answered = client.status()
     assert (answered.waiting, answered.last_failure) == (0, None)

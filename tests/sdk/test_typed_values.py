@@ -97,8 +97,8 @@ def test_a_text_in_the_place_of_a_value_is_told_what_reads_it(path, value):
 
 
 @pytest.fixture
-def light(client, bench):
-    return bench.add_device("light", [LAMP, DIMMER, {"path": STRING, "value": "", "writable": True}])
+def light(client, simulator):
+    return simulator.add_device("light", [LAMP, DIMMER, {"path": STRING, "value": "", "writable": True}])
 
 
 def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):

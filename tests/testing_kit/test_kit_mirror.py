@@ -26,7 +26,7 @@ SENSOR = [
 
 @pytest.fixture
 def sensor(mirror):
-    return mirror.bench.add_device("sensor-1", SENSOR)
+    return mirror.simulator.add_device("sensor-1", SENSOR)
 
 
 def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
@@ -48,7 +48,7 @@ def uids(events):
 
 def test_the_log_of_a_client_begins_with_it(mirror):
     early = mirror.new_client()
-    device_id = mirror.bench.add_device("sensor-1", SENSOR)
+    device_id = mirror.simulator.add_device("sensor-1", SENSOR)
     late = mirror.new_client()
     assert [(event.kind, event.device_id) for event in mirror.read_log(early)] == [(EventKind.REGISTRATION, device_id)]
     assert len(mirror.read_log()) == 1
@@ -124,7 +124,7 @@ def test_an_open_poll_loses_its_connection_at_a_restart_and_its_watch_misses_not
     with mirror.client.watch(lambda event: seen.put(event.value.python), paths=[TEMPERATURE]):
         for value in [1, 2, 3]:
             mirror.restart()
-            mirror.bench.set_value(sensor, TEMPERATURE, value)
+            mirror.simulator.set_value(sensor, TEMPERATURE, value)
             assert seen.get(timeout=60) == value
 
 
@@ -165,7 +165,7 @@ def test_a_restart_from_the_loop_itself_breaks_its_open_polls(mirror, sensor):
             async with await client.watch(seen.put_nowait, paths=[TEMPERATURE]):
                 for value in [1, 2]:
                     mirror.restart()
-                    mirror.bench.set_value(sensor, TEMPERATURE, value)
+                    mirror.simulator.set_value(sensor, TEMPERATURE, value)
                     told = [(await asyncio.wait_for(seen.get(), 60)).value.python]
                     if told != [value]:
                         # A device that the restart made speak says its old value first.

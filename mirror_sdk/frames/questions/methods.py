@@ -99,10 +99,10 @@ class Questions:
                 50 million rows.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> begin = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
-        >>> end = bench.advance(1200)
+        >>> simulator.register(station)
+        >>> begin = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
+        >>> end = simulator.advance(1200)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> warm = history.mirror.resample("1D", ["time_weighted_mean", "max"], end=end)
         >>> warm["time_weighted_mean"].tolist(), warm["max"].tolist()
@@ -171,10 +171,10 @@ class Questions:
                 argument is nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> _ = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
-        >>> end = bench.advance(1200)
+        >>> simulator.register(station)
+        >>> _ = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
+        >>> end = simulator.advance(1200)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> warm = history.mirror.durations("/3303/0/5700", above=24, end=end)
         >>> str(warm["duration"][0]), warm["share"].round(2).tolist()
@@ -245,11 +245,11 @@ class Questions:
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
 
-        >>> begin = bench.advance(600)
-        >>> bench.deregister(station)
-        >>> _ = bench.advance(300)
-        >>> bench.register(station)
-        >>> end = bench.advance(300)
+        >>> begin = simulator.advance(600)
+        >>> simulator.deregister(station)
+        >>> _ = simulator.advance(300)
+        >>> simulator.register(station)
+        >>> end = simulator.advance(300)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> there = history[history["device_id"] == station].mirror.availability(begin=begin, end=end)
         >>> there["availability"].tolist(), there["absences"].tolist()
@@ -314,9 +314,9 @@ class Questions:
                 done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> _ = bench.advance(1800)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
+        >>> simulator.register(station)
+        >>> _ = simulator.advance(1800)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
         >>> client.events_frame(after=0, timeout=0).mirror.rates("/3303/0/5700", per="1h")["rate"].tolist()
         [6.0]
         """
@@ -359,10 +359,10 @@ class Questions:
                 nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3311/*"]}])
-        >>> bench.register(light)
-        >>> begin = bench.advance(60)
-        >>> bench.set_value(light, "/3311/0/5850", True)
-        >>> end = bench.advance(60)
+        >>> simulator.register(light)
+        >>> begin = simulator.advance(60)
+        >>> simulator.set_value(light, "/3311/0/5850", True)
+        >>> end = simulator.advance(60)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> side = history.mirror.align(["/3311/0/5851", "/3311/0/5850"], on="1min", begin=begin, end=end)
         >>> side["/3311/0/5851"].tolist(), side["/3311/0/5850"].tolist()
@@ -422,12 +422,12 @@ class Questions:
                 nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> before = bench.get_clock()
-        >>> after = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
-        >>> _ = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 25.0)
+        >>> simulator.register(station)
+        >>> before = simulator.get_clock()
+        >>> after = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
+        >>> _ = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 25.0)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> history.mirror.compare(before, after, "10min")["difference"].tolist()
         [3.0]
@@ -479,10 +479,10 @@ class Questions:
         Raises:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
 
-        >>> _ = bench.advance(600)
-        >>> bench.deregister(station)
-        >>> _ = bench.advance(300)
-        >>> bench.register(station)
+        >>> _ = simulator.advance(600)
+        >>> simulator.deregister(station)
+        >>> _ = simulator.advance(300)
+        >>> simulator.register(station)
         >>> silent = client.events_frame(after=0, timeout=0).mirror.gaps()
         >>> silent["reason"].tolist(), str(silent["duration"][0])
         (['deregistration'], '0 days 00:05:00')
@@ -534,7 +534,7 @@ class Questions:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
+        >>> simulator.register(station)
         >>> len(client.events_frame(after=0, timeout=0).mirror.late())
         0
         """
@@ -592,8 +592,8 @@ class Questions:
             ValueRefused: The table lacks a column, or an argument is nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> end = bench.advance(7200)
+        >>> simulator.register(station)
+        >>> end = simulator.advance(7200)
         >>> stuck = client.events_frame(after=0, timeout=0).mirror.unchanged("1h", end=end)
         >>> stuck["value_num"].tolist(), stuck["lasting"].tolist()
         ([21.5], [True])
@@ -623,9 +623,9 @@ class Questions:
             ImportError: matplotlib is not installed.
             ValueRefused: As for :meth:`gaps`.
 
-        >>> bench.deregister(station)
-        >>> _ = bench.advance(300)
-        >>> bench.register(station)
+        >>> simulator.deregister(station)
+        >>> _ = simulator.advance(300)
+        >>> simulator.register(station)
         >>> client.events_frame(after=0, timeout=0).mirror.plot_gaps().get_yticklabels()[0].get_text()
         'station-01'
         """
@@ -656,7 +656,7 @@ class Questions:
             ImportError: matplotlib is not installed.
             ValueRefused: As for :meth:`availability`.
 
-        >>> end = bench.advance(300)
+        >>> end = simulator.advance(300)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> history.mirror.plot_availability(end=end).get_title(loc="left")
         'when devices were there'
@@ -725,8 +725,8 @@ class Questions:
             ValueRefused: As for :meth:`unchanged`.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> end = bench.advance(7200)
+        >>> simulator.register(station)
+        >>> end = simulator.advance(7200)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> history.mirror.plot_unchanged("1h", end=end).get_yticklabels()[0].get_text()
         'station-01 Temperature · Sensor Value'

@@ -9,9 +9,9 @@ from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
 
 
 @pytest.fixture
-def light(bench):
-    bench.add_device("station-01", [])
-    return bench.add_device("light-01", [DIMMER])
+def light(simulator):
+    simulator.add_device("station-01", [])
+    return simulator.add_device("light-01", [DIMMER])
 
 
 def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and_of_a_request(plain, light):

@@ -105,8 +105,8 @@ def test_fields_send_nothing(widget, device_id, transport):
     assert transport.requests == []
 
 
-def test_names_and_values_of_devices_are_text_never_markup(widget, bench, client):
-    device = bench.add_device(NASTY, [{"path": "/10250/0/1", "value": NASTY, "observable": True}])
+def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, client):
+    device = simulator.add_device(NASTY, [{"path": "/10250/0/1", "value": NASTY, "observable": True}])
     client.subscribe(device, "/10250/0/1")
     explorer, fleet, watcher = widget(Explorer, device), widget(FleetMap), widget(EventWatcher)
     explorer.select(["/10250/0/1"])
@@ -244,8 +244,8 @@ def test_a_picture_is_drawn_of_whatever_comes_without_a_warning(name):
 # Recordings
 
 
-def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, device_id, tmp_path):
-    other = bench.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
+def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, simulator, device_id, tmp_path):
+    other = simulator.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
     watcher = widget(EventWatcher, devices=["sensor-1"], paths=["/3303/*"])
     watcher.folder.value = str(tmp_path / "recording.parquet")
     for device in (device_id, other):
@@ -253,7 +253,7 @@ def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, dev
     watcher.record_button.click()
     for device in (device_id, other):
         client.read_value(device, TEMPERATURE)
-    bench.set_value(device_id, TEMPERATURE, 33)
+    simulator.set_value(device_id, TEMPERATURE, 33)
     watcher.record_button.click()
     frame = Recording(tmp_path / "recording.parquet").events()
     assert set(frame["device_id"]) == {device_id}
@@ -263,8 +263,8 @@ def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, dev
 # FleetMap
 
 
-def test_a_selected_device_is_opened_next_to_the_map_and_the_selected_ones_are_written_to(widget, bench, device_id):
-    other = bench.add_device("other")
+def test_a_selected_device_is_opened_next_to_the_map_and_the_selected_ones_are_written_to(widget, simulator, device_id):
+    other = simulator.add_device("other")
     fleet = widget(FleetMap)
     fleet.select(["sensor-1"])
     assert fleet.explorer is None
@@ -285,13 +285,13 @@ def test_a_selected_device_is_opened_next_to_the_map_and_the_selected_ones_are_w
 
 
 @pytest.mark.parametrize("kind", [Explorer, EventWatcher, FleetMap])
-def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, bench, device_id, kind):
+def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, simulator, device_id, kind):
     client.subscribe(device_id, TEMPERATURE)
     before = set(threading.enumerate())
     options = {"device": device_id} if kind is Explorer else {}
     one = widget(kind, live=True, **options)
     until(lambda: client.status().watches)
-    bench.set_value(device_id, TEMPERATURE, 23.25)
+    simulator.set_value(device_id, TEMPERATURE, 23.25)
     said = "as asked for" if kind is FleetMap else "23.25"
     until(lambda: said in "".join(str(part.rows) for part in all_parts(one) if isinstance(part, Grid)))
     assert repr(one).startswith(f"<{kind.__name__} of ")

@@ -9,7 +9,6 @@ import polars as pl
 import mirror_sdk
 from mirror_sdk import (
     AsyncMirrorClient,
-    Bench,
     DesiredStatus,
     DeviceLike,
     DeviceObject,
@@ -20,6 +19,7 @@ from mirror_sdk import (
     Plan,
     PresubscriptionRule,
     Resource,
+    Simulator,
     Value,
     WebhookReceiver,
     parse_value,
@@ -112,10 +112,10 @@ async def both(device_id: str) -> float | None:
         return value.python if isinstance(value.python, float) else None
 
 
-def however_it_is_named(client: MirrorClient, bench: Bench, named: DeviceLike) -> list[object]:
+def however_it_is_named(client: MirrorClient, simulator: Simulator, named: DeviceLike) -> list[object]:
     listed, mirrored = client.devices.get(named), client.get_device(named)
     request = client.begin_read(mirrored, "/3303/0/5700")
-    bench.set_online(bench.list_devices()[0], True)
+    simulator.set_online(simulator.list_devices()[0], True)
     client.snapshot(["light-01", listed, mirrored, request])
     plain: float | int | str | bool | datetime | bytes | InstanceValues | None = mirrored["/3303/0/5700"].value
     return [plain, mirrored["/3303/0/5700"].desired_value, request.to_dict(), listed.to_json(indent=1)]
@@ -135,7 +135,7 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
 
 def under_test(mirror_in_process: Mirror) -> Fault:
     mirror_in_process.clock.advance("10min")
-    light = mirror_in_process.bench.add_device("light", [{"path": "/3311/0/5851", "value": "10"}])
+    light = mirror_in_process.simulator.add_device("light", [{"path": "/3311/0/5851", "value": "10"}])
     print(mirror_in_process.client.get_device(light).endpoint_name)
     return mirror_in_process.faults.drop("answer")
 

@@ -1,4 +1,4 @@
-"""The bench: the device's side of simulated devices. Source: wire.md 8."""
+"""The simulator: the device's side of simulated devices. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _check_path(path: str) -> str:
 _Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterValidator(check_printable)]
 
 
-class BenchResourceBody(WireModel):
+class SimulatorResourceBody(WireModel):
     """A resource's value and flags; a flag that is absent keeps what it was (``False`` for a new resource).
 
     Attributes:
@@ -40,7 +40,7 @@ class BenchResourceBody(WireModel):
     executable: bool | None = None
 
 
-class BenchNewResource(BenchResourceBody):
+class SimulatorNewResource(SimulatorResourceBody):
     """A resource of a new simulated device.
 
     Attributes:
@@ -50,7 +50,7 @@ class BenchNewResource(BenchResourceBody):
     path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
 
 
-class BenchNewDevice(WireModel):
+class SimulatorNewDevice(WireModel):
     """A simulated device to add; it registers at once.
 
     Attributes:
@@ -63,10 +63,10 @@ class BenchNewDevice(WireModel):
     endpoint_name: Annotated[_Name, Field(min_length=1)]
     endpoint_type: _Name = "default"
     queue_mode: bool = False
-    resources: list[BenchNewResource] = []
+    resources: list[SimulatorNewResource] = []
 
 
-class BenchDeviceAdded(WireModel):
+class SimulatorDeviceAdded(WireModel):
     """The id of the device that was added.
 
     Attributes:
@@ -76,7 +76,7 @@ class BenchDeviceAdded(WireModel):
     id: str
 
 
-class BenchDevicePatch(WireModel):
+class SimulatorDevicePatch(WireModel):
     """How a simulated device is to behave from now on.
 
     Attributes:
@@ -90,7 +90,7 @@ class BenchDevicePatch(WireModel):
     latency_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
 
 
-class BenchResource(WireModel):
+class SimulatorResource(WireModel):
     """A resource inside a simulated device, with the device's own value as text.
 
     Attributes:
@@ -111,7 +111,7 @@ class BenchResource(WireModel):
     executable: bool
 
 
-class BenchDevice(WireModel):
+class SimulatorDevice(WireModel):
     """A simulated device and its state.
 
     Attributes:
@@ -134,10 +134,10 @@ class BenchDevice(WireModel):
     registered: bool
     answer: AnswerMode
     latency_seconds: float
-    resources: list[BenchResource]
+    resources: list[SimulatorResource]
 
 
-class BenchDeviceList(WireModel):
+class SimulatorDeviceList(WireModel):
     """All simulated devices.
 
     Attributes:
@@ -145,10 +145,10 @@ class BenchDeviceList(WireModel):
     """
 
     object: Literal["list"] = "list"
-    data: list[BenchDevice]
+    data: list[SimulatorDevice]
 
 
-class BenchClock(WireModel):
+class SimulatorClock(WireModel):
     """The server's clock; it can be advanced only when it is manual.
 
     Attributes:
@@ -160,7 +160,7 @@ class BenchClock(WireModel):
     manual: bool = False
 
 
-class BenchAdvance(WireModel):
+class SimulatorAdvance(WireModel):
     """How far the manual clock is to be advanced.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The simulated devices: a :class:`~mirror_server.devices.link.DeviceBackend` whose devices the bench plays with."""
+"""The simulated devices as a :class:`~mirror_server.devices.link.DeviceBackend`."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from mirror_sdk.wire.bench import AnswerMode
 from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
-    BenchRefused,
     Resource,
     SimulatedDevice,
     SimulatedResource,
     SimulatedState,
+    SimulatorError,
     UnknownSimulatedDevice,
-    bench_device_id,
-    bench_resource,
+    added_device_id,
+    added_resource,
     seeded_device,
 )
 from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
 from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
 
 
-class Simulator:
+class SimulatorBackend:
     """Simulated devices and their rhythms on a clock.
 
-    All methods may be called on any thread. A bench operation has told the service everything it causes when it
-    returns.
+    All methods may be called on any thread. When an operation returns, it has told the service everything it causes.
     """
 
     name = BACKEND
@@ -114,24 +113,26 @@ class Simulator:
         """Add a device, which registers at once; gives its device id.
 
         Raises:
-            BenchRefused: A simulated device has this name, a path is no resource path or stands there twice, or a
+            SimulatorError: A simulated device has this name, a path is no resource path or stands there twice, or a
                 resource is executable and observable.
         """
         for index, resource in enumerate(resources):
             _check_path(resource.path)
             _check_flags(resource, f"resources.{index}.executable")
         if len({resource.path for resource in resources}) < len(resources):
-            raise BenchRefused("resources", "a path stands there twice; give every resource a path of its own")
+            raise SimulatorError("resources", "a path stands there twice; give every resource a path of its own")
         with self._fleet.turn() as turn:
             if endpoint_name in self._endpoint_names():
-                raise BenchRefused("endpoint_name", f"a simulated device is named {endpoint_name!r}; take another name")
+                raise SimulatorError(
+                    "endpoint_name", f"a simulated device is named {endpoint_name!r}; take another name"
+                )
             device = SimulatedDevice(
-                device_id=bench_device_id(self._seed, endpoint_name),
+                device_id=added_device_id(self._seed, endpoint_name),
                 endpoint_name=endpoint_name,
                 endpoint_type=endpoint_type,
                 queue_mode=queue_mode,
                 key=f"{self._seed}/{endpoint_name}",
-                resources={resource.path: bench_resource(resource, turn.now) for resource in resources},
+                resources={resource.path: added_resource(resource, turn.now) for resource in resources},
             )
             self._register_new(turn, device)
         return device.device_id
@@ -186,7 +187,7 @@ class Simulator:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            BenchRefused: The path is no resource path, or the resource would be executable and observable.
+            SimulatorError: The path is no resource path, or the resource would be executable and observable.
         """
         _check_path(path)
         flags = {
@@ -214,12 +215,12 @@ class Simulator:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            BenchRefused: The device has no such resource.
+            SimulatorError: The device has no such resource.
         """
         with self._fleet.turn() as turn:
             running = self._running(device_id)
             if running.device.resources.pop(path, None) is None:
-                raise BenchRefused("path", f"the device has no resource {path}")
+                raise SimulatorError("path", f"the device has no resource {path}")
             turn.save(running)
 
     def register(self, device_id: str) -> None:
@@ -227,7 +228,7 @@ class Simulator:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            BenchRefused: It is offline.
+            SimulatorError: It is offline.
         """
         with self._fleet.turn() as turn:
             self._fleet.register(turn, self._online_device(device_id))
@@ -237,7 +238,7 @@ class Simulator:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            BenchRefused: It is offline or not registered.
+            SimulatorError: It is offline or not registered.
         """
         with self._fleet.turn() as turn:
             self._fleet.update(turn, self._registered_device(device_id))
@@ -247,7 +248,7 @@ class Simulator:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            BenchRefused: It is offline or not registered.
+            SimulatorError: It is offline or not registered.
         """
         with self._fleet.turn() as turn:
             self._fleet.deregister(turn, self._registered_device(device_id))
@@ -277,20 +278,20 @@ class Simulator:
     def _online_device(self, device_id: str) -> RunningDevice:
         running = self._running(device_id)
         if not running.device.online:
-            raise BenchRefused("online", "the device is offline; set online to true first")
+            raise SimulatorError("online", "the device is offline; set online to true first")
         return running
 
     def _registered_device(self, device_id: str) -> RunningDevice:
         running = self._online_device(device_id)
         if not running.device.registered:
-            raise BenchRefused("registered", "the device is not registered; make a full registration first")
+            raise SimulatorError("registered", "the device is not registered; make a full registration first")
         return running
 
 
 def _check_flags(resource: SimulatedResource | Resource, field: str) -> None:
     """What can be executed has no value, so nothing would ever come of observing it."""
     if resource.executable and (resource.observable or resource.auto_observable):
-        raise BenchRefused(
+        raise SimulatorError(
             field,
             "what can be executed has no value that could be observed; set executable to false, or observable and"
             " auto_observable",
@@ -301,4 +302,4 @@ def _check_path(path: str) -> None:
     try:
         parse_path(path)
     except ValueError as error:
-        raise BenchRefused("path", str(error)) from error
+        raise SimulatorError("path", str(error)) from error

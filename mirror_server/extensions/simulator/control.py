@@ -1,4 +1,4 @@
-"""The bench behind its routes: a future is done when all that was caused is on disk. Source: wire.md 8."""
+"""Controls the simulated devices; a future is done when all that was caused is on disk. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from mirror_sdk.wire.bench import BenchDevicePatch, BenchNewDevice, BenchResourceBody
+from mirror_sdk.wire.simulator import SimulatorDevicePatch, SimulatorNewDevice, SimulatorResourceBody
 from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import from_datetime
+from mirror_server.extensions.simulator.backend import SimulatorBackend
 from mirror_server.extensions.simulator.device import (
     BACKEND,
-    BenchRefused,
     SimulatedResource,
+    SimulatorError,
     UnknownSimulatedDevice,
     flags_of,
 )
-from mirror_server.extensions.simulator.simulator import Simulator
 from mirror_server.hooks import extends
 from mirror_server.store import devices
 from mirror_server.store.database import Database
@@ -32,11 +32,11 @@ CLOCK_ENDS_AT = from_datetime(datetime(9999, 1, 1, tzinfo=UTC))
 """A manual clock stops before. Times are told up to the end of that year, and what is kept ends later than now."""
 
 
-class Bench:
+class SimulatorControl:
     """Plays the simulated devices and the manual clock; what it is told is done one after the other.
 
     Args:
-        simulator: The simulated devices.
+        backend: The simulated devices.
         count: The least number of devices.
         clock: Domain time.
         database: Waited for, so that what is done is on disk.
@@ -44,26 +44,26 @@ class Bench:
     """
 
     def __init__(
-        self, *, simulator: Simulator, count: int, clock: Clock, database: Database, advanced: Callable[[], None]
+        self, *, backend: SimulatorBackend, count: int, clock: Clock, database: Database, advanced: Callable[[], None]
     ) -> None:
-        self.simulator = simulator
+        self.backend = backend
         self._count = count
         self.clock = clock
         self._database = database
         self._advanced = advanced
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bench")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="simulator")
 
     @extends
     def connect_devices(self) -> None:
         """Start the devices."""
-        self.simulator.start(self._count)
+        self.backend.start(self._count)
 
     @extends
     def disconnect_devices(self) -> None:
         """Stop the devices."""
-        self.simulator.stop()
+        self.backend.stop()
 
-    def run(self, act: Callable[[Bench], T]) -> Future[T]:
+    def run(self, act: Callable[[SimulatorControl], T]) -> Future[T]:
         """Do something with the devices; the future is done when all it caused is on disk.
 
         The future raises :class:`~mirror_server.store.backend.StorageFailed` when nothing can be stored, and a Refusal
@@ -71,30 +71,30 @@ class Bench:
         """
         return self._thread.submit(self._act, act)
 
-    def add_device(self, body: BenchNewDevice) -> str:
+    def add_device(self, body: SimulatorNewDevice) -> str:
         """Add a device; gives its id.
 
         Raises:
-            BenchRefused: A real device has the name; see also :meth:`Simulator.add`.
+            SimulatorError: A real device has the name; see also :meth:`SimulatorBackend.add`.
         """
         with self._database.read() as session:
             known = devices.find_by_endpoint_name(session, body.endpoint_name)
             if known is not None and known.backend != BACKEND:
                 message = f"a real device is named {body.endpoint_name!r}; take another name"
-                raise BenchRefused("endpoint_name", message)
+                raise SimulatorError("endpoint_name", message)
         resources = []
         for each in body.resources:
             flags = {flag: bool(state) for flag, state in flags_of(each).items()}
             resources.append(SimulatedResource(each.path, each.value or "", **flags))
-        return self.simulator.add(body.endpoint_name, body.endpoint_type, body.queue_mode, resources)
+        return self.backend.add(body.endpoint_name, body.endpoint_type, body.queue_mode, resources)
 
-    def set_behaviour(self, device_id: str, patch: BenchDevicePatch) -> None:
+    def set_behaviour(self, device_id: str, patch: SimulatorDevicePatch) -> None:
         """Change how a device behaves."""
-        self.simulator.set_behaviour(device_id, patch.online, patch.answer, patch.latency_seconds)
+        self.backend.set_behaviour(device_id, patch.online, patch.answer, patch.latency_seconds)
 
-    def put_resource(self, device_id: str, path: str, body: BenchResourceBody) -> None:
+    def put_resource(self, device_id: str, path: str, body: SimulatorResourceBody) -> None:
         """Have the device change a value or flag of its own."""
-        self.simulator.set_value(device_id, path, body.value, **flags_of(body))
+        self.backend.set_value(device_id, path, body.value, **flags_of(body))
 
     def advance(self, seconds: float) -> None:
         """Advance the manual clock, with all that becomes due on the way.
@@ -121,14 +121,14 @@ class Bench:
         """Stop the thread."""
         self._thread.shutdown()
 
-    def _act(self, act: Callable[[Bench], T]) -> T:
+    def _act(self, act: Callable[[SimulatorControl], T]) -> T:
         # What a device does cannot be undone, so it is not begun where it could not be stored.
         self._store(Session.probe)
         try:
             result = act(self)
         except UnknownSimulatedDevice as error:
             raise Refusal(404, str(error), reason="DEVICE_NOT_FOUND") from None
-        except BenchRefused as error:
+        except SimulatorError as error:
             raise Refusal.of_field(error.field, error.message) from None
         if not self._database.settle(_STORE_SECONDS):
             message = f"what this caused was not stored within {_STORE_SECONDS} s, and is tried again"

@@ -1,9 +1,9 @@
-"""The bench is described as everything else is, where there is one."""
+"""The simulator is described as everything else is, where there is one."""
 
 from mirror_sdk.wire import routes
 from tests.extensions.openapi.test_openapi import (
     document,  # noqa: F401 - a fixture
-    test_every_error_has_the_body_of_errors,  # noqa: F401 - the same of the bench, as those below
+    test_every_error_has_the_body_of_errors,  # noqa: F401 - the same of the simulator, as those below
     test_every_example_is_what_its_schema_says,  # noqa: F401
     test_it_describes_the_routes_of_the_app_and_no_others,  # noqa: F401
     test_it_is_a_valid_openapi_document,  # noqa: F401
@@ -13,7 +13,7 @@ from tests.extensions.openapi.test_openapi import (
 )
 
 
-def test_a_server_without_a_bench_describes_none(new_server):
+def test_a_server_without_a_simulator_describes_none(new_server):
     paths = new_server().call(None, "GET", "/openapi.json").json["paths"]
     assert routes.DEVICE_OBJECT in paths
     assert not [path for path in paths if path.startswith("/sim/")]

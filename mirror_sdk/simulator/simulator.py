@@ -1,8 +1,9 @@
-"""The bench: plays the device's side of simulated devices, and lets time pass.
+# Made from async_simulator.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""The simulator: plays the device's side of simulated devices, and lets time pass.
 
 It works with a service that simulates devices, and with a key that has the scope ``admin``. Each method returns when
 all it causes is on disk. Every one may raise :class:`NotFound` (no such simulated device, or a service without a
-bench) and :class:`AccessDenied`, besides what every call of a client may raise.
+simulator) and :class:`AccessDenied`, besides what every call of a client may raise.
 
 Source: wire.md 8.
 """
@@ -12,42 +13,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from mirror_sdk._async_client import AsyncMirrorClient
+from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.operation import Operation
-from mirror_sdk.bench import operations as _bench_operations
 from mirror_sdk.naming import DeviceLike
-from mirror_sdk.wire.bench import AnswerMode, BenchDevice, BenchNewResource
+from mirror_sdk.simulator import operations as _simulator_operations
+from mirror_sdk.wire.simulator import AnswerMode, SimulatorDevice, SimulatorNewResource
 
 
-class AsyncBench:
+class Simulator:
     """The simulated devices of the service a client talks to.
 
-    A device is given as to a client: its id, its endpoint name, or what has its id. The bench itself is asked for
+    A device is given as to a client: its id, its endpoint name, or what has its id. The simulator itself is asked for
     names.
 
     Args:
         client: Carries the calls; its key needs the scope ``admin``.
     """
 
-    def __init__(self, client: AsyncMirrorClient) -> None:
+    def __init__(self, client: MirrorClient) -> None:
         self._client = client
         self._send = client._session.send
 
     def __repr__(self) -> str:
-        return f"<AsyncBench of {self._client!r}>"
+        return f"<Simulator of {self._client!r}>"
 
-    async def list_devices(self) -> list[BenchDevice]:
+    def list_devices(self) -> list[SimulatorDevice]:
         """The simulated devices, what they are set to do, and their own values.
 
-        >>> sorted(device.endpoint_name for device in await bench.list_devices())
+        >>> sorted(device.endpoint_name for device in simulator.list_devices())
         ['light-01', 'station-01']
         """
-        return await self._send(_bench_operations.list_bench_devices())
+        return self._send(_simulator_operations.list_simulator_devices())
 
-    async def add_device(
+    def add_device(
         self,
         endpoint_name: str,
-        resources: Iterable[BenchNewResource | Mapping[str, object]] = (),
+        resources: Iterable[SimulatorNewResource | Mapping[str, object]] = (),
         *,
         endpoint_type: str = "default",
         queue_mode: bool = False,
@@ -69,7 +70,7 @@ class AsyncBench:
             ValueError: It cannot be a device; the message names what is wrong.
             BadRequest: The service does not take it.
 
-        >>> fan = await bench.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
+        >>> fan = simulator.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
         """
         given = {
             "endpoint_name": endpoint_name,
@@ -77,41 +78,42 @@ class AsyncBench:
             "queue_mode": queue_mode,
             "resources": list(resources),
         }
-        return await self._send(_bench_operations.add_bench_device(given))
+        return self._send(_simulator_operations.add_simulator_device(given))
 
-    async def set_online(self, device_id: DeviceLike, online: bool) -> None:
+    def set_online(self, device_id: DeviceLike, online: bool) -> None:
         """Connect a device, which makes contact at once, or cut it off.
 
-        >>> await bench.set_online(light, False)
+        >>> simulator.set_online(light, False)
         """
-        await self._tell(device_id, lambda found: _bench_operations.patch_bench_device(found, {"online": online}))
+        self._tell(device_id, lambda found: _simulator_operations.patch_simulator_device(found, {"online": online}))
 
-    async def set_answer(self, device_id: DeviceLike, answer: AnswerMode) -> None:
+    def set_answer(self, device_id: DeviceLike, answer: AnswerMode) -> None:
         """How a device answers commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:
             ValueError: It is another word.
 
-        >>> await bench.set_answer(light, "reject")
-        >>> request = await client.begin_write(light, "/3311/0/5850", True)
-        >>> (await request.exception()).category
+        >>> simulator.set_answer(light, "reject")
+        >>> request = client.begin_write(light, "/3311/0/5850", True)
+        >>> request.exception().category
         'REJECTED'
         """
-        await self._tell(device_id, lambda found: _bench_operations.patch_bench_device(found, {"answer": answer}))
+        self._tell(device_id, lambda found: _simulator_operations.patch_simulator_device(found, {"answer": answer}))
 
-    async def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
+    def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
         """How long a device takes to answer, 0 to 3600.
 
         Raises:
             ValueError: It is outside of this range.
 
-        >>> await bench.set_latency_seconds(light, 1.5)
+        >>> simulator.set_latency_seconds(light, 1.5)
         """
-        await self._tell(
-            device_id, lambda found: _bench_operations.patch_bench_device(found, {"latency_seconds": latency_seconds})
+        self._tell(
+            device_id,
+            lambda found: _simulator_operations.patch_simulator_device(found, {"latency_seconds": latency_seconds}),
         )
 
-    async def set_value(
+    def set_value(
         self,
         device_id: DeviceLike,
         path: str,
@@ -138,8 +140,8 @@ class AsyncBench:
             ValueRefused: The value does not go with what is declared for the path.
             BadRequest: The service does not take it, for instance what would be executable and observable at once.
 
-        >>> await bench.set_value(station, "/3303/0/5700", 22.5)
-        >>> await client.read_value(station, "/3303/0/5700")
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
+        >>> client.read_value(station, "/3303/0/5700")
         22.5
         """
         flags = {
@@ -148,58 +150,58 @@ class AsyncBench:
             "writable": writable,
             "executable": executable,
         }
-        await self._tell(device_id, lambda found: _bench_operations.put_bench_resource(found, path, value, flags))
+        self._tell(device_id, lambda found: _simulator_operations.put_simulator_resource(found, path, value, flags))
 
-    async def remove_resource(self, device_id: DeviceLike, path: str) -> None:
+    def remove_resource(self, device_id: DeviceLike, path: str) -> None:
         """A device removes a resource; the mirror keeps it (specification 2.1).
 
-        >>> await bench.remove_resource(light, "/3311/0/5851")
+        >>> simulator.remove_resource(light, "/3311/0/5851")
         """
-        await self._tell(device_id, lambda found: _bench_operations.delete_bench_resource(found, path))
+        self._tell(device_id, lambda found: _simulator_operations.delete_simulator_resource(found, path))
 
-    async def register(self, device_id: DeviceLike) -> None:
+    def register(self, device_id: DeviceLike) -> None:
         """A device makes a full registration; single subscriptions of it end, presubscriptions are applied.
 
-        >>> await bench.register(light)
+        >>> simulator.register(light)
         """
-        await self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "POST"))
+        self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "POST"))
 
-    async def update_registration(self, device_id: DeviceLike) -> None:
+    def update_registration(self, device_id: DeviceLike) -> None:
         """A device updates its registration, with new resources if it got some.
 
-        >>> await bench.update_registration(light)
+        >>> simulator.update_registration(light)
         """
-        await self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "PUT"))
+        self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "PUT"))
 
-    async def deregister(self, device_id: DeviceLike) -> None:
+    def deregister(self, device_id: DeviceLike) -> None:
         """A device leaves.
 
-        >>> await bench.deregister(light)
-        >>> (await client.devices.get(light)).state
+        >>> simulator.deregister(light)
+        >>> client.devices.get(light).state
         'deregistered'
         """
-        await self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "DELETE"))
+        self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "DELETE"))
 
-    async def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
-        await self._client._session.run(_bench_operations.tell_bench(device, operation))
+    def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
+        self._client._session.run(_simulator_operations.send_to_simulator(device, operation))
 
-    async def get_clock(self) -> datetime:
+    def get_clock(self) -> datetime:
         """The service's present, in UTC.
 
-        >>> print(await bench.get_clock())
+        >>> print(simulator.get_clock())
         2026-01-05 08:00:00+00:00
         """
-        return (await self._send(_bench_operations.get_bench_clock())).now
+        return self._send(_simulator_operations.get_simulator_clock()).now
 
-    async def has_manual_clock(self) -> bool:
+    def has_manual_clock(self) -> bool:
         """Whether :meth:`advance` can move the service's clock; not where the service runs on real time.
 
-        >>> await bench.has_manual_clock()
+        >>> simulator.has_manual_clock()
         True
         """
-        return (await self._send(_bench_operations.get_bench_clock())).manual
+        return self._send(_simulator_operations.get_simulator_clock()).manual
 
-    async def advance(self, amount: float | timedelta) -> datetime:
+    def advance(self, amount: float | timedelta) -> datetime:
         """Let time pass, with all that falls due in it.
 
         Args:
@@ -212,7 +214,7 @@ class AsyncBench:
             ValueError: The amount is outside of this range.
             APIError: The service runs on real time.
 
-        >>> print(await bench.advance(timedelta(hours=1)))
+        >>> print(simulator.advance(timedelta(hours=1)))
         2026-01-05 09:00:00+00:00
         """
-        return (await self._send(_bench_operations.advance_bench_clock(amount))).now
+        return self._send(_simulator_operations.advance_simulator_clock(amount)).now

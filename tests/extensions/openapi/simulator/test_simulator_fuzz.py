@@ -1,4 +1,4 @@
-"""The bench under requests made from its description."""
+"""The simulator under requests made from its description."""
 
 import pytest
 
@@ -12,7 +12,7 @@ LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS
 
 def pass_no_long_time(case):
     """A longer time to pass than a year has to be refused; less than that takes long."""
-    if case.path == routes.BENCH_CLOCK and isinstance(case.body, dict):
+    if case.path == routes.SIMULATOR_CLOCK and isinstance(case.body, dict):
         seconds = case.body.get("advance_seconds")
         if isinstance(seconds, int | float) and HOUR_SECONDS < seconds <= LONGEST_ADVANCE_SECONDS:
             case.body["advance_seconds"] = HOUR_SECONDS

@@ -6,7 +6,7 @@ import pytest
 from resource_paths import DOOR, TEMPERATURE
 
 from mirror_server.devices.link import IntroducedResource, Observe, Registration
-from mirror_server.extensions.simulator.device import BenchRefused, SimulatedResource, SimulatedState
+from mirror_server.extensions.simulator.device import SimulatedResource, SimulatedState, SimulatorError
 from mirror_server.extensions.simulator.kinds import KINDS
 
 
@@ -114,7 +114,7 @@ def test_a_removed_resource_is_gone_and_missing_in_the_next_update(world):
     world.simulator.remove_resource(device_id, TEMPERATURE)
     world.advance(12 * 3600)
     assert world.diary.all("updated") == [(device_id, (IntroducedResource("/3311/0/5850", observable=False),))]
-    with pytest.raises(BenchRefused) as refusal:
+    with pytest.raises(SimulatorError) as refusal:
         world.simulator.remove_resource(device_id, TEMPERATURE)
     assert refusal.value.field == "path"
 
@@ -159,7 +159,7 @@ def test_seeded_devices_have_all_kinds_in_turn_and_register_with_their_structure
     assert all({f"/3/0/{number}" for number in range(5)} <= {r.path for r in reg.resources} for reg in registrations)
 
 
-def test_a_sleeping_device_sends_what_the_bench_changes_at_once_and_saves_it_before(world):
+def test_a_sleeping_device_sends_what_the_simulator_changes_at_once_and_saves_it_before(world):
     device_id = world.add(queue_mode=True, door={"value": "0", "auto_observable": True})
     world.advance(60)
     begin = len(world.diary.entries)

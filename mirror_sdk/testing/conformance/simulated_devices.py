@@ -21,7 +21,7 @@ RESOURCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class SimulatedDevices:
     """Plays devices of its own.
 
     Attributes:

@@ -1,9 +1,8 @@
-# Made from async_bench.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The bench: plays the device's side of simulated devices, and lets time pass.
+"""The simulator: plays the device's side of simulated devices, and lets time pass.
 
 It works with a service that simulates devices, and with a key that has the scope ``admin``. Each method returns when
 all it causes is on disk. Every one may raise :class:`NotFound` (no such simulated device, or a service without a
-bench) and :class:`AccessDenied`, besides what every call of a client may raise.
+simulator) and :class:`AccessDenied`, besides what every call of a client may raise.
 
 Source: wire.md 8.
 """
@@ -13,42 +12,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from mirror_sdk._client import MirrorClient
+from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._service.operation import Operation
-from mirror_sdk.bench import operations as _bench_operations
 from mirror_sdk.naming import DeviceLike
-from mirror_sdk.wire.bench import AnswerMode, BenchDevice, BenchNewResource
+from mirror_sdk.simulator import operations as _simulator_operations
+from mirror_sdk.wire.simulator import AnswerMode, SimulatorDevice, SimulatorNewResource
 
 
-class Bench:
+class AsyncSimulator:
     """The simulated devices of the service a client talks to.
 
-    A device is given as to a client: its id, its endpoint name, or what has its id. The bench itself is asked for
+    A device is given as to a client: its id, its endpoint name, or what has its id. The simulator itself is asked for
     names.
 
     Args:
         client: Carries the calls; its key needs the scope ``admin``.
     """
 
-    def __init__(self, client: MirrorClient) -> None:
+    def __init__(self, client: AsyncMirrorClient) -> None:
         self._client = client
         self._send = client._session.send
 
     def __repr__(self) -> str:
-        return f"<Bench of {self._client!r}>"
+        return f"<AsyncSimulator of {self._client!r}>"
 
-    def list_devices(self) -> list[BenchDevice]:
+    async def list_devices(self) -> list[SimulatorDevice]:
         """The simulated devices, what they are set to do, and their own values.
 
-        >>> sorted(device.endpoint_name for device in bench.list_devices())
+        >>> sorted(device.endpoint_name for device in await simulator.list_devices())
         ['light-01', 'station-01']
         """
-        return self._send(_bench_operations.list_bench_devices())
+        return await self._send(_simulator_operations.list_simulator_devices())
 
-    def add_device(
+    async def add_device(
         self,
         endpoint_name: str,
-        resources: Iterable[BenchNewResource | Mapping[str, object]] = (),
+        resources: Iterable[SimulatorNewResource | Mapping[str, object]] = (),
         *,
         endpoint_type: str = "default",
         queue_mode: bool = False,
@@ -70,7 +69,7 @@ class Bench:
             ValueError: It cannot be a device; the message names what is wrong.
             BadRequest: The service does not take it.
 
-        >>> fan = bench.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
+        >>> fan = await simulator.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
         """
         given = {
             "endpoint_name": endpoint_name,
@@ -78,41 +77,46 @@ class Bench:
             "queue_mode": queue_mode,
             "resources": list(resources),
         }
-        return self._send(_bench_operations.add_bench_device(given))
+        return await self._send(_simulator_operations.add_simulator_device(given))
 
-    def set_online(self, device_id: DeviceLike, online: bool) -> None:
+    async def set_online(self, device_id: DeviceLike, online: bool) -> None:
         """Connect a device, which makes contact at once, or cut it off.
 
-        >>> bench.set_online(light, False)
+        >>> await simulator.set_online(light, False)
         """
-        self._tell(device_id, lambda found: _bench_operations.patch_bench_device(found, {"online": online}))
+        await self._tell(
+            device_id, lambda found: _simulator_operations.patch_simulator_device(found, {"online": online})
+        )
 
-    def set_answer(self, device_id: DeviceLike, answer: AnswerMode) -> None:
+    async def set_answer(self, device_id: DeviceLike, answer: AnswerMode) -> None:
         """How a device answers commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:
             ValueError: It is another word.
 
-        >>> bench.set_answer(light, "reject")
-        >>> request = client.begin_write(light, "/3311/0/5850", True)
-        >>> request.exception().category
+        >>> await simulator.set_answer(light, "reject")
+        >>> request = await client.begin_write(light, "/3311/0/5850", True)
+        >>> (await request.exception()).category
         'REJECTED'
         """
-        self._tell(device_id, lambda found: _bench_operations.patch_bench_device(found, {"answer": answer}))
+        await self._tell(
+            device_id, lambda found: _simulator_operations.patch_simulator_device(found, {"answer": answer})
+        )
 
-    def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
+    async def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
         """How long a device takes to answer, 0 to 3600.
 
         Raises:
             ValueError: It is outside of this range.
 
-        >>> bench.set_latency_seconds(light, 1.5)
+        >>> await simulator.set_latency_seconds(light, 1.5)
         """
-        self._tell(
-            device_id, lambda found: _bench_operations.patch_bench_device(found, {"latency_seconds": latency_seconds})
+        await self._tell(
+            device_id,
+            lambda found: _simulator_operations.patch_simulator_device(found, {"latency_seconds": latency_seconds}),
         )
 
-    def set_value(
+    async def set_value(
         self,
         device_id: DeviceLike,
         path: str,
@@ -139,8 +143,8 @@ class Bench:
             ValueRefused: The value does not go with what is declared for the path.
             BadRequest: The service does not take it, for instance what would be executable and observable at once.
 
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
-        >>> client.read_value(station, "/3303/0/5700")
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
+        >>> await client.read_value(station, "/3303/0/5700")
         22.5
         """
         flags = {
@@ -149,58 +153,60 @@ class Bench:
             "writable": writable,
             "executable": executable,
         }
-        self._tell(device_id, lambda found: _bench_operations.put_bench_resource(found, path, value, flags))
+        await self._tell(
+            device_id, lambda found: _simulator_operations.put_simulator_resource(found, path, value, flags)
+        )
 
-    def remove_resource(self, device_id: DeviceLike, path: str) -> None:
+    async def remove_resource(self, device_id: DeviceLike, path: str) -> None:
         """A device removes a resource; the mirror keeps it (specification 2.1).
 
-        >>> bench.remove_resource(light, "/3311/0/5851")
+        >>> await simulator.remove_resource(light, "/3311/0/5851")
         """
-        self._tell(device_id, lambda found: _bench_operations.delete_bench_resource(found, path))
+        await self._tell(device_id, lambda found: _simulator_operations.delete_simulator_resource(found, path))
 
-    def register(self, device_id: DeviceLike) -> None:
+    async def register(self, device_id: DeviceLike) -> None:
         """A device makes a full registration; single subscriptions of it end, presubscriptions are applied.
 
-        >>> bench.register(light)
+        >>> await simulator.register(light)
         """
-        self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "POST"))
+        await self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "POST"))
 
-    def update_registration(self, device_id: DeviceLike) -> None:
+    async def update_registration(self, device_id: DeviceLike) -> None:
         """A device updates its registration, with new resources if it got some.
 
-        >>> bench.update_registration(light)
+        >>> await simulator.update_registration(light)
         """
-        self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "PUT"))
+        await self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "PUT"))
 
-    def deregister(self, device_id: DeviceLike) -> None:
+    async def deregister(self, device_id: DeviceLike) -> None:
         """A device leaves.
 
-        >>> bench.deregister(light)
-        >>> client.devices.get(light).state
+        >>> await simulator.deregister(light)
+        >>> (await client.devices.get(light)).state
         'deregistered'
         """
-        self._tell(device_id, lambda found: _bench_operations.bench_registration(found, "DELETE"))
+        await self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "DELETE"))
 
-    def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
-        self._client._session.run(_bench_operations.tell_bench(device, operation))
+    async def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
+        await self._client._session.run(_simulator_operations.send_to_simulator(device, operation))
 
-    def get_clock(self) -> datetime:
+    async def get_clock(self) -> datetime:
         """The service's present, in UTC.
 
-        >>> print(bench.get_clock())
+        >>> print(await simulator.get_clock())
         2026-01-05 08:00:00+00:00
         """
-        return self._send(_bench_operations.get_bench_clock()).now
+        return (await self._send(_simulator_operations.get_simulator_clock())).now
 
-    def has_manual_clock(self) -> bool:
+    async def has_manual_clock(self) -> bool:
         """Whether :meth:`advance` can move the service's clock; not where the service runs on real time.
 
-        >>> bench.has_manual_clock()
+        >>> await simulator.has_manual_clock()
         True
         """
-        return self._send(_bench_operations.get_bench_clock()).manual
+        return (await self._send(_simulator_operations.get_simulator_clock())).manual
 
-    def advance(self, amount: float | timedelta) -> datetime:
+    async def advance(self, amount: float | timedelta) -> datetime:
         """Let time pass, with all that falls due in it.
 
         Args:
@@ -213,7 +219,7 @@ class Bench:
             ValueError: The amount is outside of this range.
             APIError: The service runs on real time.
 
-        >>> print(bench.advance(timedelta(hours=1)))
+        >>> print(await simulator.advance(timedelta(hours=1)))
         2026-01-05 09:00:00+00:00
         """
-        return self._send(_bench_operations.advance_bench_clock(amount)).now
+        return (await self._send(_simulator_operations.advance_simulator_clock(amount))).now
