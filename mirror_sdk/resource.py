@@ -145,21 +145,21 @@ class Resource(JsonForm):
         return f"<Resource {visible(self.path)} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
 
 
-SeenValue: TypeAlias = int | Resource | DesiredValue
-"""What somebody saw of a resource before writing to it: the resource, its desired value, or that one's revision."""
+ExpectedValue: TypeAlias = int | Resource | DesiredValue
+"""The desired value that a write expects, as it was read before: the resource, its desired value, or its revision."""
 
 _MOST_REVISIONS = 2**63
 
 
-def seen_revision(if_match: SeenValue) -> int:
-    """The revision of the desired value that was seen, 0 where nothing was ever written.
+def expected_revision(if_match: ExpectedValue) -> int:
+    """Return the revision of the desired value that a write expects, 0 where nothing was ever written.
 
     Raises:
         TypeError: It is none of these.
         ValueRefused: The service told no revision, or it is no number of one.
     """
     if isinstance(if_match, Resource):
-        return NEVER_WRITTEN if if_match.desired is None else seen_revision(if_match.desired)
+        return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
     if isinstance(if_match, DesiredValue):
         if if_match.revision is None:
             raise ValueRefused("if_match: this service tells no revisions of desired values; write without if_match")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from mirror_sdk._arguments import text as text_argument
-from mirror_sdk.resource import SeenValue, seen_revision
+from mirror_sdk.resource import ExpectedValue, expected_revision
 from mirror_sdk.values import encode
 from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE
@@ -27,7 +27,7 @@ def to_write(
     content_type: str | None,
     *,
     allow_read_only: bool,
-    if_match: SeenValue | None,
+    if_match: ExpectedValue | None,
 ) -> Asked:
     """What a write takes along; ``text`` is what people typed, in the place of ``value``.
 
@@ -36,7 +36,7 @@ def to_write(
             or it is declared read-only and ``allow_read_only`` is not set.
     """
     payload, content_type = encode(given_value(value, text, path), path, content_type, allow_read_only=allow_read_only)
-    revision = None if if_match is None else seen_revision(if_match)
+    revision = None if if_match is None else expected_revision(if_match)
     return {"payload": payload, "content_type": content_type, "if_match": revision}
 
 
