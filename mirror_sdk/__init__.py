@@ -422,4 +422,5 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *__all__})
+    # The public names alone, which is what a completion shows: no helper of this module, no module that was imported.
+    return sorted({*_HOMES, *__all__, "__version__"})

@@ -16,7 +16,7 @@ from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import Asked, seen_revision, to_execute, to_write
+from mirror_sdk._service.asked import Asked, expected_revision, to_execute, to_write
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk._service.async_each import ask_each, ask_each_at_once
@@ -68,7 +68,7 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar, without_progress
-from mirror_sdk.resource import SeenValue
+from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
@@ -1298,10 +1298,10 @@ class AsyncMirrorClient:
         if limit is None and (unheard := await off_loop(parts.without_rows, chosen or ())):
             await self._run(require_known(unheard), whole)
         units = await self._units_over_time(await off_loop(parts.unitless), request, told)
-        tables, based_on = await off_loop(parts.finish, basis(request, told), units=units)
+        tables, metadata = await off_loop(parts.finish, basis(request, told), units=units)
         if limit is None:
-            based_on = await self._with_silent(based_on, tables, request.selection, whole)
-        return await off_loop(lambda: given(tables, based_on, as_=as_, tz=tz))
+            metadata = await self._with_silent(metadata, tables, request.selection, whole)
+        return await off_loop(lambda: given(tables, metadata, as_=as_, tz=tz))
 
     @overload
     async def as_of(
@@ -1654,7 +1654,7 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
@@ -1817,7 +1817,7 @@ class AsyncMirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
     ) -> None:
         """Have a device take a value; returns when it has.
 
@@ -1853,12 +1853,12 @@ class AsyncMirrorClient:
         path: str | None = None,
         *,
         by: str | None = None,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> None:
         """Acknowledge a write that failed, or those that a table names, so that it does not count as failed any more.
 
-        The drift table, FleetMap and the server's page leave it out. ``desired.acknowledged_at`` and
+        The drift table, FleetTable and the server's page leave it out. ``desired.acknowledged_at`` and
         ``desired.acknowledged_by`` of the resource show when and by whom, until the next write. A write that was
         acknowledged before stays as it is. A state as of an earlier instant does not tell it.
 
@@ -1893,7 +1893,7 @@ class AsyncMirrorClient:
         """
         if if_match is not None and is_table(device_id):
             raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
-        revision = None if if_match is None else seen_revision(if_match)
+        revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = await off_loop(seen_revisions, device_id, path, "device_id") if is_table(device_id) else {}
         await self._act_on(device_id, path, operation, timeout, seen)

@@ -16,7 +16,7 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import Asked, seen_revision, to_execute, to_write
+from mirror_sdk._service.asked import Asked, expected_revision, to_execute, to_write
 from mirror_sdk._service.channels import AnswerPump, Events, Watch
 from mirror_sdk._service.deadline import Deadline, wait_of
 from mirror_sdk._service.defaults import (
@@ -68,7 +68,7 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar, without_progress
-from mirror_sdk.resource import SeenValue
+from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue, Value, decode, encode
 from mirror_sdk.wire.device_events import DeviceEvent
 from mirror_sdk.wire.device_queries import DeviceQuery
@@ -1287,10 +1287,10 @@ class MirrorClient:
         if limit is None and (unheard := parts.without_rows(chosen or ())):
             self._run(require_known(unheard), whole)
         units = self._units_over_time(parts.unitless(), request, told)
-        tables, based_on = parts.finish(basis(request, told), units=units)
+        tables, metadata = parts.finish(basis(request, told), units=units)
         if limit is None:
-            based_on = self._with_silent(based_on, tables, request.selection, whole)
-        return given(tables, based_on, as_=as_, tz=tz)
+            metadata = self._with_silent(metadata, tables, request.selection, whole)
+        return given(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -1643,7 +1643,7 @@ class MirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
@@ -1806,7 +1806,7 @@ class MirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
     ) -> None:
         """Have a device take a value; returns when it has.
 
@@ -1842,12 +1842,12 @@ class MirrorClient:
         path: str | None = None,
         *,
         by: str | None = None,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> None:
         """Acknowledge a write that failed, or those that a table names, so that it does not count as failed any more.
 
-        The drift table, FleetMap and the server's page leave it out. ``desired.acknowledged_at`` and
+        The drift table, FleetTable and the server's page leave it out. ``desired.acknowledged_at`` and
         ``desired.acknowledged_by`` of the resource show when and by whom, until the next write. A write that was
         acknowledged before stays as it is. A state as of an earlier instant does not tell it.
 
@@ -1882,7 +1882,7 @@ class MirrorClient:
         """
         if if_match is not None and is_table(device_id):
             raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
-        revision = None if if_match is None else seen_revision(if_match)
+        revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = seen_revisions(device_id, path, "device_id") if is_table(device_id) else {}
         self._act_on(device_id, path, operation, timeout, seen)

@@ -138,8 +138,8 @@ class Resource(JsonForm):
         return f"<Resource {visible(self.path)} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
 
 
-SeenValue: TypeAlias = int | Resource | DesiredValue
-"""What somebody saw of a resource before writing to it: the resource, its desired value, or that one's revision."""
+ExpectedValue: TypeAlias = int | Resource | DesiredValue
+"""The desired value that a write expects, as it was read before: the resource, its desired value, or its revision."""
 
 
 def _at(moment: datetime | None) -> str:

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from mirror_sdk._arguments import text as text_argument
 from mirror_sdk.errors import ValueRefused
-from mirror_sdk.resource import DesiredValue, Resource, SeenValue
+from mirror_sdk.resource import DesiredValue, ExpectedValue, Resource
 from mirror_sdk.values import encode
 from mirror_sdk.values.typed import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, NEVER_WRITTEN
@@ -31,7 +31,7 @@ def to_write(
     content_type: str | None,
     *,
     allow_read_only: bool,
-    if_match: SeenValue | None,
+    if_match: ExpectedValue | None,
 ) -> Asked:
     """What a write takes along; ``text`` is what people typed, in the place of ``value``.
 
@@ -40,7 +40,7 @@ def to_write(
             or it is declared read-only and ``allow_read_only`` is not set.
     """
     payload, content_type = encode(given_value(value, text, path), path, content_type, allow_read_only=allow_read_only)
-    revision = None if if_match is None else seen_revision(if_match)
+    revision = None if if_match is None else expected_revision(if_match)
     return {"payload": payload, "content_type": content_type, "if_match": revision}
 
 
@@ -55,15 +55,15 @@ def to_execute(argument: str | None) -> Asked:
     return {"payload": text_argument("argument", argument).encode(), "content_type": DEFAULT_CONTENT_TYPE}
 
 
-def seen_revision(if_match: SeenValue) -> int:
-    """The revision of the desired value that was seen, 0 where nothing was ever written.
+def expected_revision(if_match: ExpectedValue) -> int:
+    """Return the revision of the desired value that a write expects, 0 where nothing was ever written.
 
     Raises:
         TypeError: It is none of these.
         ValueRefused: The service told no revision, or it is no number of one.
     """
     if isinstance(if_match, Resource):
-        return NEVER_WRITTEN if if_match.desired is None else seen_revision(if_match.desired)
+        return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
     if isinstance(if_match, DesiredValue):
         if if_match.revision is None:
             raise ValueRefused("if_match: this service tells no revisions of desired values; write without if_match")

@@ -181,22 +181,23 @@ class MirrorAccessor(Questions):
         """
         return join(self._frame, other, on, how=how, suffix=suffix)
 
-    def based_on(self, *originals: pd.DataFrame) -> pd.DataFrame:
-        """The same table, with what the tables it was made of are based on, where pandas dropped that.
+    def with_metadata_from(self, *originals: pd.DataFrame) -> pd.DataFrame:
+        """Return this table with the metadata of the tables it was made from, where pandas dropped it.
 
+        The metadata, ``attrs["mirror"]``, says when the table was taken, of how many devices, and if it is complete.
         pandas keeps ``attrs`` when it selects, sorts, groups or changes columns and in Parquet, Feather and pickle
-        files; it drops them when it merges, joins, pivots or concatenates tables of different bases and in all other
-        files.
+        files; it drops them when it merges, joins, pivots or concatenates tables with different metadata and in
+        all other files.
 
         Args:
-            *originals: The tables it was made of. Of several it is as old as the oldest, and complete only if all are.
+            *originals: The tables it was made from. Of several: as old as the oldest, and complete only if all are.
 
         Raises:
-            ValueRefused: None of them says what it is based on.
+            ValueRefused: None of them has metadata.
 
         >>> state = client.state_frame()
         >>> read = state.merge(pd.DataFrame({"device_id": [light], "room": ["Hall"]}), on="device_id")
-        >>> "mirror" in read.attrs, read.mirror.based_on(state).attrs == state.attrs
+        >>> "mirror" in read.attrs, read.mirror.with_metadata_from(state).attrs == state.attrs
         (False, True)
         """
         return rebased(self._frame, originals)

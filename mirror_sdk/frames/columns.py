@@ -187,7 +187,8 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
 
 _LOST = (
     "the table does not say when it was taken: pandas drops attrs when it merges, joins or pivots. Bring them back with"
-    " frame.mirror.based_on(original), the table it was made of, or join with original.mirror.join(other, on=...). Or"
+    " frame.mirror.with_metadata_from(original), the table it was made of, or join with"
+    " original.mirror.join(other, on=...). Or"
     ' give now= by the mirror\'s clock, not by the one here, such as now=pd.Timestamp(original.attrs["mirror"]'
     '["taken_at"]) or now=client.get_device(device_id).created_at'
 )

@@ -18,7 +18,7 @@ _OF_ALL_ROWS = ("selection", "rows")
 
 
 def rebased(frame: pd.DataFrame, originals: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The same table, with what the tables it was made of are based on; see :meth:`MirrorAccessor.based_on`.
+    """The same table with the metadata of those it was made from; see :meth:`MirrorAccessor.with_metadata_from`.
 
     Raises:
         ValueRefused: None of them says what it is based on.

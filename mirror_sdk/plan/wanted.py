@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._service.asked import seen_revision
+from mirror_sdk._service.asked import expected_revision
 from mirror_sdk._tables import REVISION, DeviceTable, is_table, named_rows, revision_in
 from mirror_sdk.errors import ValueRefused
 from mirror_sdk.naming import DeviceLike, known_id, own_id
@@ -169,7 +169,7 @@ def _seen(frame: pd.DataFrame) -> list[int]:
     if _STATUS in frame and (revisions.isna() & frame[_STATUS].notna()).any():
         raise ValueRefused("if_match=True: the service told no revisions of desired values; write without if_match")
     return [
-        NEVER_WRITTEN if pd.isna(revision) else seen_revision(revision_in(revision, "if_match=True"))
+        NEVER_WRITTEN if pd.isna(revision) else expected_revision(revision_in(revision, "if_match=True"))
         for revision in revisions.astype(object)
     ]
 

@@ -55,9 +55,9 @@ def history(
     parts.add(_between(table, begin, end).slice(0, limit))
     told = {"taken_at": until_at, "begin": begin, "end": end, "oldest_at": from_at}
     about = {name: None if one is None else write_timestamp(one) for name, one in told.items()}
-    tables, based_on = parts.finish({**about, "server": server})
+    tables, metadata = parts.finish({**about, "server": server})
     is_covered = until_at is not None and (end is None or end <= until_at)
-    return tables, {**based_on, "complete": bool(based_on["complete"]) and is_covered}
+    return tables, {**metadata, "complete": bool(metadata["complete"]) and is_covered}
 
 
 def _holes(spans: Sequence[Span]) -> Iterator[Hole]:

@@ -26,7 +26,7 @@ from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import based_on, to_table
+from mirror_sdk.tables.columns import table_metadata, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Recording:
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: held.events.column(name).to_pylist() for name in schema.names}
         found = _audit(held)
-        about = based_on(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
+        about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
         return given([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:

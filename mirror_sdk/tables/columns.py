@@ -68,10 +68,10 @@ def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object
     }
 
 
-def based_on(
+def table_metadata(
     device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
 ) -> dict[str, object]:
-    """What a table is based on, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
+    """Return the metadata of a table, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
     return {
         "taken_at": None if taken_at is None else write_timestamp(taken_at),
         "devices": len({one for one in device_ids if one is not None}),

@@ -126,8 +126,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         Raises:
             OSError: It cannot be written.
 
-        >>> from mirror_sdk.widgets import FleetMap
-        >>> FleetMap(client, live=False).to_html(folder / "fleet.html").name
+        >>> from mirror_sdk.widgets import FleetTable
+        >>> FleetTable(client, live=False).to_html(folder / "fleet.html").name
         'fleet.html'
         """
         with self._live.lock:
@@ -166,8 +166,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
     def close(self) -> None:
         """End it and take it off the page. Harmless when it is closed.
 
-        >>> from mirror_sdk.widgets import FleetMap
-        >>> fleet = FleetMap(client, live=False)
+        >>> from mirror_sdk.widgets import FleetTable
+        >>> fleet = FleetTable(client, live=False)
         >>> fleet.close()
         >>> print(fleet.comm)
         None

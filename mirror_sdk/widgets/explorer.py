@@ -51,7 +51,7 @@ class Explorer(MirrorWidget):
     Args:
         client: The mirror.
         device: Which device to show first: the device, its id or its endpoint name, or a table whose rows name one.
-        stale_after_seconds: What silence of a resource is never too long; see :class:`FleetMap`.
+        stale_after_seconds: What silence of a resource is never too long; see :class:`FleetTable`.
         live: Whether it changes by itself; without, a button works until it is done.
         keep_earlier: Whether an earlier explorer of this client stays, where the page does not tell which cell runs.
 

@@ -31,7 +31,6 @@ for _added in of_all("commands"):
 TOPICS = {
     "operate": "mirror_server",
     "notifications": "mirror_server.notifications",
-    "wsgi": "mirror_server.wsgi",
     "extensions": "mirror_server.hooks",
 }
 for _added_topics in of_all("help_topics"):

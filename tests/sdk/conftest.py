@@ -86,7 +86,7 @@ def mirror(tmp_path: Path, kept_seconds: float | None, manual_clock: bool) -> It
     bridge = Bridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_parked_polls=100))
     yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
     # The poll of a watch ends with its server: by itself it is held for half a minute, in which other tests run.
-    app.stop_waiting()
+    app.stopping.set()
     end_at = time.monotonic() + LONGEST_END_SECONDS
     while app.blocking_polls.in_use and time.monotonic() < end_at:
         time.sleep(0.01)
@@ -169,7 +169,7 @@ def address(mirror: Mirror) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
-    mirror.transport.app.stop_waiting()
+    mirror.transport.app.stopping.set()
     server.shutdown()
     thread.join(60)
     server.server_close()

@@ -9,7 +9,7 @@ import pytest
 from changed_answers import DIMMED, LEVEL, TEMPERATURE
 
 from mirror_sdk import EmptyTableWarning, NotFound, UnknownDevice, UnknownResource, ValueRefused
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_widgets_take_the_devices_of_a_table(plain, rooms):
         assert panel.model.devices.picked == sorted(rooms[1:])
     with EventWatcher(plain, state, live=False) as watcher:
         assert set(watcher.model.devices) == set(rooms[1:])
-    with FleetMap(plain, live=False) as fleet:
+    with FleetTable(plain, live=False) as fleet:
         fleet.select(state)
         assert set(fleet.selected["device_id"]) == set(rooms[1:])
     with Explorer(plain, state[state["endpoint_name"] == "room-2"], live=False) as explorer:

@@ -29,11 +29,11 @@ from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
 from mirror_sdk.snapshot.dataset import SnapshotDataset
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 from mirror_sdk.widgets.base import MirrorWidget
 
 pytestmark = pytest.mark.keeps_history
-WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
+WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
     *(PlacedRequest, Questions, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),

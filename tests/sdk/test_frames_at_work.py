@@ -65,7 +65,7 @@ def test_what_is_stale_is_older_than_a_span_and_was_reported_once():
 
 
 def read_from_csv(frame):
-    return pd.read_csv(io.StringIO(frame.to_csv(index=False))).mirror.based_on(frame)
+    return pd.read_csv(io.StringIO(frame.to_csv(index=False))).mirror.with_metadata_from(frame)
 
 
 def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_times_again():
@@ -88,7 +88,7 @@ def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_time
 def as_arrow(frame):
     """The same table with Arrow's types, as ``pd.read_parquet(file, dtype_backend="pyarrow")`` gives it."""
     table = pa.Table.from_pandas(frame)
-    return table.to_pandas(types_mapper=pd.ArrowDtype).mirror.based_on(frame)
+    return table.to_pandas(types_mapper=pd.ArrowDtype).mirror.with_metadata_from(frame)
 
 
 def test_a_table_of_arrow_types_is_stale_and_in_another_zone_as_any_other():
@@ -214,7 +214,7 @@ def test_what_is_made_of_two_tables_is_as_old_as_the_older_and_complete_only_if_
     left, right = reversed(tables) if turned else tables
     for made, devices in (
         (left.mirror.join(right), 2 if turned else 4),
-        (pd.concat(tables).mirror.based_on(left, right), 4),
+        (pd.concat(tables).mirror.with_metadata_from(left, right), 4),
     ):
         about = dict(made.attrs["mirror"])
         assert about.pop("server").split(", ") == sorted(["http://a", "http://b"], reverse=turned)
@@ -270,7 +270,7 @@ def test_a_join_that_cannot_be_names_what_is_missing_or_there_twice():
 def test_a_table_cannot_be_based_on_what_says_nothing_itself():
     for originals in ([], [ROOMS], [ROOMS, ROOMS]):
         with pytest.raises(ValueRefused, match=r"client\.snapshot\(\)"):
-            state().mirror.based_on(*originals)
+            state().mirror.with_metadata_from(*originals)
 
 
 @pytest.mark.parametrize("kind", ["merge", "csv"])
@@ -279,9 +279,9 @@ def test_what_pandas_dropped_is_brought_back(kind):
     text = io.StringIO(table.to_csv(index=False))
     merged = table.merge(ROOMS, on="device_id", how="left")
     made = merged if kind == "merge" else pd.read_csv(text, parse_dates=["reported_at"])
-    with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(original\)"):
+    with pytest.raises(ValueRefused, match=r"frame\.mirror\.with_metadata_from\(original\)"):
         made.mirror.stale("1h")
-    again = made.mirror.based_on(table)
+    again = made.mirror.with_metadata_from(table)
     assert again.attrs == table.attrs
     assert "mirror" not in made.attrs
     assert again.mirror.stale("1h")["path"].tolist() == table.mirror.stale("1h")["path"].tolist()

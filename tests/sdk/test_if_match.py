@@ -11,7 +11,7 @@ from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP, add_lights
 
 from mirror_sdk import PreconditionFailed, ValueRefused
-from mirror_sdk._service.asked import seen_revision
+from mirror_sdk._service.asked import expected_revision
 from mirror_sdk.wire.device_object import DesiredStatus
 
 REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "message": "seen is not what is"}
@@ -65,7 +65,7 @@ def test_the_same_request_again_is_the_one_there_is(client, new_client, light):
 def test_what_is_no_revision_is_refused_before_anything_is_asked(client_of):
     for wrong in (True, "17", 17.0, pd.NA, None, [17], object()):
         with pytest.raises(TypeError, match="0 stands for one never written"):
-            seen_revision(wrong)
+            expected_revision(wrong)
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):
         with pytest.raises(ValueRefused, match="is no revision"):

@@ -153,7 +153,7 @@ def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(now, client, ligh
         with pytest.raises(ValueRefused) as refused:
             ask(merged.mirror)
         told = str(refused.value)
-        assert "frame.mirror.based_on(original)" in told
+        assert "frame.mirror.with_metadata_from(original)" in told
         assert "original.mirror.join(other, on=...)" in told
         assert 'now=pd.Timestamp(original.attrs["mirror"]["taken_at"])' in told
         assert "now=client.get_device(device_id).created_at" in told

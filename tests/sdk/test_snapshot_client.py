@@ -175,10 +175,10 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(c
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
     rooms = pd.DataFrame({"device_id": ids, "room": list("abcd")})
     for joined in (frame.merge(rooms, on="device_id"), frame.mirror.join(rooms)):
-        with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(snapshot\)"):
+        with pytest.raises(ValueRefused, match=r"frame\.mirror\.with_metadata_from\(snapshot\)"):
             joined.mirror.refresh(client)
     plain.write_value(ids[0], LIGHT, False)
-    pd.testing.assert_frame_equal(joined.mirror.based_on(frame).mirror.refresh(client), client.snapshot())
+    pd.testing.assert_frame_equal(joined.mirror.with_metadata_from(frame).mirror.refresh(client), client.snapshot())
 
 
 def test_a_mirror_that_never_was_so_far_is_taken_as_a_whole_and_it_says_so(client, ids):

@@ -80,7 +80,7 @@ FLEET_SCHEMA = pa.schema(
         pa.field("last_reported_at", INSTANT),
     ]
 )
-"""The table of selected devices; see :attr:`mirror_sdk.widgets.FleetMap.selected`."""
+"""The table of selected devices; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class FleetModel:
         return "The directory lists no device." if self._fleet.about and not self._rows else ""
 
     def frame(self, device_ids: Collection[str]) -> pd.DataFrame:
-        """The table of these devices, as far as they are there; see :attr:`mirror_sdk.widgets.FleetMap.selected`."""
+        """The table of these devices, as far as they are there; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
         found = [self._fleet.summaries[one] for one in self._rows if one in set(device_ids)]
         of_device = {"device_id": "id", "last_contact": "last_contact_at"}
         columns = {

@@ -80,7 +80,7 @@ def tables(client: MirrorClient) -> pd.DataFrame:
     print(mirror(state).labels, mirror(mirror(state).refresh(client)).wide().shape)
     silent = mirror(state).stale("1h", by="device", never_read=True, devices=client.list_devices())
     joined = mirror(state).join(silent, on="device_id", how="inner")
-    print(mirror(mirror(joined).based_on(state, silent)).for_excel().shape)
+    print(mirror(mirror(joined).with_metadata_from(state, silent)).for_excel().shape)
     Explorer(client).close()
     return pd.concat([drift_frame(state, tolerance={"/3303/0/5700": 0.5}), mirror(state).drift(relative=0.1)])
 

@@ -1,25 +1,4 @@
-"""The server under any WSGI server with threads, configured by the environment.
-
-With gunicorn or with waitress::
-
-    MIRROR_DATABASE=sqlite:///mirror.db gunicorn --threads 16 'mirror_server.wsgi:create()'
-    MIRROR_DATABASE=sqlite:///mirror.db waitress-serve --threads 16 --call mirror_server.wsgi:create
-
-``mirror-server run`` parks held polls and event streams on its event loop; ``--max-parked-polls`` is the limit. Under
-any other WSGI server each of them takes a thread, so only ``MIRROR_MAX_BLOCKING_POLLS`` (8) may be open at once; one
-more is told ``429``, and everything else is answered. Keep that number below the threads. gunicorn and waitress show
-when a client hangs up, which frees its thread. Websockets are those of ``mirror-server run`` alone: here one is told
-``426``, and a websocket channel, which nobody could open, is refused. On PostgreSQL it is taken: a process of
-``mirror-server run`` on the same database may open it.
-
-On a database file run one process; on PostgreSQL there may be several workers (``gunicorn --workers 4``). The app is
-made in the process that serves: gunicorn's ``--preload`` is refused, as threads do not survive its fork.
-
-Limits of connections and heads are those of the WSGI server and of the proxy in front. Under gunicorn each body that
-does not end holds a thread, without a key too: put a proxy in front that buffers requests (nginx does,
-``proxy_request_buffering on``). Behind a proxy ``MIRROR_TRUST_PROXY`` holds here too; waitress hands the header on only
-with ``--no-clear-untrusted-proxy-headers``.
-"""
+"""The app for a WSGI server, made of the environment in the process that serves, and its end by signals."""
 
 from __future__ import annotations
 
@@ -27,12 +6,13 @@ import atexit
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,6 +23,9 @@ from mirror_server.server import Services
 from mirror_server.store.backend import AlreadyServed, DatabaseError
 from mirror_server.web.app import MirrorApp, create_app
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
 _CANNOT_SERVE = 3
 """The exit code after which gunicorn ends; after another one it would start the process again and again."""
 
@@ -50,6 +33,7 @@ _SUCCESSION_SECONDS = 5
 _AGAIN_SECONDS = 0.2
 _LAST_SECONDS = 3
 _FLUSH_SECONDS = 0.2
+_PEEK = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
 
 _log = logging.getLogger(__name__)
 
@@ -123,6 +107,7 @@ def _start(services: Services) -> MirrorApp:
     """
     try:
         app = create_app(services)
+        app.is_disconnected = _is_disconnected
         services.coordinator.answer_with(app)
         services.start()
     except BaseException:
@@ -131,11 +116,38 @@ def _start(services: Services) -> MirrorApp:
     return app
 
 
+def _is_disconnected(environ: WSGIEnvironment) -> bool:
+    """Whether the client closed its connection; false under a WSGI server that does not show it."""
+    connection = _connection(environ)
+    if connection is None:
+        return False
+    try:
+        # Not its own method, which under TLS takes no flags.
+        return socket.socket.recv(connection, 1, _PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _connection(environ: WSGIEnvironment) -> socket.socket | None:
+    found = environ.get("gunicorn.socket")
+    if found is None:
+        # What waitress offers here notices the end only where it reads ahead; the connection is the same.
+        channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
+        found = getattr(channel, "socket", None)
+    return found if isinstance(found, socket.socket) else None
+
+
 def _refuse(app: MirrorApp, services: Services) -> None:
     """Refuse every request in a process forked from this one: it has neither its threads nor a database of its own."""
     atexit.unregister(services.close)
     message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
-    app.refusal = Refusal(503, message)
+
+    def refuse() -> None:
+        raise Refusal(503, message)
+
+    app.before_request_funcs[None].insert(0, refuse)
     _log.error(message)
 
 
@@ -150,15 +162,15 @@ def _end_by_signals(app: MirrorApp) -> None:
 
 
 def _stop_then(app: MirrorApp, before: Any, number: int, frame: FrameType | None) -> None:
-    app.stop_waiting()
+    app.stopping.set()
     before(number, frame)
 
 
 def _stop_and_exit(app: MirrorApp, _number: int, _frame: FrameType | None) -> None:
     """End the process: the second time at once, else when the polls are answered, for which its main thread goes on."""
-    if app.is_stopping:
+    if app.stopping.is_set():
         sys.exit(0)
-    app.stop_waiting()
+    app.stopping.set()
     threading.Thread(target=_exit_when_answered, args=(app,), name="exit", daemon=True).start()
 
 

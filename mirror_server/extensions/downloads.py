@@ -1,4 +1,7 @@
-"""Large responses: which form a client accepts, which paths it selects, and how they are sent while they are made."""
+"""Downloads, which are made part by part: their forms, the paths they select, and the threads that make them.
+
+For the snapshots, the history and the older calls; each of these works without the others.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,18 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, cast
 
-from flask import Response, request
+from flask import request
 
 from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, MAX_PATTERNS, NDJSON, Compression
 from mirror_server.core.errors import Refusal
 from mirror_server.store.backend import StorageFailed
-from mirror_server.views.deferred import PARK
+from mirror_server.views.deferred import Streamed
 from mirror_server.views.description import TEXT, Parameter, words
 from mirror_server.views.requests import query_choice
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+from mirror_server.web.asgi import Reader
 
 COMPRESSION = Parameter(
     "compression",
@@ -42,66 +42,6 @@ _EXPECTED_CHUNK_BYTES = 256 * 1024
 _LONGEST_SECONDS = 900
 
 _log = logging.getLogger(__name__)
-
-
-class Reader(Protocol):
-    """The client of a request, under a server that can wait without a thread."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it is known to have gone away."""
-        ...
-
-    async def room(self) -> None:
-        """Wait until a part of the answer may be made for it."""
-        ...
-
-    def waiting(self, size: int) -> AbstractContextManager[None]:
-        """Meanwhile so many more bytes wait to be taken."""
-        ...
-
-    async def send_chunk(self, chunk: bytes) -> None:
-        """Send a part of the answer."""
-        ...
-
-
-class Streamed(Response):
-    """An answer that is sent part by part, each made when there is room for it.
-
-    A server that can wait without a thread takes it as it takes a :class:`~mirror_server.views.deferred.Deferred`, has
-    :meth:`send` send it, and closes it at the end. Any other reads ``chunks``, in a thread that is held meanwhile.
-
-    Args:
-        chunks: The parts.
-        content_type: What they are.
-        headers: Further headers.
-
-    Attributes:
-        is_poll: Whether it may stay open for long, and so counts against the bound on polls.
-        is_interrupted: Whether it is to end before its time, where it holds a thread.
-    """
-
-    is_poll = False
-
-    def __init__(self, chunks: Iterable[bytes], *, content_type: str, headers: Mapping[str, str]) -> None:
-        super().__init__(chunks, content_type=content_type, headers=dict(headers))
-        self.is_interrupted: Callable[[], bool] = lambda: False
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """The head alone, for the server that took it."""
-        if PARK not in environ:
-            return super().__call__(environ, start_response)
-        start_response(self.status, self.get_wsgi_headers(environ).to_wsgi_list())
-        return ()
-
-    async def send(self, reader: Reader, ends: Sequence[asyncio.Future[Any]]) -> bool:
-        """Send the body; false where it broke off, which its client is to see.
-
-        Args:
-            reader: The client.
-            ends: Of these one is done when the client goes away or the server stops.
-        """
-        raise NotImplementedError
 
 
 def _give_way() -> None:
