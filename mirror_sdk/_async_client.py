@@ -13,7 +13,7 @@ from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import to_execute, to_write
+from mirror_sdk._service.asked import expected_revision, to_execute, to_write
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk._service.async_each import ask_each
@@ -54,7 +54,7 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.resource import ExpectedValue, expected_revision
+from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue, encode
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression

@@ -12,7 +12,7 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import to_execute, to_write
+from mirror_sdk._service.asked import expected_revision, to_execute, to_write
 from mirror_sdk._service.channels import AnswerPump, Events, Watch
 from mirror_sdk._service.deadline import wait_of
 from mirror_sdk._service.defaults import (
@@ -53,7 +53,7 @@ from mirror_sdk.naming import (
     unclear,
 )
 from mirror_sdk.progress import progress_bar
-from mirror_sdk.resource import ExpectedValue, expected_revision
+from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue, encode
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression

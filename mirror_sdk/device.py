@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_whole
+from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
 from mirror_sdk.errors import UnknownResource, ValueRefused
-from mirror_sdk.resource import (
-    DesiredValue,  # noqa: F401 - pickles and programs know it by this module too
-    ReportedValue,  # noqa: F401 - the same
-    Resource,
-    resources_of,
-)
+from mirror_sdk.resource import Resource
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus

@@ -20,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import shown, text
 from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer, UnknownQuery, ValueRefused, api_error
-from mirror_sdk.resource import Resource, resources_of
+from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage

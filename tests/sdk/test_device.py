@@ -13,7 +13,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from mirrored import device as device_object
 from mirrored import resource as state
 
-import mirror_sdk
 from mirror_sdk import UnknownResource
 from mirror_sdk.device import DeviceList
 from mirror_sdk.tables.state import state_table
@@ -109,11 +108,6 @@ def test_an_unknown_path_lists_close_ones():
     with pytest.raises(KeyError, match="the only known one is /1/2/3"):
         device_object(state("/1/2/3"))["/3303/0/5700"]
     assert (device.get("/3304/0/5700"), device.get("Temperature", "no path")) == (None, "no path")
-
-
-@pytest.mark.parametrize("name", ["Resource", "ReportedValue", "DesiredValue"])
-def test_pickles_that_name_the_module_of_the_device_are_read(name):
-    assert pickle.loads(f"cmirror_sdk.device\n{name}\n.".encode()) is getattr(mirror_sdk, name)
 
 
 def test_the_card_shows_a_row_for_each_resource():
