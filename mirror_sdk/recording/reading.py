@@ -21,7 +21,7 @@ from mirror_sdk.forms import given
 from mirror_sdk.history.changes import CHANGES_COLUMNS
 from mirror_sdk.history.request import check_stretch
 from mirror_sdk.history.silent_paths import with_silent
-from mirror_sdk.naming import Devices
+from mirror_sdk.naming import DevicesLike
 from mirror_sdk.recording import files, layout, past, replay
 from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
@@ -121,7 +121,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -134,7 +134,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -147,7 +147,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -159,7 +159,7 @@ class Recording:
     ) -> pl.DataFrame: ...
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -222,7 +222,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -232,7 +232,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -242,7 +242,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -251,7 +251,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -301,7 +301,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -312,7 +312,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -323,7 +323,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -334,7 +334,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -376,11 +376,11 @@ class Recording:
         complete = history.is_complete(held.spans, first, last)
         return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
-    def _chosen(self, held: _Held, devices: Devices | None, paths: Sequence[str] | None) -> Chosen:
+    def _chosen(self, held: _Held, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())
         return chosen(names, devices, paths)
 
-    def _replayed(self, devices: Devices | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
+    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
         """What it holds, and every value that is known of these resources."""
         held = self._read()
         history = replay.history(held.events, self._states())
