@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import Any, TypeAlias
 
 from mirror_sdk._visible import visible
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.values import InstanceValues, PythonValue, Value, ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object
@@ -156,13 +156,13 @@ def expected_revision(if_match: ExpectedValue) -> int:
 
     Raises:
         TypeError: It is none of these.
-        ValueRefused: The service told no revision, or it is no number of one.
+        InvalidValue: The service told no revision, or it is no number of one.
     """
     if isinstance(if_match, Resource):
         return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
     if isinstance(if_match, DesiredValue):
         if if_match.revision is None:
-            raise ValueRefused("if_match: this service tells no revisions of desired values; write without if_match")
+            raise InvalidValue("if_match: this service tells no revisions of desired values; write without if_match")
         return if_match.revision
     return _read_revision(if_match)
 
@@ -174,7 +174,7 @@ def _read_revision(given: object) -> int:
             f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
         )
     if not 0 <= int(given) < _MOST_REVISIONS:
-        raise ValueRefused(f"if_match={given} is no revision; device[path].desired.revision tells it")
+        raise InvalidValue(f"if_match={given} is no revision; device[path].desired.revision tells it")
     return int(given)
 
 

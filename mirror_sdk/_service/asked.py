@@ -32,7 +32,7 @@ def to_write(
     """What a write takes along; ``text`` is what people typed, in the place of ``value``.
 
     Raises:
-        ValueRefused: The value or the text does not go with what is declared for the path, there are both or neither,
+        InvalidValue: The value or the text does not go with what is declared for the path, there are both or neither,
             or it is declared read-only and ``allow_read_only`` is not set.
     """
     payload, content_type = encode(given_value(value, text, path), path, content_type, allow_read_only=allow_read_only)

@@ -37,7 +37,7 @@ from mirror_sdk._service.sender import (
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
 from mirror_sdk.config import Settings, read_max_retries, read_timeout
-from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer, ValueRefused
+from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
@@ -179,11 +179,11 @@ class AsyncSender:
 
         Raises:
             ClientClosed: It was closed.
-            ValueRefused: That is so already.
+            InvalidValue: That is so already.
         """
         refuse_closed(self._http)
         if self._before is not None:
-            raise ValueRefused("there is a cassette in this client; end its block first")
+            raise InvalidValue("there is a cassette in this client; end its block first")
         self._before = self._transport, self._pool
         self._transport, self.moments = transport, moments
         self._pool = self._new_pool()
@@ -206,7 +206,7 @@ class AsyncSender:
         """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return None if timeout is None else self.deadline(timeout)
 
@@ -218,7 +218,7 @@ class AsyncSender:
         """The end of a call; see :meth:`mirror_sdk._service.sender.Sender.deadline`.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return deadline_of(self._timeout_seconds if timeout is None else timeout, self._clock)
 

@@ -36,9 +36,9 @@ from mirror_sdk.errors import (
     CallTimeout,
     ClientClosed,
     ConnectionFailed,
+    InvalidValue,
     MirrorError,
     UnexpectedAnswer,
-    ValueRefused,
 )
 
 T = TypeVar("T")
@@ -148,12 +148,12 @@ class Sender:
 
         Raises:
             ClientClosed: It was closed.
-            ValueRefused: That is so already.
+            InvalidValue: That is so already.
         """
         refuse_closed(self._http)
         with self._making:
             if self._before is not None:
-                raise ValueRefused("there is a cassette in this client; end its block first")
+                raise InvalidValue("there is a cassette in this client; end its block first")
             self._before = self._transport, self._pool
             self._transport, self.moments = transport, moments
             self._pool = self._new_pool()
@@ -172,7 +172,7 @@ class Sender:
         """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return None if timeout is None else self.deadline(timeout)
 
@@ -184,7 +184,7 @@ class Sender:
         """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return deadline_of(self._timeout_seconds if timeout is None else timeout, self._clock)
 
@@ -411,13 +411,13 @@ def deadline_of(timeout: float, clock: Callable[[], float]) -> Deadline:
     """The end of a call that begins now; a deadline is one already.
 
     Raises:
-        ValueRefused: It is no limit.
+        InvalidValue: It is no limit.
     """
     if isinstance(timeout, Deadline):
         return timeout
     limit_seconds = seconds("timeout", timeout)
     if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise ValueRefused(
+        raise InvalidValue(
             f"timeout={timeout!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most"
         )
     return Deadline(limit_seconds, clock)
@@ -437,7 +437,7 @@ def request_of(
     An answer may be held back for long; a connection comes soon, or never.
 
     Raises:
-        ValueRefused: Its address cannot be one.
+        InvalidValue: Its address cannot be one.
     """
     # The whole address: httpx would take one apart three times to put it together from its parts.
     query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
@@ -456,7 +456,7 @@ def request_of(
         )
     except httpx.InvalidURL as exc:
         message = f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {exc}; give less"
-        raise ValueRefused(message) from exc
+        raise InvalidValue(message) from exc
     if http.cookies:
         http.cookies.set_cookie_header(request)
     return request
