@@ -15,6 +15,7 @@ from weakref import WeakSet
 import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._service.network import Network
 from mirror_sdk.events import Event, utc_now
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.cells import running_cell
@@ -335,7 +336,9 @@ def _replace_earlier(widget: MirrorWidget) -> None:
             earlier.close()
             if earlier.client is not widget.client:
                 # IPython keeps the widget, and with it a client that its cell made and nobody uses any more.
-                earlier.client._sender.release_idle()
+                carrier = earlier.client._sender.carrier
+                if isinstance(carrier, Network):
+                    carrier.release_idle()
         there = WeakSet()
     there.add(widget)
     _open[place] = (run, there)

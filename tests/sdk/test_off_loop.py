@@ -28,7 +28,7 @@ from usual import URL
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
-from mirror_sdk._service.async_sender import MOST_BYTES_ON_LOOP
+from mirror_sdk._service.event_loop import MOST_BYTES_ON_LOOP
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
