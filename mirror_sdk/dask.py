@@ -117,7 +117,7 @@ def read_mirror(
         state: ``registered`` or ``deregistered``.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
-        filters: Other conditions, as for :meth:`mirror_sdk.MirrorClient.list_devices`.
+        filters: Other conditions, as for ``client.devices.list()``.
         raw: Whether the raw payloads are columns too.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
@@ -194,7 +194,7 @@ def read_history(
         state: ``registered`` or ``deregistered``, now.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
-        filters: Other conditions, as for :meth:`mirror_sdk.MirrorClient.list_devices`.
+        filters: Other conditions, as for ``client.devices.list()``.
         raw: Whether the payloads are a column too.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
@@ -303,7 +303,7 @@ class _MirrorPart:
         settings = self.settings or Settings.load(self.request.server)
         request = replace(self.request, selection=self.request.selection.between(*bounds))
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
-            tables, about = client._parts_of(request)
+            tables, about = client._tables.parts_of(request)
             frame = given(tables, about, as_="pandas", tz=request.tz)
         return frame if columns is None else frame[list(columns)]
 
@@ -335,8 +335,8 @@ class _HistoryPart:
         own = partial(_own_rows, is_first=after is None, begin=None if begin == self.request.begin else begin)
         settings = self.settings or Settings.load(self.request.server)
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
-            told = client._read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
-            units = client._units_over_time(parts.unitless(), request, told)
+            told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
+            units = client._tables.units_over_time(parts.unitless(), request, told)
         tables, about = parts.finish(basis(request, told), units=units)
         frame: pd.DataFrame = given(tables, about, as_="pandas", tz=self.tz)
         return frame if columns is None else frame[list(columns)]

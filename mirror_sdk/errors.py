@@ -362,7 +362,7 @@ CATEGORY_HINTS = {
         " check that it is up, or give a larger expiry_seconds"
     ),
     "DEVICE_REMOVED_REGISTRATION": "the device deregistered; ask again after its next registration",
-    "RESOURCE_NOT_FOUND": "the device has no such resource; list_resources(device_id) shows what it has",
+    "RESOURCE_NOT_FOUND": "the device has no such resource; client.devices.resources(device_id) shows what it has",
     "METHOD_NOT_ALLOWED": "the resource does not allow this; it may be read-only",
     "BAD_VALUE": "the device does not take this value; check its type and range",
     "REJECTED": "the device refused; its own log may say why",

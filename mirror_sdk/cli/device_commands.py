@@ -82,11 +82,11 @@ def devices(
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         filters = {f"{ATTRIBUTE_FILTER}__{name}": value for name, value in where}
-        found = client.list_devices(state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit)
+        found = client.devices.list(state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit)
         rows: list[dict[str, object]] = [{name: getattr(device, name) for name in _DEVICE} for device in found]
         if connections:
             for row, device in zip(rows, found, strict=True):
-                connection = client.get_connection(device)
+                connection = client.devices.connection(device)
                 row |= {name: getattr(connection, name) for name in _CONNECTION}
     if state is None and endpoint_type is None and query is None and not where:
         nothing = "the mirror knows no device yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
@@ -116,7 +116,7 @@ def device_events(names: Sequence[str], event_types: Sequence[str], limit: int |
       mirror device-events --type deregistration --type expired --csv
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        found = client.list_device_events(names or None, event_types=event_types or None, limit=limit)
+        found = client.devices.events(names or None, event_types=event_types or None, limit=limit)
     nothing = "no device has registered yet, or left"
     if names or event_types:
         nothing = "no such event is kept; without options 'mirror device-events' lists all there are"
@@ -307,7 +307,7 @@ def requests(form: Form) -> None:
       mirror requests --json
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        waiting = client.list_device_requests()
+        waiting = client.requests.list()
     columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
     nothing = "no request of this key waits for an answer"
     show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form, nothing)

@@ -1,8 +1,8 @@
 """Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
 
 ``client.state_frame()`` and ``client.snapshot()`` give the state of devices, ``client.events_frame()`` what happened,
-``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.list_devices()``
-with ``to_frame()`` the directory, ``client.device_events_frame()`` when its devices came and went. With this module
+``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.devices.list()``
+with ``to_frame()`` the directory, ``client.devices.events_frame()`` when its devices came and went. With this module
 imported every frame has the accessor ``mirror``, for what is asked of a table
 (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and why,
 ``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each resource.

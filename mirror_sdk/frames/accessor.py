@@ -330,7 +330,7 @@ class MirrorAccessor(Questions):
                 :func:`mirror_sdk.frames.stale_devices` for its columns.
             never_read: Whether what was never reported is stale too.
             now: From which moment on it is counted back, by the mirror's clock; the moment of the table by default.
-            devices: What ``client.list_devices()`` gave, or its table: tells ``last_contact`` by device.
+            devices: What ``client.devices.list()`` gave, or its table: tells ``last_contact`` by device.
 
         Raises:
             InvalidValue: ``age`` is no span of time, ``by`` is neither of the two, ``devices`` is not the directory,
@@ -344,7 +344,7 @@ class MirrorAccessor(Questions):
         ['/3303/0/5700']
         >>> len(state.mirror.stale("1h", now=later, never_read=True))
         4
-        >>> silent = state.mirror.stale("1h", by="device", now=later, devices=client.list_devices())
+        >>> silent = state.mirror.stale("1h", by="device", now=later, devices=client.devices.list())
         >>> silent[["endpoint_name", "stale", "resources"]].values.tolist()
         [['station-01', 1, 1]]
         """

@@ -21,7 +21,7 @@ _PAUSES = 3
 _RHYTHM_KNOWN = timedelta(hours=1)
 _RHYTHM_UNKNOWN = timedelta(days=1)
 """What silence is never too long. A device that is registered for the usual day is heard once in that time."""
-_DIRECTORY = "give what client.list_devices() gave, or the table of that"
+_DIRECTORY = "give what client.devices.list() gave, or the table of that"
 
 STALE_SCHEMA = pa.schema(
     [
@@ -62,7 +62,7 @@ def stale_devices(
     Args:
         state: A state table.
         stale: Those of its rows that are stale.
-        devices: The directory, as :meth:`mirror_sdk.MirrorClient.list_devices` gives it, or its table.
+        devices: The directory, as ``client.devices.list()`` gives it, or its table.
 
     Returns:
         A frame with these columns, also when it has no rows:

@@ -142,7 +142,7 @@ def known_devices(listed: Iterable[Device], seen: Iterable[Seen]) -> dict[str, K
     return {device.id: KnownDevice(device, *some) for device, some in zip(listed, seen, strict=True)}
 
 
-_NO_SUCH_DEVICE = "there is no such device; client.list_devices() shows those there are"
+_NO_SUCH_DEVICE = "there is no such device; client.devices.list() shows those there are"
 NO_EARLIER = object()
 """Stands in the place of a value where there was none to go back to."""
 

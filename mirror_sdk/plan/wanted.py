@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk._service.asked import expected_revision
 from mirror_sdk._tables import REVISION, DeviceTable, is_table, named_rows, revision_in
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike, known_id, own_id
-from mirror_sdk.resource import expected_revision
 from mirror_sdk.values import Value
 from mirror_sdk.values.typed import read_typed
 from mirror_sdk.wire.device_requests import NEVER_WRITTEN

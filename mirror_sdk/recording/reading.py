@@ -20,7 +20,7 @@ from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
-from mirror_sdk.naming import Devices
+from mirror_sdk.naming import DevicesLike
 from mirror_sdk.recording import files, layout, past, replay
 from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
@@ -120,7 +120,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -133,7 +133,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -146,7 +146,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -158,7 +158,7 @@ class Recording:
     ) -> pl.DataFrame: ...
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -221,7 +221,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -231,7 +231,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -241,7 +241,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -250,7 +250,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -300,7 +300,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -311,7 +311,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -322,7 +322,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -332,7 +332,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -392,11 +392,11 @@ class Recording:
         complete = history.is_complete(held.spans, first, last)
         return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
-    def _chosen(self, held: _Held, devices: Devices | None, paths: Sequence[str] | None) -> Chosen:
+    def _chosen(self, held: _Held, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())
         return chosen(names, devices, paths)
 
-    def _replayed(self, devices: Devices | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
+    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
         """What it holds, and every value that is known of these resources."""
         held = self._read()
         history = replay.history(held.events, self._states())

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk._arguments import closest, path_patterns
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.naming import DeviceLike, Devices, given_devices, known_id
+from mirror_sdk.naming import DeviceLike, DevicesLike, given_devices, known_id
 from mirror_sdk.wire.paths import matches_any
 
 _NAMES = ["device_id", "endpoint_name"]
@@ -51,7 +51,7 @@ class Chosen:
         return [path for path in column.unique().to_pylist() if path is None or matches_any(self.patterns, path)]
 
 
-def chosen(names: Mapping[str, str | None], devices: Devices | None, paths: Sequence[str] | None) -> Chosen:
+def chosen(names: Mapping[str, str | None], devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
     """What a caller asks for, checked.
 
     Args:

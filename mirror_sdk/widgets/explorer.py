@@ -180,7 +180,7 @@ class Explorer(MirrorWidget):
         return f"{self.title_view.value}{self.resources.static_html()}{self.devices.static_html()}"
 
     def _id_of(self, device: DeviceLike | DeviceTable) -> str:
-        found = self.client._ids_of_all(device if is_table(device) else [device])
+        found = self.client._session.ids_of(device if is_table(device) else [device])
         if len(found) != 1:
             raise InvalidValue(
                 f"device: the table names {len(found)} devices, and one is shown; choose one of its rows"

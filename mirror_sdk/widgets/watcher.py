@@ -14,7 +14,7 @@ import ipywidgets as widgets
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._tables import device_ids, is_table
 from mirror_sdk.events import Event
-from mirror_sdk.naming import Devices, known_id
+from mirror_sdk.naming import DevicesLike, known_id
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.feed import feed_of
@@ -94,7 +94,7 @@ class EventWatcher(MirrorWidget):
     def __init__(
         self,
         client: MirrorClient,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Collection[str] | None = None,
         *,
         recording: str | os.PathLike[str] | Recording | None = None,

@@ -197,7 +197,7 @@ def test_the_examples_give_what_they_show(demo_environment, tmp_path, monkeypatc
         monkeypatch.setenv(name, value)
     with MirrorClient.from_env() as client, dask.config.set(scheduler="synchronous"):
         names: dict[str, Any] = {"client": client, "folder": tmp_path}
-        for device in client.list_devices(endpoint_type="WeatherStation"):
+        for device in client.devices.list(endpoint_type="WeatherStation"):
             client.read_value(device.id, TEMPERATURE)
         begin = client.history(limit=1).attrs["mirror"]["oldest_at"]
         names |= {"begin": datetime.fromisoformat(begin), "timedelta": timedelta}

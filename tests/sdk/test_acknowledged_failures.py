@@ -34,7 +34,7 @@ def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lig
     assert desired.acknowledged_by == "night shift"
     assert desired.to_dict()["acknowledged_at"] is not None
     assert client.get_device(lights[1])[LEVEL].desired.acknowledged_at is None
-    assert "by night shift, and does not count as failed." in str(client.explain(lights[0], LEVEL))
+    assert "by night shift, and does not count as failed." in str(client.devices.explain(lights[0], LEVEL))
     now = client.snapshot()
     pd.testing.assert_frame_equal(client.refresh(before), now)
     pd.testing.assert_frame_equal(client.state_frame(), now)

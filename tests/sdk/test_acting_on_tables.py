@@ -88,7 +88,7 @@ def test_what_names_no_devices_is_refused_and_nothing_is_done(client, rooms, war
 
 
 def test_a_table_without_paths_needs_one(client, warm):
-    directory = client.list_devices().to_frame()
+    directory = client.devices.list().to_frame()
     for act in (client.subscribe, lambda frame: client.plan(frame, value=0)):
         with pytest.raises(InvalidValue, match="no column path"):
             act(directory)

@@ -27,9 +27,9 @@ CALLS = {
     "an empty async-id": (lambda c, d: c.begin_read(d, SWITCH, async_id=""), ValueError, "async_id '' must be 1 to"),
     "an argument that is no text": (lambda c, d: c.execute(d, "/3/0/4", 3), TypeError, "argument must be a text"),
     "an id that no address holds": (lambda c, d: c.get_device("d" * 100_000), InvalidValue, "cannot be sent"),
-    "a limit below 0": (lambda c, d: c.list_devices(limit=-1), InvalidValue, "limit=-1 must be a whole number"),
-    "a limit that is a text": (lambda c, d: c.list_devices(limit="5"), InvalidValue, "limit='5' must be a whole"),
-    "several names": (lambda c, d: c.list_devices(endpoint_name=["a"]), ValueError, "write endpoint_name__in"),
+    "a limit below 0": (lambda c, d: c.devices.list(limit=-1), InvalidValue, "limit=-1 must be a whole number"),
+    "a limit that is a text": (lambda c, d: c.devices.list(limit="5"), InvalidValue, "limit='5' must be a whole"),
+    "several names": (lambda c, d: c.devices.list(endpoint_name=["a"]), ValueError, "write endpoint_name__in"),
     "no number of events": (lambda c, d: c.events(limit=1.5), InvalidValue, "limit=1.5 must be a whole number"),
     "no time for events": (lambda c, d: c.events(timeout=None), InvalidValue, "timeout=None must be a number"),
     "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a text"),
@@ -83,10 +83,10 @@ def test_a_moment_without_a_zone_is_refused(client, device_id):
 
 CLOSED = [
     lambda c: c.get_device("d"),
-    lambda c: c.list_devices(),
+    lambda c: c.devices.list(),
     lambda c: c.begin_read("d", SWITCH),
     lambda c: c.write_value("d", SWITCH, True),
-    lambda c: c.explain("d", SWITCH),
+    lambda c: c.devices.explain("d", SWITCH),
     lambda c: c.snapshot(),
     lambda c: c.plan([("d", SWITCH, True)]),
     lambda c: c.is_healthy(),
@@ -123,7 +123,7 @@ def test_a_client_that_is_closed_under_an_open_poll_says_so(client_of):
 
     client = client_of(transport=ClosedAndBroken(None))
     with pytest.raises(ClientClosed):
-        client.list_devices()
+        client.devices.list()
 
 
 # Instants

@@ -31,12 +31,12 @@ def test_devices_are_chosen_by_every_filter_given_and_no_more_than_are_wanted(cl
     lamp = simulator.add_device("lamp", endpoint_type="Light")
     fan = simulator.add_device("fan", endpoint_type="Fan")
     simulator.deregister(fan)
-    assert client.list_devices(endpoint_type="Light", id=lamp).ids == [lamp]
-    assert client.list_devices(state="deregistered").ids == [fan]
-    assert client.list_devices(state="registered", endpoint_name="fan").ids == []
-    assert client.list_devices(limit=0).ids == []
+    assert client.devices.list(endpoint_type="Light", id=lamp).ids == [lamp]
+    assert client.devices.list(state="deregistered").ids == [fan]
+    assert client.devices.list(state="registered", endpoint_name="fan").ids == []
+    assert client.devices.list(limit=0).ids == []
     filters = {"endpoint_type__in": ["Fan"], "created_at__gte": simulator.get_clock()}
-    assert client.list_devices(filters=filters).ids == [fan]
+    assert client.devices.list(filters=filters).ids == [fan]
 
 
 # Device requests

@@ -23,7 +23,7 @@ def test_a_new_resource_is_known_after_an_update_and_a_removed_one_stays_in_the_
     simulator.remove_resource(device_id, "/3303/1/5700")
     simulator.update_registration(device_id)
     assert "/3303/1/5700" in client.get_device(device_id)
-    assert "/3303/1/5700" not in [resource.uri for resource in client.list_resources(device_id)]
+    assert "/3303/1/5700" not in [resource.uri for resource in client.devices.resources(device_id)]
 
 
 def test_what_cannot_be_is_refused_by_name(simulator):

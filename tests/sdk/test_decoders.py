@@ -170,7 +170,7 @@ def test_client_reads_explains_and_shows_values_of_the_decoder(client_over, devi
     assert client.get_device(device_id)[TEMPERATURE].reported.value.content_type == EXAMPLE
     for table in (client.snapshot(paths=[TEMPERATURE]), client.state_frame(paths=[TEMPERATURE])):
         assert table["reported_num"].tolist() == [21.5]
-    assert "The last reported value is 21.5, received" in str(client.explain(device_id, TEMPERATURE))
+    assert "The last reported value is 21.5, received" in str(client.devices.explain(device_id, TEMPERATURE))
 
 
 def test_widgets_show_values_of_the_decoder(mirror, plain, device_id):

@@ -283,7 +283,7 @@ def test_where_no_loop_runs_it_begins_with_the_first_step(mirror, simulator, dev
 def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, simulator, device_id):
     async def program(client):
         events = client.events(timeout=60)
-        await client.list_devices()
+        await client.devices.list()
         for _ in range(6):
             await asyncio.to_thread(simulator.update_registration, device_id)
         took = await asyncio.gather(*(anext(events) for _ in range(6)))

@@ -146,7 +146,7 @@ def test_the_directory_tells_the_last_contact_of_devices_also_of_stale_ones():
     for told in (devices, listed):
         assert state().mirror.stale("1h", by="device", devices=told)["last_contact"].tolist() == [pd.NaT, at(-10)]
     for other in (["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL):
-        with pytest.raises(InvalidValue, match=r"devices= .* client\.list_devices\(\)"):
+        with pytest.raises(InvalidValue, match=r"devices= .* client\.devices\.list\(\)"):
             state().mirror.stale("1h", by="device", devices=other)
 
 

@@ -70,8 +70,8 @@ def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain,
     assert earlier["value_num"].tolist()[-1] == 22.5
     assert client.as_of("15s", **chosen)["reported_num"].tolist() == [22.5]
     assert client.changes("15s", **chosen)["after_num"].tolist() == [23.5]
-    assert {event.device_id for event in plain.list_device_events(begin="1h")} == set(devices)
-    assert plain.list_device_events(begin="10s") == []
+    assert {event.device_id for event in plain.devices.events(begin="1h")} == set(devices)
+    assert plain.devices.events(begin="10s") == []
 
 
 def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
@@ -112,7 +112,7 @@ def test_devices_are_named_as_anywhere(client, devices, begin):
     assert len(expected) == 6
     for chosen in (
         {"devices": ["a"]},
-        {"devices": client.list_devices(endpoint_name="a")},
+        {"devices": client.devices.list(endpoint_name="a")},
         {"filters": {"endpoint_name__in": ["a"]}},
         {"devices": devices, "endpoint_name": "a"},
     ):

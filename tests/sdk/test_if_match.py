@@ -11,7 +11,7 @@ from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP, add_lights
 
 from mirror_sdk import InvalidValue, PreconditionFailed
-from mirror_sdk.resource import expected_revision
+from mirror_sdk._service.asked import expected_revision
 from mirror_sdk.wire.device_object import DesiredStatus
 
 REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "message": "seen is not what is"}
@@ -48,7 +48,7 @@ def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_clie
         assert error.resource == client.get_device(light)[LEVEL]
         assert (error.resource.desired_value, error.resource.desired.status) == (40, DesiredStatus.SUCCESS)
         assert "write with its revision" in str(error)
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     client.write_value(light, LEVEL, 70, if_match=error.resource)
     assert client.get_device(light)[LEVEL].desired_value == 70
     assert pickle.loads(pickle.dumps(error)).resource.desired_value == 40

@@ -36,7 +36,7 @@ def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
     assert "4 to write; nothing was sent, apply() sends" in repr(plan)
     assert "light-0" in plan._repr_html_()
     assert statuses(plan.result) == ["queued"] * 4
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     nothing = client.plan([])
     assert "nothing is wanted" in repr(nothing)
     assert nothing.frame.dtypes.astype(str).equals(plan.frame.dtypes.astype(str))
@@ -201,7 +201,7 @@ def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_
     plan.apply(expiry_seconds=3600, timeout=0.5)
     until(lambda: statuses(plan.apply(expiry_seconds=3600, timeout=0)) == all_but_one)
     assert statuses(plan.apply(expiry_seconds=3600, timeout=0)) == all_but_one
-    assert len(client.list_device_requests(lights[1])) == 1
+    assert len(client.requests.list(lights[1])) == 1
     simulator.advance(timedelta(minutes=50))
     simulator.set_online(lights[1], True)
     assert statuses(plan.apply(expiry_seconds=3600)) == ["success"] * 4
@@ -230,9 +230,7 @@ def test_a_write_is_undone_where_its_effect_is_not_known(
     simulator.set_answer(lights[0], "silent" if is_silent else "normal")
     simulator.set_online(lights[0], is_silent)
     plan = client.plan(all_to(lights[:1], 40))
-    with once(
-        lambda: client.list_device_requests(lights[0]), lambda: simulator.advance(timedelta(seconds=seconds + 1))
-    ):
+    with once(lambda: client.requests.list(lights[0]), lambda: simulator.advance(timedelta(seconds=seconds + 1))):
         result = plan.apply(expiry_seconds=seconds)
     assert (statuses(result), result["category"].tolist()) == (["failure"], [category])
     simulator.set_answer(lights[0], "normal")
@@ -335,4 +333,4 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
             client.load_plan(file)
     with pytest.raises(FileNotFoundError):
         client.load_plan(tmp_path / "missing.json")
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []

@@ -444,7 +444,7 @@ def test_closing_a_client_raises_why_its_recorder_ended_and_closes_the_rest(clie
     with pytest.raises(OSError, match="no space left"):
         client.close()
     with pytest.raises(ClientClosed):
-        client.list_devices()
+        client.devices.list()
 
 
 def test_a_recording_with_a_relative_path_stays_where_it_was_begun(client, observed, tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     client = client_of(transport=httpx.MockTransport(answer))
     slept = pause_in_no_time(client)
     # By this clock only the pauses take time.
-    client._sender._clock = lambda: sum(slept)
+    client._session.sender._clock = lambda: sum(slept)
     with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
         client.add_presubscriptions([LIGHTS], timeout=0.3)
     assert isinstance(caught.value.__cause__, PreconditionFailed)

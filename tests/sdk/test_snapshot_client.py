@@ -52,7 +52,7 @@ def test_devices_are_selected(client, ids, monkeypatch):
     assert names(endpoint_type="Light") == ["a"]
     assert names(filters={"endpoint_name__in": ["a", "d"]}) == ["a", "d"]
     assert names(devices=[ids[1], ids[0], ids[1]]) == ["a", "b"]
-    assert names(devices=client.list_devices(), state="registered") == ["a", "b"]
+    assert names(devices=client.devices.list(), state="registered") == ["a", "b"]
     assert names(devices=[]) == []
     assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
     assert about(client.snapshot(devices=ids))["devices"] == 4

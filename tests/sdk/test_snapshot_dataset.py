@@ -95,7 +95,7 @@ def test_devices_can_be_named(client, ids, folder):
 
 
 def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, many, folder, monkeypatch):
-    monkeypatch.setattr("mirror_sdk._async_client._DEVICES_AT_A_TIME", 3)
+    monkeypatch.setattr("mirror_sdk._session.async_table_reader._DEVICES_AT_A_TIME", 3)
     with pytest.warns(SnapshotWarning, match="one by one"):
         written = client_over(without_snapshots).snapshot_dataset(folder, devices_per_file=2)
     pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())

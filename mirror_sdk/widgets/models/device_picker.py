@@ -12,7 +12,7 @@ from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.naming import DeviceLike, Devices, own_id
+from mirror_sdk.naming import DeviceLike, DevicesLike, own_id
 from mirror_sdk.widgets.models.calls import Run
 from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.reload import Reload
@@ -24,7 +24,7 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 _IDS_AT_ONCE = 50
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
 
-GivenDevices = DeviceLike | Devices
+GivenDevices = DeviceLike | DevicesLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class DevicePicker:
         self._run = run
         self._notices = notices
         self._changed = changed
-        self._given = None if given is None else list(dict.fromkeys(client._ids_of_all(read_ids(given))))
+        self._given = None if given is None else list(dict.fromkeys(client._session.ids_of(read_ids(given))))
         self._picked = dict.fromkeys(self._given or ())
         self._directory: dict[str, Device] = {}
         self._names: dict[str, str] = {}
@@ -228,6 +228,6 @@ def _id_of(device: object, cure: str) -> str:
 
 def _list_devices(client: MirrorClient, given: list[str] | None) -> DeviceList:
     if given is None:
-        return client.list_devices()
+        return client.devices.list()
     parts = [given[start : start + _IDS_AT_ONCE] for start in range(0, len(given), _IDS_AT_ONCE)]
-    return DeviceList([device for part in parts for device in client.list_devices(filters={"id__in": part})])
+    return DeviceList([device for part in parts for device in client.devices.list(filters={"id__in": part})])

@@ -146,13 +146,13 @@ def _of_row(row: dict[str, Any]) -> Event:
 
 def _read_log(client: MirrorClient, wants: Wants, most: int) -> tuple[tuple[Event, ...], int | None, int | None]:
     """The newest events of the log, the number of the first entry it still had, and that of the last one."""
-    reader = client._new_reader()
+    reader = client._session.new_reader()
     if not isinstance(reader, LogReader):
         return (), None, None
     reader.go_to_end()
     end = reader.position or 0
     begin = max(0, end - ENTRIES_READ)
-    reader = client._new_reader(after=begin)
+    reader = client._session.new_reader(after=begin)
     kept: deque[Event] = deque(maxlen=most)
     first_seq: int | None = None
     while (reader.position or 0) < end:

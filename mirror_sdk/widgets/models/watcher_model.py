@@ -172,7 +172,7 @@ class WatcherModel:
 
     def load(self) -> None:
         """Read the names of the devices from the directory, then what was before."""
-        self._run(self._client.list_devices, self._took_names, self._no_names)
+        self._run(self._client.devices.list, self._took_names, self._no_names)
 
     def load_past(self) -> None:
         """Read what the recording holds, or the service's history, and what the log still has."""
@@ -566,7 +566,7 @@ class WatcherModel:
         self._units_requested |= new
 
         def read() -> Units:
-            state = self._client._units_of(unitless_of(new))
+            state = self._client._tables.units_of(unitless_of(new))
             return {} if state is None else units_of(state)
 
         # Without them the declared units are shown.

@@ -263,7 +263,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
 @pytest.fixture
 def sensor(client, simulator):
     """A device whose temperature is told, after the client's log began."""
-    client.list_devices()
+    client.devices.list()
     device_id = simulator.add_device("sensor-9", [SENSOR | {"value": "20"}])
     client.subscribe(device_id, TEMPERATURE)
     next(client.events(after=0, timeout=60, paths=[TEMPERATURE]))

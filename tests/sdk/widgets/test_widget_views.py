@@ -312,7 +312,7 @@ def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
 
 def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mirror, client):
     earlier = widget(EventWatcher)
-    with MirrorClient(client.base_url, client._sender.api_key, transport=mirror.transport) as again:
+    with MirrorClient(client.base_url, client._session.sender.api_key, transport=mirror.transport) as again:
         other = MirrorClient(client.base_url, mirror.new_key(), transport=mirror.transport)
         with other, EventWatcher(other, live=False):
             assert earlier.comm is not None

@@ -59,7 +59,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     state = client.state_frame(paths=[LEVEL])
     for given in (
         [*wanted, wanted[0]],
-        [one for one in client.list_devices() if one.id in wanted],
+        [one for one in client.devices.list() if one.id in wanted],
         state[state["device_id"].isin(wanted)],
         state.mirror.wide().loc[wanted],
         pd.Series(wanted, name="device_id"),
@@ -293,7 +293,7 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
         assert model.is_old
         assert model.status_text == "The input changed since this preview: make a new one."
         model.apply()
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     previewed(model, SWITCH, True)
     # True is not 1.
