@@ -40,8 +40,8 @@ from mirror_sdk.errors import (
     BadRequest,
     ClientClosed,
     ConfigError,
+    InvalidValue,
     MirrorError,
-    ValueRefused,
 )
 from mirror_sdk.events import Event, event_filter, utc_now
 from mirror_sdk.forms import given
@@ -235,7 +235,7 @@ class AsyncMirrorClient:
             CassetteDamaged: It is no cassette, or one of another version.
             ConfigError: It is to be recorded, and there is no key, or something cannot be used.
             FileNotFoundError: It is to be played, and is not there.
-            ValueRefused: There is no such mode.
+            InvalidValue: There is no such mode.
 
         >>> async with client.cassette(folder / "lights.zip"):
         ...     count = len(await client.devices.list())
@@ -283,7 +283,7 @@ class AsyncMirrorClient:
             CassetteDamaged: It is no cassette, or one of another version.
             FileNotFoundError: It is to be played, and is not there.
             NotRecorded: Within the block: something is asked that was not asked in the recording.
-            ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
+            InvalidValue: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
 
         >>> for _ in range(2):
         ...     async with client.cassette(folder / "read.zip") as cassette:
@@ -295,7 +295,7 @@ class AsyncMirrorClient:
         from mirror_sdk.cassette import AsyncCassette
 
         if self._session.channel != "long polling":
-            raise ValueRefused(
+            raise InvalidValue(
                 f"a {self._session.channel} brings notifications past a cassette; use_long_polling() first"
             )
         return AsyncCassette(path, mode, self._session.sender, self._session.reset)
@@ -482,7 +482,7 @@ class AsyncMirrorClient:
             ImportError: What the form needs, such as pandas, is not installed.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of device ids belongs.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
         >>> (await client.state_frame(paths=["/3311/*"]))["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -591,7 +591,7 @@ class AsyncMirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 7.
 
@@ -667,7 +667,7 @@ class AsyncMirrorClient:
             OSError: The folder cannot be written.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone.
-            ValueRefused: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
+            InvalidValue: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
                 is not 1 or more.
 
         Source: wire.md 7.
@@ -714,7 +714,7 @@ class AsyncMirrorClient:
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
             NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
+            InvalidValue: It is another table, not all of it, or has a resource of a device twice.
 
         Source: wire.md 7.
 
@@ -819,7 +819,7 @@ class AsyncMirrorClient:
         """What happened: a row for each thing, by device, path and the time at which it did.
 
         The columns are those of :func:`mirror_sdk.frames.history_frame`: values that devices told and by what they
-        came, ends of writes, registrations, and stretches in which nothing could be heard. Rows without a path, such
+        came, ends of writes, registrations, and intervals in which nothing could be heard. Rows without a path, such
         as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
         devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
         service has kept everything. What breaks off on the way goes on behind the last row that came. Where no row
@@ -852,7 +852,7 @@ class AsyncMirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one,
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one,
                 ``limit`` is no number, or ``tz`` is no time zone.
 
         Source: wire.md 10.
@@ -865,12 +865,12 @@ class AsyncMirrorClient:
         """
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
-        from mirror_sdk.history.request import HistoryRequest, check_stretch
+        from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
         whole = self._session.sender.whole(timeout)
-        begin, end = check_stretch(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
+        begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
         chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
             selection=Selection.of(
@@ -999,7 +999,7 @@ class AsyncMirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 10.
 
@@ -1124,7 +1124,7 @@ class AsyncMirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
                 ``tz`` is no time zone.
 
         Source: wire.md 10.
@@ -1137,14 +1137,14 @@ class AsyncMirrorClient:
         """
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import Counts, changes_parts
-        from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
+        from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
         whole = self._session.sender.whole(timeout)
         now = await self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
-        _, last = check_stretch(first, end, now)
+        _, last = check_interval(first, end, now)
         selection = Selection.of(
             paths=paths,
             state=state,
@@ -1233,7 +1233,7 @@ class AsyncMirrorClient:
         Raises:
             PreconditionFailed: The desired value is another one by now; ``error.resource`` has it. Nothing was sent
                 to the device.
-            ValueRefused: The value or the text does not go with what is declared for the path, there are both or
+            InvalidValue: The value or the text does not go with what is declared for the path, there are both or
                 neither, or it is declared read-only and ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
@@ -1330,7 +1330,7 @@ class AsyncMirrorClient:
 
         Raises:
             ImportError: pandas is not installed.
-            ValueRefused: ``tz`` is no time zone.
+            InvalidValue: ``tz`` is no time zone.
 
         >>> request = await client.begin_read(station, "/3303/0/5700")
         >>> (await request.result()).python
@@ -1449,7 +1449,7 @@ class AsyncMirrorClient:
                 the error tells.
             Conflict: The last write has not failed, or is another one than the caller saw; the same.
             NotFound: There is no such device; the same.
-            ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
+            InvalidValue: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
         >>> await simulator.set_answer(light, "reject")
@@ -1463,7 +1463,7 @@ class AsyncMirrorClient:
         'night shift'
         """
         if if_match is not None and is_table(device_id):
-            raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
+            raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = await off_loop(seen_revisions, device_id, path, "device_id") if is_table(device_id) else {}
@@ -1506,7 +1506,7 @@ class AsyncMirrorClient:
         Raises:
             AccessDenied: The key may not read from devices, with ``read_first``.
             ImportError: pandas is not installed.
-            ValueRefused: It is none of these; the message says what is missing.
+            InvalidValue: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
@@ -1541,7 +1541,7 @@ class AsyncMirrorClient:
         Raises:
             ImportError: pandas is not installed.
             OSError: The file cannot be read.
-            ValueRefused: It holds no plan, or one for another service.
+            InvalidValue: It holds no plan, or one for another service.
 
         Source: specification 3.1; wire.md 2.
 
@@ -1581,7 +1581,7 @@ class AsyncMirrorClient:
         Raises:
             NotFound: There is no such device. Of a table, all others are subscribed, as a note of the error tells.
             UnknownResource: The device does not have this resource; the same.
-            ValueRefused: The table has no such columns, or a row without a device or a path.
+            InvalidValue: The table has no such columns, or a row without a device or a path.
 
         Source: wire.md 3.
 
@@ -1800,7 +1800,7 @@ class AsyncMirrorClient:
                 ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
+            InvalidValue: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
                 a pattern is none.
 
         Source: specification 6; wire.md 4.
@@ -1914,7 +1914,7 @@ class AsyncMirrorClient:
             MirrorError: A failure that asking again would not mend, or one that outlasted ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
+            InvalidValue: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
                 ``after`` none of an entry, or a pattern is none.
 
         >>> (await client.events_frame(after=0, timeout=0))["event"].tolist()
@@ -1965,7 +1965,7 @@ class AsyncMirrorClient:
 
         Raises:
             TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
-            ValueRefused: A pattern is none.
+            InvalidValue: A pattern is none.
 
         Source: wire.md 4.
 
@@ -2025,7 +2025,7 @@ class AsyncMirrorClient:
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
+            InvalidValue: There is something else in the folder, a recording of something else, or another recorder at
                 work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
                 have.
 
@@ -2132,7 +2132,7 @@ class AsyncMirrorClient:
 
         Raises:
             MirrorError: There is no websocket to be had: the service has none or does not answer, or the key is wrong.
-            ValueRefused: There is a cassette in the client, or it sends over a transport of its own.
+            InvalidValue: There is a cassette in the client, or it sends over a transport of its own.
 
         Source: wire.md 4.
 
@@ -2142,7 +2142,7 @@ class AsyncMirrorClient:
         >>> await client.use_long_polling()
         """
         if not self._session.sender.is_on_network:
-            raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
+            raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
         await import_off_loop("mirror_sdk._service.async_socket_reader")
         from mirror_sdk._service.async_socket_reader import AsyncSocketReader

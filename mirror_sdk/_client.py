@@ -39,8 +39,8 @@ from mirror_sdk.errors import (
     BadRequest,
     ClientClosed,
     ConfigError,
+    InvalidValue,
     MirrorError,
-    ValueRefused,
 )
 from mirror_sdk.events import Event, event_filter, utc_now
 from mirror_sdk.forms import given
@@ -228,7 +228,7 @@ class MirrorClient:
             CassetteDamaged: It is no cassette, or one of another version.
             ConfigError: It is to be recorded, and there is no key, or something cannot be used.
             FileNotFoundError: It is to be played, and is not there.
-            ValueRefused: There is no such mode.
+            InvalidValue: There is no such mode.
 
         >>> with client.cassette(folder / "lights.zip"):
         ...     count = len(client.devices.list())
@@ -276,7 +276,7 @@ class MirrorClient:
             CassetteDamaged: It is no cassette, or one of another version.
             FileNotFoundError: It is to be played, and is not there.
             NotRecorded: Within the block: something is asked that was not asked in the recording.
-            ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
+            InvalidValue: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
 
         >>> for _ in range(2):
         ...     with client.cassette(folder / "read.zip") as cassette:
@@ -288,7 +288,7 @@ class MirrorClient:
         from mirror_sdk.cassette import Cassette
 
         if self._session.channel != "long polling":
-            raise ValueRefused(
+            raise InvalidValue(
                 f"a {self._session.channel} brings notifications past a cassette; use_long_polling() first"
             )
         return Cassette(path, mode, self._session.sender, self._session.reset)
@@ -475,7 +475,7 @@ class MirrorClient:
             ImportError: What the form needs, such as pandas, is not installed.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of device ids belongs.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -584,7 +584,7 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 7.
 
@@ -660,7 +660,7 @@ class MirrorClient:
             OSError: The folder cannot be written.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone.
-            ValueRefused: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
+            InvalidValue: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
                 is not 1 or more.
 
         Source: wire.md 7.
@@ -705,7 +705,7 @@ class MirrorClient:
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
             NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
+            InvalidValue: It is another table, not all of it, or has a resource of a device twice.
 
         Source: wire.md 7.
 
@@ -810,7 +810,7 @@ class MirrorClient:
         """What happened: a row for each thing, by device, path and the time at which it did.
 
         The columns are those of :func:`mirror_sdk.frames.history_frame`: values that devices told and by what they
-        came, ends of writes, registrations, and stretches in which nothing could be heard. Rows without a path, such
+        came, ends of writes, registrations, and intervals in which nothing could be heard. Rows without a path, such
         as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
         devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
         service has kept everything. What breaks off on the way goes on behind the last row that came. Where no row
@@ -843,7 +843,7 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one,
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one,
                 ``limit`` is no number, or ``tz`` is no time zone.
 
         Source: wire.md 10.
@@ -856,12 +856,12 @@ class MirrorClient:
         """
         import_whole(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
-        from mirror_sdk.history.request import HistoryRequest, check_stretch
+        from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
         whole = self._session.sender.whole(timeout)
-        begin, end = check_stretch(begin, end, self._tables.clock_of(begin, end, timeout=whole))
+        begin, end = check_interval(begin, end, self._tables.clock_of(begin, end, timeout=whole))
         chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
             selection=Selection.of(
@@ -990,7 +990,7 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 10.
 
@@ -1115,7 +1115,7 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
                 ``tz`` is no time zone.
 
         Source: wire.md 10.
@@ -1128,14 +1128,14 @@ class MirrorClient:
         """
         import_whole(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import Counts, changes_parts
-        from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
+        from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
         whole = self._session.sender.whole(timeout)
         now = self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
-        _, last = check_stretch(first, end, now)
+        _, last = check_interval(first, end, now)
         selection = Selection.of(
             paths=paths,
             state=state,
@@ -1224,7 +1224,7 @@ class MirrorClient:
         Raises:
             PreconditionFailed: The desired value is another one by now; ``error.resource`` has it. Nothing was sent
                 to the device.
-            ValueRefused: The value or the text does not go with what is declared for the path, there are both or
+            InvalidValue: The value or the text does not go with what is declared for the path, there are both or
                 neither, or it is declared read-only and ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
@@ -1321,7 +1321,7 @@ class MirrorClient:
 
         Raises:
             ImportError: pandas is not installed.
-            ValueRefused: ``tz`` is no time zone.
+            InvalidValue: ``tz`` is no time zone.
 
         >>> request = client.begin_read(station, "/3303/0/5700")
         >>> request.result().python
@@ -1436,7 +1436,7 @@ class MirrorClient:
                 the error tells.
             Conflict: The last write has not failed, or is another one than the caller saw; the same.
             NotFound: There is no such device; the same.
-            ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
+            InvalidValue: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
         >>> simulator.set_answer(light, "reject")
@@ -1450,7 +1450,7 @@ class MirrorClient:
         'night shift'
         """
         if if_match is not None and is_table(device_id):
-            raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
+            raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = seen_revisions(device_id, path, "device_id") if is_table(device_id) else {}
@@ -1493,7 +1493,7 @@ class MirrorClient:
         Raises:
             AccessDenied: The key may not read from devices, with ``read_first``.
             ImportError: pandas is not installed.
-            ValueRefused: It is none of these; the message says what is missing.
+            InvalidValue: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
@@ -1528,7 +1528,7 @@ class MirrorClient:
         Raises:
             ImportError: pandas is not installed.
             OSError: The file cannot be read.
-            ValueRefused: It holds no plan, or one for another service.
+            InvalidValue: It holds no plan, or one for another service.
 
         Source: specification 3.1; wire.md 2.
 
@@ -1568,7 +1568,7 @@ class MirrorClient:
         Raises:
             NotFound: There is no such device. Of a table, all others are subscribed, as a note of the error tells.
             UnknownResource: The device does not have this resource; the same.
-            ValueRefused: The table has no such columns, or a row without a device or a path.
+            InvalidValue: The table has no such columns, or a row without a device or a path.
 
         Source: wire.md 3.
 
@@ -1784,7 +1784,7 @@ class MirrorClient:
                 ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
+            InvalidValue: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
                 a pattern is none.
 
         Source: specification 6; wire.md 4.
@@ -1893,7 +1893,7 @@ class MirrorClient:
             MirrorError: A failure that asking again would not mend, or one that outlasted ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
+            InvalidValue: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
                 ``after`` none of an entry, or a pattern is none.
 
         >>> client.events_frame(after=0, timeout=0)["event"].tolist()
@@ -1943,7 +1943,7 @@ class MirrorClient:
 
         Raises:
             TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
-            ValueRefused: A pattern is none.
+            InvalidValue: A pattern is none.
 
         Source: wire.md 4.
 
@@ -2003,7 +2003,7 @@ class MirrorClient:
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
+            InvalidValue: There is something else in the folder, a recording of something else, or another recorder at
                 work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
                 have.
 
@@ -2107,7 +2107,7 @@ class MirrorClient:
 
         Raises:
             MirrorError: There is no websocket to be had: the service has none or does not answer, or the key is wrong.
-            ValueRefused: There is a cassette in the client, or it sends over a transport of its own.
+            InvalidValue: There is a cassette in the client, or it sends over a transport of its own.
 
         Source: wire.md 4.
 
@@ -2117,7 +2117,7 @@ class MirrorClient:
         >>> client.use_long_polling()
         """
         if not self._session.sender.is_on_network:
-            raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
+            raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
         import_whole("mirror_sdk._service.socket_reader")
         from mirror_sdk._service.socket_messages import Way

@@ -22,7 +22,7 @@ from mirror_sdk._arguments import shown, text
 from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer, UnknownQuery, ValueRefused, api_error
+from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedAnswer, UnknownQuery, api_error
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -652,7 +652,7 @@ def get_health() -> Operation[bool]:
 
 def of_device(route: str, device_id: str) -> str:
     if text("device_id", device_id) in {"", ".", ".."}:
-        raise ValueRefused(f"{device_id!r} is not a device id; client.devices.list() shows the known ones")
+        raise InvalidValue(f"{device_id!r} is not a device id; client.devices.list() shows the known ones")
     return route.format(device_id=quote(device_id, safe=""))
 
 
@@ -693,7 +693,7 @@ def _checked(validate: Callable[[object], M], given: object) -> M:
     try:
         return validate(given)
     except ValidationError as exc:
-        raise ValueRefused(first_fault(exc)) from exc
+        raise InvalidValue(first_fault(exc)) from exc
 
 
 # Reading

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike, real
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present, with_index
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, Words, documented, schema_of
 from mirror_sdk.values import ValueKind
@@ -100,7 +100,7 @@ def drift_frame(
         and ``server``.
 
     Raises:
-        ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
+        InvalidValue: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
             lacks a column or has no times in it.
 
     Source: specification 2.2 and 3.1; wire.md 1.
@@ -132,7 +132,7 @@ def drift_frame(
 
 def _check(state: pd.DataFrame) -> None:
     if missing := {*_NEEDED} - set(state.columns):
-        raise ValueRefused(f"this is no state table: it lacks {', '.join(sorted(missing))}")
+        raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
 
 
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
@@ -201,7 +201,7 @@ def _check_distances(tolerance: float | Mapping[str, float], relative: float) ->
     for one in (relative, *given):
         distance = real(one)
         if distance is None or distance < 0:
-            raise ValueRefused(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
+            raise InvalidValue(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
 
 
 def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:

@@ -105,7 +105,7 @@ def requests_frame(
 
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
 
     Source: specification E2; wire.md 2 and 5.
     """
@@ -130,7 +130,7 @@ def seen_requests_frame(
         names: The endpoint name of the device of each, where they are known.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     accepted = [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]

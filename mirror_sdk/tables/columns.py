@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_sdk._arguments import instant
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.values import Value, ValueKind, plain_text
 from mirror_sdk.wire.model import Kind, write_timestamp
@@ -197,7 +197,7 @@ def moment(name: str, given: object, now: Callable[[], datetime] = utc_now) -> s
     """An instant for ``attrs``.
 
     Raises:
-        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+        InvalidValue: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
     return write_timestamp(instant(name, given, now))
 
@@ -278,7 +278,7 @@ def whole_table(tables: list[pa.Table], about: Mapping[str, object], *, tz: str 
     """The tables one after another, with one dictionary for each category column; the list is emptied.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     whole = with_basis(pa.concat_tables(tables).unify_dictionaries(), about)
     tables.clear()
@@ -304,12 +304,12 @@ def table_in_zone(table: pa.Table, tz: str) -> pa.Table:
     """The same table with its times in another zone, such as ``Europe/Berlin``.
 
     Raises:
-        ValueRefused: There is no such time zone.
+        InvalidValue: There is no such time zone.
     """
     try:
         ZoneInfo(tz)
     except (LookupError, TypeError, ValueError, OSError) as exc:
-        raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
     fields = [
         field.with_type(pa.timestamp(field.type.unit, tz=tz)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

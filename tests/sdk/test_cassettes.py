@@ -23,12 +23,12 @@ from mirror_sdk import (
     CassetteDamaged,
     ConfigError,
     ConnectionFailed,
+    InvalidValue,
     MirrorClient,
     MirrorError,
     NotFound,
     NotRecorded,
     PreconditionFailed,
-    ValueRefused,
     WaitTimeout,
 )
 from mirror_sdk.cassette.asking import asked_of, is_poll
@@ -358,9 +358,9 @@ def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):
     for mode in ("once", "once", "record", "replay"):
         with client.cassette(file, mode=mode):
             assert len(client.devices.list()) == 3
-    with pytest.raises(ValueRefused, match="must be one of once, replay, record, none"):
+    with pytest.raises(InvalidValue, match="must be one of once, replay, record, none"):
         client.cassette(file, mode="again")
-    with client.cassette(file), pytest.raises(ValueRefused, match="there is a cassette in this client"):
+    with client.cassette(file), pytest.raises(InvalidValue, match="there is a cassette in this client"):
         client.cassette(tmp_path / "other.zip").__enter__()
     assert len(client.devices.list()) == 3
     with client.cassette(file):
@@ -489,6 +489,6 @@ def test_a_service_below_a_path_is_played_at_another_address(client_of, playing,
 
 def test_a_webhook_is_refused(plain, file, monkeypatch):
     monkeypatch.setattr(plain._session, "callbacks", object())
-    with pytest.raises(ValueRefused, match="use_long_polling"):
+    with pytest.raises(InvalidValue, match="use_long_polling"):
         plain.cassette(file)
     monkeypatch.undo()

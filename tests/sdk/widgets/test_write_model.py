@@ -9,7 +9,7 @@ from patience import until
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 from usual import DIMMER, OWN, URL
 
-from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
+from mirror_sdk import Event, EventKind, InvalidValue, MirrorClient
 from mirror_sdk.frames import REQUESTS_SCHEMA
 from mirror_sdk.widgets.models.device_picker import read_ids
 from mirror_sdk.widgets.models.marks import Mark, Tone
@@ -84,7 +84,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     ],
 )
 def test_what_is_no_device_and_no_limit_is_refused_with_the_cure(client, given, message):
-    with pytest.raises(ValueRefused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         WriteModel(client, **given)
 
 
