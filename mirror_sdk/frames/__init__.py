@@ -1,13 +1,13 @@
 """Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
 
 ``client.state_frame()`` and ``client.snapshot()`` give the state of devices, ``client.events_frame()`` what happened,
-``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.list_devices()``
-with ``to_frame()`` the directory, ``client.device_events_frame()`` when its devices came and went. With this module
+``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.devices.list()``
+with ``to_frame()`` the directory, ``client.devices.events_frame()`` when its devices came and went. With this module
 imported every frame has the accessor ``mirror``, for what is asked of a table
 (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and why,
 ``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each resource.
 Questions about time are for a history, a recording or events: ``resample``, ``durations``, ``availability``, ``rates``,
-``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
+``align``, ``compare``, ``gaps``, ``late_arrivals``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
 ``mirror(frame)`` is the same to pandas, and known to them.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from mirror_sdk._arguments import real
 from mirror_sdk._caller import Line, warn
 from mirror_sdk._service.gaps import warn_of
-from mirror_sdk.errors import NotSubscribedWarning, ValueRefused
+from mirror_sdk.errors import InvalidValue, NotSubscribedWarning
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import About
@@ -56,7 +56,7 @@ class Tape:
     Raises:
         OSError: The folder cannot be written.
         TypeError: A single text was given where a list of texts belongs.
-        ValueRefused: There is something else, a recording of something else, or another recorder at work, or a
+        InvalidValue: There is something else, a recording of something else, or another recorder at work, or a
             rotation is none.
     """
 
@@ -77,7 +77,7 @@ class Tape:
         self._wants = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
             if (real(value) or 0) <= 0:
-                raise ValueRefused(f"{name}={value!r} must be a number above 0")
+                raise InvalidValue(f"{name}={value!r} must be a number above 0")
         about = About(
             server=server,
             key=key,

@@ -322,7 +322,7 @@ def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
     """
     cell = running_cell()
     if cell is None:
-        return (kind, client.base_url, client._key_mark), object()
+        return (kind, client.base_url, client._session.key_mark), object()
     return ("cell", cell.cell_id), cell.run_id
 
 
@@ -336,7 +336,7 @@ def _replace_earlier(widget: MirrorWidget) -> None:
             earlier.close()
             if earlier.client is not widget.client:
                 # IPython keeps the widget, and with it a client that its cell made and nobody uses any more.
-                carrier = earlier.client._sender.carrier
+                carrier = earlier.client._session.sender.carrier
                 if isinstance(carrier, Network):
                     carrier.release_idle()
         there = WeakSet()

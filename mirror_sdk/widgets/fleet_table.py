@@ -9,7 +9,7 @@ import pandas as pd
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
-from mirror_sdk.naming import DeviceLike, Devices
+from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.explorer import Explorer
 from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
@@ -126,7 +126,7 @@ class FleetTable(MirrorWidget):
         with self._live.lock:
             return self.model.frame(self.grid.selected)
 
-    def select(self, devices: Devices) -> None:
+    def select(self, devices: DevicesLike) -> None:
         """Select these devices and no others; each is given by itself, its id or its endpoint name, or all by a table.
 
         Raises:
@@ -138,7 +138,7 @@ class FleetTable(MirrorWidget):
         >>> len(fleet.selected)
         2
         """
-        self.grid.selected = self.client._ids_of_all(devices)
+        self.grid.selected = self.client._session.ids_of(devices)
 
     def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
         """Look again at what the events are about."""

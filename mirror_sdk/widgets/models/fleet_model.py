@@ -339,7 +339,7 @@ class FleetModel:
             self.version += 1
 
     def _read_fleet(self) -> _Fleet:
-        directory = {device.id: device for device in self._client.list_devices()}
+        directory = {device.id: device for device in self._client.devices.list()}
         names = shown_names({device_id: device.endpoint_name for device_id, device in directory.items()})
         state = _states(self._client)
         about = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}

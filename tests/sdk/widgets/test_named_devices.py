@@ -19,7 +19,7 @@ def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and
     plain.subscribe(light, LEVEL)
     # The subscription brings it in a while.
     assert any(event.kind is EventKind.OBSERVATION for event in plain.events(after=0))
-    for spelling in (light, "light-01", plain.get_directory_device(light), plain.get_device(light), handle):
+    for spelling in (light, "light-01", plain.devices.get(light), plain.get_device(light), handle):
         with Explorer(plain, spelling, live=False) as explorer:
             assert explorer.model.device_id == light
             explorer.choose("station-01")

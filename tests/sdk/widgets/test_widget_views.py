@@ -20,7 +20,7 @@ from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.marks import Mark
-from mirror_sdk.widgets.models.time_window import Stretch
+from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
@@ -189,7 +189,7 @@ def series(device, unit, *numbers, broken=()):
     return Series(SeriesKey(device, TEMPERATURE), f"{device} {NASTY}", unit, points)
 
 
-WHOLE = Stretch(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
+WHOLE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
 
 def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mirror, client):
     earlier = widget(EventWatcher)
-    with MirrorClient(client.base_url, client._sender.api_key, transport=mirror.transport) as again:
+    with MirrorClient(client.base_url, client._session.sender.api_key, transport=mirror.transport) as again:
         other = MirrorClient(client.base_url, mirror.new_key(), transport=mirror.transport)
         with other, EventWatcher(other, live=False):
             assert earlier.comm is not None
