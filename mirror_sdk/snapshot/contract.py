@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.wire.device_object import DesiredStatus, DeviceObject
+from mirror_sdk.wire.device_object import DesiredStatus, DeviceObjectBody
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import UnchangedDevice
 
@@ -183,7 +183,7 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> 
     return batch
 
 
-def check_entry(entry: DeviceObject | UnchangedDevice, *, may_be_unchanged: bool) -> None:
+def check_entry(entry: DeviceObjectBody | UnchangedDevice, *, may_be_unchanged: bool) -> None:
     """The same of a line of NDJSON, beyond what its model says.
 
     Raises:
