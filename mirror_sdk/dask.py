@@ -72,9 +72,9 @@ from mirror_sdk.progress import without_progress
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.snapshot.request import SnapshotRequest, get_device_ranges
 from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.tables.columns import INSTANT
+from mirror_sdk.tables.columns import INSTANT, schema_of
 from mirror_sdk.tables.device_batches import joined
-from mirror_sdk.tables.history import HistoryParts, schema_of
+from mirror_sdk.tables.history import HISTORY_COLUMNS, HistoryParts
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression, DeviceRanges
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def read_history(
     return _from_map(
         _HistoryPart(request, settings if api_key else None, timeout, limit_bytes, raw=raw, tz=tz),
         [((one.after, one.last), interval) for one in ranges for interval in intervals],
-        to_frame(schema_of(raw=raw).empty_table(), {}, tz=tz),
+        to_frame(schema_of(HISTORY_COLUMNS, raw=raw).empty_table(), {}, tz=tz),
     )
 
 
