@@ -156,7 +156,7 @@ def start_over(client: MirrorClient) -> Simulator:
         if device.latency_seconds:
             simulator.set_latency_seconds(device.id, 0)
     client.delete_presubscriptions()
-    for registered in client.list_devices(state="registered"):
+    for registered in client.devices.list(state="registered"):
         client.delete_subscriptions(registered.id)
     return simulator
 

@@ -31,7 +31,7 @@ class AsyncSimulator:
 
     def __init__(self, client: AsyncMirrorClient) -> None:
         self._client = client
-        self._send = client._send
+        self._send = client._session.send
 
     def __repr__(self) -> str:
         return f"<AsyncSimulator of {self._client!r}>"
@@ -140,7 +140,7 @@ class AsyncSimulator:
             executable: Whether it can be executed; then it has no value to observe.
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path.
+            InvalidValue: The value does not go with what is declared for the path.
             BadRequest: The service does not take it, for instance what would be executable and observable at once.
 
         >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
@@ -182,13 +182,13 @@ class AsyncSimulator:
         """A device leaves.
 
         >>> await simulator.deregister(light)
-        >>> (await client.get_directory_device(light)).state
+        >>> (await client.devices.get(light)).state
         'deregistered'
         """
         await self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "DELETE"))
 
     async def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
-        await self._client._run(_simulator_operations.send_to_simulator(device, operation))
+        await self._client._session.run(_simulator_operations.send_to_simulator(device, operation))
 
     async def get_clock(self) -> datetime:
         """The service's present, in UTC.

@@ -32,7 +32,7 @@ class Simulator:
 
     def __init__(self, client: MirrorClient) -> None:
         self._client = client
-        self._send = client._send
+        self._send = client._session.send
 
     def __repr__(self) -> str:
         return f"<Simulator of {self._client!r}>"
@@ -137,7 +137,7 @@ class Simulator:
             executable: Whether it can be executed; then it has no value to observe.
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path.
+            InvalidValue: The value does not go with what is declared for the path.
             BadRequest: The service does not take it, for instance what would be executable and observable at once.
 
         >>> simulator.set_value(station, "/3303/0/5700", 22.5)
@@ -177,13 +177,13 @@ class Simulator:
         """A device leaves.
 
         >>> simulator.deregister(light)
-        >>> client.get_directory_device(light).state
+        >>> client.devices.get(light).state
         'deregistered'
         """
         self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "DELETE"))
 
     def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
-        self._client._run(_simulator_operations.send_to_simulator(device, operation))
+        self._client._session.run(_simulator_operations.send_to_simulator(device, operation))
 
     def get_clock(self) -> datetime:
         """The service's present, in UTC.

@@ -54,7 +54,7 @@ class Mirror:
         self.faults: Faults = Faults(
             now=self._server.now,
             set_answer=self.simulator.set_answer,
-            id_of=lambda device: operator._run(simulator_id_of(device)),
+            id_of=lambda device: operator._session.run(simulator_id_of(device)),
             restart_server=self.restart,
             patience_seconds=self._server.patience_seconds,
         )
@@ -140,7 +140,7 @@ class Mirror:
             client: Whose log; that of ``mirror.client`` by default.
             after: Number of an entry (``Event.seq``) to begin behind.
         """
-        reader = LogReader((client or self.client)._send, after=after)
+        reader = LogReader((client or self.client)._session.send, after=after)
         events: list[Event] = []
         before: int | None = None
         while reader.position != before:

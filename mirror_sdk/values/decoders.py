@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from mirror_sdk._fork import Lock
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
 from mirror_sdk.values.declared import HIGHEST_ID, Reading, Unreadable, from_item, plain_scalar
@@ -143,9 +143,9 @@ def _writer(name: str, encode: Encoder) -> Callable[[PythonValue, str, ResourceT
         try:
             payload = encode(value, path)
         except Exception as exc:
-            raise ValueRefused(f"{path}: the encoder of {name} failed for {value!r}: {_described(exc)}") from exc
+            raise InvalidValue(f"{path}: the encoder of {name} failed for {value!r}: {_described(exc)}") from exc
         if not isinstance(payload, bytes):
-            raise ValueRefused(f"{path}: the encoder of {name} returned {payload!r}; it has to return bytes")
+            raise InvalidValue(f"{path}: the encoder of {name} returned {payload!r}; it has to return bytes")
         return payload
 
     return write

@@ -6,10 +6,10 @@ from typing import Literal
 
 from mirror_sdk.wire.device_object import DesiredStatusField, Revision
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_sdk.wire.model import Payload, Timestamp, WireModel
+from mirror_sdk.wire.model import Payload, Timestamp, WireModel, kinds_of
 
 HAPPENINGS = ("reported", "desired", "registration", "reg_update", "deregistration", "expired", "gap")
-"""What may have happened; a gap is a stretch in which nothing could be heard."""
+"""What may have happened; a gap is an interval in which nothing could be heard."""
 
 ORIGINS = ("read", "observation", "auto_observation", "registration", "write")
 """By what a value came."""
@@ -72,11 +72,12 @@ class HistoryRow(WireModel):
     revision: Revision
 
 
-COLUMNS = tuple(name for name in HistoryRow.model_fields if name != "object")
-"""The columns of the Arrow form, in their order: the members of :class:`HistoryRow`, null where they are left out.
+COLUMNS = kinds_of(HistoryRow)
+"""The columns of the Arrow form and their types, in their order: the members of :class:`HistoryRow`.
 
 Texts are dictionaries of strings, instants timestamps in milliseconds and UTC, ``value`` is binary, ``status`` int8 and
-``revision`` int64. The last batch is empty and has the end in its metadata, as that of a snapshot has.
+``revision`` int64; null where a member is left out. The last batch is empty and has the end in its metadata, as that of
+a snapshot has.
 """
 
 

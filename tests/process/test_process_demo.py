@@ -69,7 +69,7 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
     assert new["API_KEY"] == old["API_KEY"]
     with MirrorClient(new["API_HOST"], old["API_KEY"]) as client:
         assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
-        assert len(client.list_devices(endpoint_name="mine")) == 1
+        assert len(client.devices.list(endpoint_name="mine")) == 1
         assert Simulator(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
         assert "registration" in client.history()["what"].tolist()
 
@@ -98,7 +98,7 @@ def test_a_given_key_works_and_is_not_printed(start_demo: StartDemo) -> None:
     url = demo.read_line().removeprefix("export API_HOST=")
     wait_until(lambda: answers(url), "an answer")
     with MirrorClient(url, GIVEN_KEY) as client:
-        assert len(client.list_devices()) == 3
+        assert len(client.devices.list()) == 3
     demo.kill()
     assert GIVEN_KEY not in demo.stderr
 
@@ -148,7 +148,7 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
         "print(server.base_url, server.environment['API_KEY'], devices._process.pid, flush=True)\n"
         "sys.stdin.read()\n"
         "devices.close()\n"
-        "print(sorted((each.endpoint_name, each.state) for each in server.client().list_devices()))\n"
+        "print(sorted((each.endpoint_name, each.state) for each in server.client().devices.list()))\n"
         "server.close()\n"
     )
     with subprocess.Popen(

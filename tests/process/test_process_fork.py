@@ -15,7 +15,7 @@ from forked import Forked
 from process_server import Application, ServerProcess, child_environment, run_python, wait_until
 from resource_paths import TEMPERATURE
 
-from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk import AsyncMirrorClient, ConfigError, InvalidValue, MirrorClient
 from mirror_sdk._service import network
 from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
 from mirror_sdk.webhook import WebhookReceiver
@@ -107,7 +107,7 @@ def test_a_child_closes_its_client_and_not_that_of_its_parent(client, devices):
 
 def ports_of(client):
     """The local ports of the connections that the client has open."""
-    streams = list(client._sender._connections._sockets)
+    streams = list(client._session.sender._connections._sockets)
     opened = [stream for stream in streams if stream.get_extra_info("socket").fileno() >= 0]
     return {stream.get_extra_info("client_addr")[1] for stream in opened}
 
@@ -116,7 +116,7 @@ def test_a_fork_while_another_thread_waits(client, simulator, devices):
     simulator.patch_device(devices[0], online=False)
     waiting = client.begin_read(devices[0], TEMPERATURE)
     with in_thread(waiting.result, 120) as answer:
-        wait_until(lambda: client._pump._is_reading, "a poll")
+        wait_until(lambda: client._session.pump._is_reading, "a poll")
 
         def act():
             first = client.read_value(devices[1], TEMPERATURE, timeout=60)
@@ -184,7 +184,7 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
 
         assert Forked(act).result() == [False, "stopped,", True]
         # The lock is still the parent's.
-        with pytest.raises(ValueRefused, match="another recorder"):
+        with pytest.raises(InvalidValue, match="another recorder"):
             client.record(tmp_path / "run.parquet")
         change("23")
     assert recorder.audit().complete
@@ -267,7 +267,7 @@ def test_a_plan_that_is_applied_elsewhere_may_be_applied_in_a_child(client, simu
     simulator.patch_device(light, online=False)
     plan = client.plan([(light, path, True)])
     with in_thread(lambda: plan.apply(timeout=60)) as applied:
-        wait_until(lambda: client.list_device_requests(light), "the write")
+        wait_until(lambda: client.requests.list(light), "the write")
 
         def act():
             return plan.apply(timeout=60)["status"].tolist()

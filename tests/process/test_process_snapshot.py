@@ -60,7 +60,7 @@ def read_some(connection: socket.socket, count: int) -> bytes:
 def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess) -> None:
     with closing(begin(server)) as stalled, MirrorClient(server.url, server.key()) as client:
         assert read_some(stalled, 100_000).startswith(b"HTTP/1.1 200")
-        device = client.list_devices()[0].id
+        device = client.devices.list()[0].id
         for _ in range(20):
             client.read_value(device, TEMPERATURE, timeout=60)
         assert len(client.snapshot()) == 11 * DEVICES
@@ -72,7 +72,7 @@ def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> Non
     stop = threading.Event()
     with MirrorClient(server.url, server.key()) as writer, MirrorClient(server.url, server.key()) as client:
         simulator = Simulator(writer)
-        ids = client.list_devices().ids
+        ids = client.devices.list().ids
 
         def report() -> None:
             number = 0

@@ -161,7 +161,7 @@ def test_who_else_waits_has_the_log_read(over, simulator, device_id):
 
 def test_a_log_that_is_far_behind_is_read(observing, simulator, device_id):
     client, transport = observing
-    getattr(client, "_wrapped", client)._pump.inbox._keep = 2
+    getattr(client, "_wrapped", client)._session.pump.inbox._keep = 2
     simulator.set_value(device_id, TEMPERATURE, 23.5)
     transport.told()
     for _ in range(3):

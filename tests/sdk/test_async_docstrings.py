@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_resources import ASYNC_RESOURCES
 from test_docstrings import WANTED, examples_of, given
 
 from mirror_sdk import (
@@ -31,6 +32,7 @@ from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import AsyncRecorder
 
 CLASSES = [AsyncSimulator, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
+CLASSES += ASYNC_RESOURCES.values()
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 EXAMPLES = examples_of([*CLASSES, PlacedRequest, PlanReport])
 
@@ -51,7 +53,7 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
         AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as operator,
     ):
         # A key sees what happens from its first request on.
-        await client.list_devices()
+        await client.devices.list()
         names = {"client": client, "simulator": AsyncSimulator(operator), **given(simulator, folder)}
         names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
         if test.name == "AsyncMirrorClient.use_websocket":

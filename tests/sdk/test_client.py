@@ -14,9 +14,9 @@ from mirror_sdk import (
     AccessDenied,
     Event,
     EventKind,
+    InvalidValue,
     MirrorClient,
     Simulator,
-    ValueRefused,
     WaitTimeout,
 )
 from mirror_server.service.keys import Scope
@@ -31,12 +31,12 @@ def test_devices_are_chosen_by_every_filter_given_and_no_more_than_are_wanted(cl
     lamp = simulator.add_device("lamp", endpoint_type="Light")
     fan = simulator.add_device("fan", endpoint_type="Fan")
     simulator.deregister(fan)
-    assert client.list_devices(endpoint_type="Light", id=lamp).ids == [lamp]
-    assert client.list_devices(state="deregistered").ids == [fan]
-    assert client.list_devices(state="registered", endpoint_name="fan").ids == []
-    assert client.list_devices(limit=0).ids == []
+    assert client.devices.list(endpoint_type="Light", id=lamp).ids == [lamp]
+    assert client.devices.list(state="deregistered").ids == [fan]
+    assert client.devices.list(state="registered", endpoint_name="fan").ids == []
+    assert client.devices.list(limit=0).ids == []
     filters = {"endpoint_type__in": ["Fan"], "created_at__gte": simulator.get_clock()}
-    assert client.list_devices(filters=filters).ids == [fan]
+    assert client.devices.list(filters=filters).ids == [fan]
 
 
 # Device requests
@@ -68,7 +68,7 @@ def test_a_wait_that_timed_out_can_be_taken_up_again(client, simulator, device_i
 
 
 def test_a_value_that_does_not_go_with_its_resource_is_not_sent(client, device_id):
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValue):
         client.write_value(device_id, SWITCH, "warm")
     assert client.get_device(device_id)[SWITCH].desired is None
 

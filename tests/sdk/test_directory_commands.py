@@ -27,7 +27,7 @@ def test_device_events_are_listed(shell, simulator, device_id):
 
 def test_a_saved_filter_selects_devices(shell, plain, simulator, device_id):
     simulator.add_device("lamp", endpoint_type="Lamp")
-    plain.create_device_query("lamps", {"endpoint_type": "Lamp"})
+    plain.devices.queries.create("lamps", {"endpoint_type": "Lamp"})
     (row,) = json.loads(shell("devices", "--query", "lamps", "--json").stdout)
     assert row["endpoint_name"] == "lamp"
     refused = shell("devices", "--query", "lights")
@@ -38,7 +38,7 @@ def test_a_saved_filter_selects_devices(shell, plain, simulator, device_id):
 def test_devices_are_filtered_by_their_attributes(shell, simulator, plain, device_id):
     other = simulator.add_device("other")
     for device, room in ((device_id, "B12"), (other, "B13")):
-        plain.set_device(device, attributes={"room": room, "floor": "1"})
+        plain.devices.update(device, attributes={"room": room, "floor": "1"})
     (row,) = json.loads(shell("devices", "--where", "room=B12", "--where", "floor=1", "--json").stdout)
     assert row["id"] == device_id
     assert "no device is like that" in shell("devices", "--where", "room=B14").output

@@ -15,9 +15,9 @@ from mirror_sdk import (
     BadRequest,
     ConnectionFailed,
     GapWarning,
+    InvalidValue,
     MirrorClient,
     UnexpectedAnswer,
-    ValueRefused,
     WebhookReceiver,
 )
 from mirror_sdk.events import EventKind
@@ -108,7 +108,7 @@ def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, s
 def test_what_is_no_position_or_filter_is_refused_at_the_call_with_the_cure(client):
     # Such as a position that a program kept in a file, and reads as a text.
     for after in ("5", 5.0, True, -1):
-        with pytest.raises(ValueRefused, match=r"after=.*int\(\.\.\.\)"):
+        with pytest.raises(InvalidValue, match=r"after=.*int\(\.\.\.\)"):
             client.events(after=after)
     with pytest.raises(TypeError, match=r"paths=\['/3303/\*'\]"):
         client.events(paths="/3303/*")
@@ -283,7 +283,7 @@ def test_where_no_loop_runs_it_begins_with_the_first_step(mirror, simulator, dev
 def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, simulator, device_id):
     async def program(client):
         events = client.events(timeout=60)
-        await client.list_devices()
+        await client.devices.list()
         for _ in range(6):
             await asyncio.to_thread(simulator.update_registration, device_id)
         took = await asyncio.gather(*(anext(events) for _ in range(6)))

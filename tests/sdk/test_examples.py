@@ -32,7 +32,7 @@ def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_a
     examples.start_over(plain)
     behaviours = {(device.online, device.answer, device.latency_seconds) for device in simulator.list_devices()}
     assert behaviours == {(True, "normal", 0)}
-    assert ids[2] in [device.id for device in plain.list_devices(state="deregistered")]
+    assert ids[2] in [device.id for device in plain.devices.list(state="deregistered")]
     assert (plain.get_presubscriptions(), plain.list_subscriptions(valve)) == ([], [])
 
 
@@ -56,7 +56,7 @@ def test_a_device_is_as_it_is_described_the_second_time_too(plain, simulator):
     plain.write_value("valve-01", "/3308/0/5900", 19)
     simulator.deregister("valve-01")
     assert examples.have_devices(simulator, [VALVE]) == first
-    assert plain.get_directory_device("valve-01").state == "registered"
+    assert plain.devices.get("valve-01").state == "registered"
     assert plain.read_value("valve-01", "/3308/0/5900") == 20.5
 
 

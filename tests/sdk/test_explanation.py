@@ -27,7 +27,7 @@ def explained(client, device_id):
     """What would refresh a resource of the device, by an explanation with these words and without those."""
 
     def explain(path, *words, without=(), by=client):
-        told = by.explain(device_id, path)
+        told = by.devices.explain(device_id, path)
         assert [word for word in words if word not in str(told)] == []
         assert [word for word in without if word in str(told)] == []
         return told.refresh
@@ -36,7 +36,7 @@ def explained(client, device_id):
 
 
 def test_a_value_that_was_never_read(client, device_id):
-    told = client.explain(device_id, TEMPERATURE)
+    told = client.devices.explain(device_id, TEMPERATURE)
     assert str(told).startswith("Temperature · Sensor Value of sensor-1 (/3303/0/5700)")
     for words in ("Nothing was ever reported", "Nobody is subscribed to it.", "Nothing was ever written to it"):
         assert words in str(told)
@@ -156,12 +156,12 @@ def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, mirr
 
 def test_what_cannot_be_read_or_is_not_there(client, simulator, device_id, explained):
     gate = simulator.add_device("gate-1", [{"path": "/3/0/4", "value": "", "executable": True}])
-    assert client.explain(gate, "/3/0/4").refresh == ("nothing: Device · Reboot cannot be read",)
+    assert client.devices.explain(gate, "/3/0/4").refresh == ("nothing: Device · Reboot cannot be read",)
     simulator.remove_resource(device_id, TEMPERATURE)
     simulator.update_registration(device_id)
     refresh = explained(TEMPERATURE, "does not have this resource any more")
     assert refresh == ("nothing, before the device introduces the resource again",)
     with pytest.raises(NotFound):
-        client.explain("0" * 32, TEMPERATURE)
+        client.devices.explain("0" * 32, TEMPERATURE)
     with pytest.raises(KeyError, match="close to it: /3303/0/5700"):
-        client.explain(device_id, "/3303/0/5701")
+        client.devices.explain(device_id, "/3303/0/5701")

@@ -30,7 +30,7 @@ def report(simulator, device_id, *, every_seconds=60):
 
 
 def told_of(client, device_id):
-    told = client.explain(device_id, TEMPERATURE)
+    told = client.devices.explain(device_id, TEMPERATURE)
     return str(told), told.refresh
 
 

@@ -38,8 +38,8 @@ def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, de
     own, others = (each.get_device(device_id)[LEVEL].desired for each in (client, other))
     assert own.status is others.status is DesiredStatus.FAILURE
     assert (own.category, others.category) == ("REJECTED", None)
-    assert "REJECTED, the device refused" in str(client.explain(device_id, LEVEL))
-    told = str(other.explain(device_id, LEVEL))
+    assert "REJECTED, the device refused" in str(client.devices.explain(device_id, LEVEL))
+    told = str(other.devices.explain(device_id, LEVEL))
     assert "why is told only to the application that placed it" in told
     assert "REJECTED" not in told
     pd.testing.assert_frame_equal(client.snapshot(), other.snapshot())

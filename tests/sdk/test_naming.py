@@ -11,14 +11,14 @@ from mirror_server.service.keys import Scope
 
 CALLS = {
     "get_device": lambda c, d: c.get_device(d).device_id,
-    "get_directory_device": lambda c, d: c.get_directory_device(d).id,
-    "get_connection": lambda c, d: c.get_connection(d).device_id,
-    "list_resources": lambda c, d: sorted(one.uri for one in c.list_resources(d)),
-    "explain": lambda c, d: c.explain(d, TEMPERATURE).title,
+    "get_directory_device": lambda c, d: c.devices.get(d).id,
+    "get_connection": lambda c, d: c.devices.connection(d).device_id,
+    "list_resources": lambda c, d: sorted(one.uri for one in c.devices.resources(d)),
+    "explain": lambda c, d: c.devices.explain(d, TEMPERATURE).title,
     "read_value": lambda c, d: c.read_value(d, TEMPERATURE),
     "write_value": lambda c, d: c.write_value(d, SWITCH, True),
     "execute": lambda c, d: c.execute(d, "/3/0/4"),
-    "list_device_requests": lambda c, d: [one for one in c.list_device_requests(d) if one.method == "PUT"],
+    "list_device_requests": lambda c, d: [one for one in c.requests.list(d) if one.method == "PUT"],
     "resume_request": lambda c, d: c.resume_request("x", d, TEMPERATURE).device_id,
     "subscribe": lambda c, d: (c.subscribe(d, TEMPERATURE), c.is_subscribed(d, TEMPERATURE)),
     "subscription_state": lambda c, d: c.subscription_state(d, TEMPERATURE),
@@ -37,7 +37,7 @@ def light(simulator):
 
 
 def test_each_method_takes_a_device_however_it_is_named(client, light):
-    spellings = ("light-01", client.get_directory_device(light), client.get_device(light))
+    spellings = ("light-01", client.devices.get(light), client.get_device(light))
     for name, call in CALLS.items():
         by_id = call(client, light)
         for spelling in (*spellings, client.begin_read(light, TEMPERATURE)):
@@ -97,10 +97,10 @@ def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, l
     assert named.get_device(light).device_id == light
     assert directory.questions() == 0
     seconds = 0.0
-    getattr(named, "_wrapped", named)._names = KnownNames(lambda: seconds)
+    getattr(named, "_wrapped", named)._session.names = KnownNames(lambda: seconds)
     for seconds, questions in ((0.0, 1), (29.0, 1), (31.0, 2)):  # noqa: B007 - the clock looks at it
         assert named.get_device("light-01").device_id == light
-        assert named.list_resources("light-01")
+        assert named.devices.resources("light-01")
         assert directory.questions() == questions
 
 
@@ -121,7 +121,7 @@ def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, direct
     other = simulator.add_device("light-02", RESOURCES)
     assert named.get_device("light-01").device_id == light
     directory.listed["light-01"] = [listed(light, "light-01", "deregistered"), listed(other, "light-01")]
-    names = getattr(named, "_wrapped", named)._names
+    names = getattr(named, "_wrapped", named)._session.names
     for act in (
         lambda: named.begin_write("light-01", SWITCH, True),
         lambda: named.begin_execute("light-01", "/3/0/4"),

@@ -171,9 +171,9 @@ def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, simu
     assert other.snapshot()[REVISIONS].isna().all(axis=None)
     assert kinds(other, light) == []
     assert kinds(other, light, unconfirmed=True) == ["unconfirmed"]
-    assert "may be older, which their times do not tell" in str(other.explain(light, LEVEL))
+    assert "may be older, which their times do not tell" in str(other.devices.explain(light, LEVEL))
     simulator.set_value(light, LEVEL, 5)
     simulator.advance(1)
     plain.read_value(light, LEVEL)
     assert kinds(other, light) == ["reverted"]
-    assert "another value since" in str(other.explain(light, LEVEL))
+    assert "another value since" in str(other.devices.explain(light, LEVEL))

@@ -15,7 +15,7 @@ from patience import once, until
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 from usual import DIMMER, LAMP, SENSOR, add_lights, all_to, levels, statuses
 
-from mirror_sdk import AccessDenied, ValueRefused, show_progress
+from mirror_sdk import AccessDenied, InvalidValue, show_progress
 from mirror_sdk.frames import REQUESTS_SCHEMA
 from mirror_sdk.plan import PLAN_SCHEMA
 from mirror_server.service.keys import Scope
@@ -36,7 +36,7 @@ def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
     assert "4 to write; nothing was sent, apply() sends" in repr(plan)
     assert "light-0" in plan._repr_html_()
     assert statuses(plan.result) == ["queued"] * 4
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     nothing = client.plan([])
     assert "nothing is wanted" in repr(nothing)
     assert nothing.frame.dtypes.astype(str).equals(plan.frame.dtypes.astype(str))
@@ -141,7 +141,7 @@ def test_what_is_nothing_to_write_is_refused_with_the_cure(client):
         pd.DataFrame([["d", LEVEL, 1, 2]], columns=["device_id", "path", "value", "value"]),
         pd.DataFrame([[1, 2]], columns=[LEVEL, LEVEL], index=pd.Index(["d"], name="device_id")),
     ):
-        with pytest.raises(ValueRefused, match="device_id, path and value"):
+        with pytest.raises(InvalidValue, match="device_id, path and value"):
             client.plan(wanted)
 
 
@@ -181,7 +181,7 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, simulator, lights):
     thread.start()
     while thread.is_alive() and statuses(plan.result)[1] != "pending":
         thread.join(0.01)
-    with pytest.raises(ValueRefused, match="being applied already"):
+    with pytest.raises(InvalidValue, match="being applied already"):
         plan.apply()
     plan.stop()
     thread.join(60)
@@ -201,7 +201,7 @@ def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_
     plan.apply(expiry_seconds=3600, timeout=0.5)
     until(lambda: statuses(plan.apply(expiry_seconds=3600, timeout=0)) == all_but_one)
     assert statuses(plan.apply(expiry_seconds=3600, timeout=0)) == all_but_one
-    assert len(client.list_device_requests(lights[1])) == 1
+    assert len(client.requests.list(lights[1])) == 1
     simulator.advance(timedelta(minutes=50))
     simulator.set_online(lights[1], True)
     assert statuses(plan.apply(expiry_seconds=3600)) == ["success"] * 4
@@ -230,9 +230,7 @@ def test_a_write_is_undone_where_its_effect_is_not_known(
     simulator.set_answer(lights[0], "silent" if is_silent else "normal")
     simulator.set_online(lights[0], is_silent)
     plan = client.plan(all_to(lights[:1], 40))
-    with once(
-        lambda: client.list_device_requests(lights[0]), lambda: simulator.advance(timedelta(seconds=seconds + 1))
-    ):
+    with once(lambda: client.requests.list(lights[0]), lambda: simulator.advance(timedelta(seconds=seconds + 1))):
         result = plan.apply(expiry_seconds=seconds)
     assert (statuses(result), result["category"].tolist()) == (["failure"], [category])
     simulator.set_answer(lights[0], "normal")
@@ -261,7 +259,7 @@ def test_limits_that_are_none_are_refused_by_name(client, lights):
         ("timeout", (-0.5,)),
     ):
         for value in values:
-            with pytest.raises(ValueRefused, match=name):
+            with pytest.raises(InvalidValue, match=name):
                 plan.apply(**{name: value})
     assert statuses(plan.result) == ["queued"] * 4
 
@@ -326,13 +324,13 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
             changed = changed[name]
         changed[member] = content["writes"][1]["async_id"] if value == "that of the other" else value
         file.write_text(json.dumps(content))
-        with pytest.raises(ValueRefused, match=rf"holds no plan that can be loaded \({said}"):
+        with pytest.raises(InvalidValue, match=rf"holds no plan that can be loaded \({said}"):
             client.load_plan(file)
     moved = whole.replace("mirror.localhost", "elsewhere.localhost")
     for text, said in (('{"writes": []}', "holds no plan"), (moved, r"is a plan for http://elsewhere\.localhost")):
         file.write_text(text)
-        with pytest.raises(ValueRefused, match=said):
+        with pytest.raises(InvalidValue, match=said):
             client.load_plan(file)
     with pytest.raises(FileNotFoundError):
         client.load_plan(tmp_path / "missing.json")
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []

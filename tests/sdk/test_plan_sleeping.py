@@ -8,7 +8,7 @@ from patience import until
 from resource_paths import LEVEL
 from usual import DIMMER, LAMP, all_to, statuses
 
-from mirror_sdk import ValueRefused, show_progress
+from mirror_sdk import InvalidValue, show_progress
 
 DAY_SECONDS = 24 * 3600
 CONTACT = timedelta(minutes=15)
@@ -99,7 +99,7 @@ def test_the_canary_is_one_that_is_awake(client, simulator, sleepers, lights, ca
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply()) == ["queued"] * 3 + ["failure", "queued"]
     assert f"the first write, to {LEVEL} of light-0, is failure" in repr(plan)
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     show_progress(True)
     try:
         assert statuses(plan.apply()) == ["pending"] * 3 + ["failure", "success"]
@@ -123,7 +123,7 @@ def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_
     simulator.set_answer(lights[1], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply(max_failures=0)) == ["queued"] * 3 + ["success", "failure"]
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     # What succeeded before was canary enough, and those that sleep have not answered, which is no failure.
     assert statuses(plan.apply(max_failures=0)) == ["pending"] * 3 + ["success", "failure"]
     assert plan.stopped_because is None
@@ -132,10 +132,10 @@ def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_
 def test_without_anybody_awake_there_is_no_canary_and_nothing_is_sent(client, simulator, sleepers):
     plan = client.plan(all_to(sleepers))
     words = r"canary=1: of the 3 writes .* none is for a device that is awake.*canary=0"
-    with pytest.raises(ValueRefused, match=words):
+    with pytest.raises(InvalidValue, match=words):
         plan.apply()
     assert statuses(plan.result) == ["queued"] * 3
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     # A single write needs none.
     single = client.plan(all_to(sleepers[:1], 50))
     assert "1 device sleeps and takes it at its next contact, within 3 days" in repr(single)
@@ -192,5 +192,5 @@ def test_what_another_write_has_replaced_is_not_written_again_days_later(client,
     fall_asleep(simulator, sleepers, days=1)
     fall_asleep(simulator, sleepers, days=2)
     assert statuses(client.load_plan(tmp_path / "plan.json").apply()) == ["pending"]
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     assert own_levels(simulator, sleepers[:1]) == ["60"]

@@ -55,7 +55,7 @@ def test_what_is_not_known_is_read_first(client, lights):
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True] * 3
     assert plan.frame["current_num"].tolist() == [10.0] * 3
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     plan.apply()
     plan.undo().apply()
@@ -93,7 +93,7 @@ def test_a_device_that_sleeps_is_not_asked(client, simulator):
     simulator.advance(11)
     plan = client.plan(all_to([sleeper]), read_first=True)
     assert undoable(plan) == [False]
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
 
 
 @pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no answer)")])

@@ -13,8 +13,8 @@ def test_a_request_of_one_is_listed_and_taken_up_by_the_other(rivals, new_client
     stranger = new_client()
     simulator.set_online(device_id, False)
     request = one.begin_write(device_id, SWITCH, True, async_id="night")
-    assert [waiting.async_response_id for waiting in two.list_device_requests()] == ["night"]
-    assert stranger.list_device_requests() == []
+    assert [waiting.async_response_id for waiting in two.requests.list()] == ["night"]
+    assert stranger.requests.list() == []
     taken = two.resume_request("night", device_id, SWITCH, method="PUT")
     with pytest.raises(Conflict):
         two.begin_write(device_id, SWITCH, False, async_id="night")

@@ -46,7 +46,7 @@ def test_a_lost_connection_is_told_until_it_is_back():
         return httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "no"})
 
     with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
-        client._sender._sleep = lambda seconds: None
+        client._session.sender._sleep = lambda seconds: None
         with pytest.raises(ConnectionFailed):
             client.get_device("x")
         lost = client.status()

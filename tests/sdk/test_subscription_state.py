@@ -23,7 +23,7 @@ def check(client, device_id, settle):
         settle()
         assert client.subscription_state(device_id, TEMPERATURE) is state
         assert client.is_subscribed(device_id, TEMPERATURE) is is_subscribed
-        assert words in str(client.explain(device_id, TEMPERATURE))
+        assert words in str(client.devices.explain(device_id, TEMPERATURE))
 
     return check
 
@@ -64,8 +64,8 @@ def test_a_write_that_was_taken_too_late(client, simulator, device_id, settle):
     settle()
     simulator.advance(LATE_SECONDS)
     assert client.state_frame([device_id]).mirror.drift()["kind"].tolist() == [DriftKind.FAILED]
-    assert "has reported that value since" not in str(client.explain(device_id, LEVEL))
+    assert "has reported that value since" not in str(client.devices.explain(device_id, LEVEL))
     simulator.set_latency_seconds(device_id, 0)
     client.read_value(device_id, LEVEL)
     assert client.state_frame([device_id]).mirror.drift().empty
-    assert "The device has reported that value since" in str(client.explain(device_id, LEVEL))
+    assert "The device has reported that value since" in str(client.devices.explain(device_id, LEVEL))

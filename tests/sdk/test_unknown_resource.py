@@ -14,7 +14,7 @@ CALLS = {
     "execute": (lambda c, d, p: c.execute(d, p), BadRequest),
     "begin_execute": (lambda c, d, p: c.begin_execute(d, p), BadRequest),
     "subscribe": (lambda c, d, p: c.subscribe(d, p), BadRequest),
-    "explain": (lambda c, d, p: c.explain(d, p), KeyError),
+    "explain": (lambda c, d, p: c.devices.explain(d, p), KeyError),
     "get_device": (lambda c, d, p: c.get_device(d)[p], KeyError),
 }
 

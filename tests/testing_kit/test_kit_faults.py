@@ -150,7 +150,7 @@ def test_a_request_that_arrives_twice_is_queued_once(mirror, faults, sensor, cal
 
 
 def test_a_duplicated_request_does_arrive_twice(mirror, faults):
-    mirror.client.list_devices()
+    mirror.client.devices.list()
     headers = {"Authorization": f"Bearer {mirror.new_key(['admin'])}"}
     faults.duplicate("request", method="POST")
     with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
@@ -334,7 +334,7 @@ def test_a_fault_that_cannot_be_is_refused_by_name(faults):
 
 
 def test_a_device_is_named_as_everywhere(mirror, faults, sensor):
-    listed = mirror.client.get_directory_device(sensor)
+    listed = mirror.client.devices.get(sensor)
     for name in ("sensor-1", listed, mirror.client.get_device(sensor), sensor):
         with faults.reject(name), pytest.raises(WriteRejected, match="REJECTED"):
             mirror.client.write_value(name, SWITCH, True)

@@ -39,7 +39,7 @@ def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
     # However often: a test of wrong keys is no attack.
     for _ in range(30):
         with pytest.raises(AuthenticationError):
-            mirror.new_client("ak_wrong").list_devices()
+            mirror.new_client("ak_wrong").devices.list()
 
 
 def uids(events):
@@ -87,7 +87,7 @@ def test_the_same_fleet_comes_from_the_same_seed(tmp_path):
 def test_fleets_add_up_under_names_of_their_own(mirror, fleet):
     devices = fleet(4) + fleet(4) + fleet(3, seed=9)
     assert len({device.id for device in devices}) == len({device.endpoint_name for device in devices}) == 11
-    assert {device.id for device in mirror.client.list_devices()} == {device.id for device in devices}
+    assert {device.id for device in mirror.client.devices.list()} == {device.id for device in devices}
     assert fleet(0) == []
     with pytest.raises(ValueError, match="n=-1"):
         fleet(-1)
@@ -134,7 +134,7 @@ def test_the_mirror_ends_though_a_watch_waits(tmp_path):
         assert watch.is_running
     assert not watch.is_running
     with pytest.raises(ClientClosed):
-        mirror.client.list_devices()
+        mirror.client.devices.list()
 
 
 def test_closing_twice_is_harmless(tmp_path):
@@ -143,7 +143,7 @@ def test_closing_twice_is_harmless(tmp_path):
     for _ in range(2):
         mirror.close()
         with pytest.raises(ClientClosed):
-            client.list_devices()
+            client.devices.list()
 
 
 def test_an_asynchronous_client_goes_on_after_a_restart(mirror, sensor):

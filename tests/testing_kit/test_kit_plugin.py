@@ -103,7 +103,7 @@ def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester, ru
             return mirror
 
         def test_one(mirror, mirror_in_process, clock, mirror_clock, fleet, faults, mirror_faults):
-            (device,) = mirror_in_process.client.list_devices()
+            (device,) = mirror_in_process.client.devices.list()
             assert device.endpoint_name == "second"
             assert mirror is mirror_in_process
             assert clock is mirror_clock is mirror.clock
@@ -139,7 +139,7 @@ import pytest
 
 @pytest.mark.mirror_cassette("cassettes/fleet.zip")
 def test_the_fleet(mirror_cassette, mirror_cassette_file):
-    assert [device.endpoint_name for device in mirror_cassette.list_devices()] == ["light-1"]
+    assert [device.endpoint_name for device in mirror_cassette.devices.list()] == ["light-1"]
     assert mirror_cassette_file.name == "fleet.zip"
 """
 

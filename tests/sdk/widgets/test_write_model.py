@@ -9,7 +9,7 @@ from patience import until
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 from usual import DIMMER, OWN, URL
 
-from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
+from mirror_sdk import Event, EventKind, InvalidValue, MirrorClient
 from mirror_sdk.frames import REQUESTS_SCHEMA
 from mirror_sdk.widgets.models.device_picker import read_ids
 from mirror_sdk.widgets.models.marks import Mark, Tone
@@ -59,7 +59,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     state = client.state_frame(paths=[LEVEL])
     for given in (
         [*wanted, wanted[0]],
-        [one for one in client.list_devices() if one.id in wanted],
+        [one for one in client.devices.list() if one.id in wanted],
         state[state["device_id"].isin(wanted)],
         state.mirror.wide().loc[wanted],
         pd.Series(wanted, name="device_id"),
@@ -84,7 +84,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     ],
 )
 def test_what_is_no_device_and_no_limit_is_refused_with_the_cure(client, given, message):
-    with pytest.raises(ValueRefused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         WriteModel(client, **given)
 
 
@@ -293,7 +293,7 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
         assert model.is_old
         assert model.status_text == "The input changed since this preview: make a new one."
         model.apply()
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     previewed(model, SWITCH, True)
     # True is not 1.

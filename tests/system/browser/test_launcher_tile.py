@@ -75,7 +75,7 @@ def test_the_tile_and_the_port_lead_to_the_page_of_the_mirror_the_notebooks_work
     expect(shown.get_by_text("Live:")).to_be_visible()
     assert shown.url == f"{jupyter}/mirror/"
     with mirror_of(lab) as client:
-        light = client.list_devices(endpoint_name="light-01")[0].id
+        light = client.devices.list(endpoint_name="light-01")[0].id
         client.subscribe(light, LEVEL)
         Simulator(client).set_value(light, LEVEL, 63)
         expect(shown.locator("#tail tr", has_text=LEVEL).first).to_contain_text("63")

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.process, pytest.mark.browser]
 NASTY = "<img src=x onerror=alert(1)>"
 SET_UP = f"""
 from mirror_sdk import Simulator, MirrorClient
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable
 client = MirrorClient.from_env()
 simulator = Simulator(client)
 def add(name):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.events import Event
-from mirror_sdk.naming import DeviceLike, Devices
+from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.explorer import Explorer
 from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
@@ -34,7 +34,7 @@ _HEIGHT_PX = 420
 _NOTHING_SELECTED = "Select devices to open or write them."
 
 
-class FleetMap(MirrorWidget):
+class FleetTable(MirrorWidget):
     """Drift, stale values and pending writes of the whole fleet at a glance; any device opens in an explorer.
 
     It looks again at the devices that events are about, and every minute at all of them; it says as of when it is.
@@ -61,7 +61,7 @@ class FleetMap(MirrorWidget):
         TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
         ValueError: ``stale_after_seconds`` is not above 0.
 
-    >>> with FleetMap(client, live=False) as fleet:
+    >>> with FleetTable(client, live=False) as fleet:
     ...     fleet.model.counts_text
     '2 devices · 0 failed writes · 0 drifting values · 0 pending writes · 0 stale values'
     """
@@ -86,7 +86,7 @@ class FleetMap(MirrorWidget):
 
     @property
     def selected(self) -> pd.DataFrame:
-        """The selected devices as a table, in the order of the map when it was read; as it is known here.
+        """The selected devices as a table, in the order of the table when it was read; as it is known here.
 
         With a ``path`` and a ``value`` it is what :meth:`mirror_sdk.MirrorClient.plan` takes.
 
@@ -116,7 +116,7 @@ class FleetMap(MirrorWidget):
 
             ``attrs["mirror"]`` holds ``taken_at``, ``devices`` (of the fleet), ``complete`` and ``server``.
 
-        >>> fleet = FleetMap(client, live=False)
+        >>> fleet = FleetTable(client, live=False)
         >>> fleet.select(["light-01"])
         >>> fleet.selected[["endpoint_name", "state", "condition"]].values.tolist()
         [['light-01', 'registered', 'silent']]
@@ -126,19 +126,19 @@ class FleetMap(MirrorWidget):
         with self._live.lock:
             return self.model.frame(self.grid.selected)
 
-    def select(self, devices: Devices) -> None:
+    def select(self, devices: DevicesLike) -> None:
         """Select these devices and no others; each is given by itself, its id or its endpoint name, or all by a table.
 
         Raises:
             AmbiguousName: Several devices have one of the names.
             UnknownDevice: No device has one of them.
 
-        >>> fleet = FleetMap(client, live=False)
+        >>> fleet = FleetTable(client, live=False)
         >>> fleet.select([light, "station-01"])
         >>> len(fleet.selected)
         2
         """
-        self.grid.selected = self.client._ids_of_all(devices)
+        self.grid.selected = self.client._session.ids_of(devices)
 
     def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
         """Look again at what the events are about."""
@@ -166,9 +166,9 @@ class FleetMap(MirrorWidget):
         return f"{self.title_view.value}{self.grid.static_html()}"
 
     def show_device(self, device_id: DeviceLike) -> None:
-        """Open a device in the explorer beside the map.
+        """Open a device in the explorer next to the table.
 
-        >>> fleet = FleetMap(client, live=False)
+        >>> fleet = FleetTable(client, live=False)
         >>> fleet.show_device(light)
         >>> fleet.explorer.model.title
         'light-01'
@@ -181,10 +181,10 @@ class FleetMap(MirrorWidget):
                 live=self._is_live,
                 keep_earlier=True,
             )
-            # Devices are chosen in the map, whose own button is the primary one.
+            # Devices are chosen in the table, whose own button is the primary one.
             self.explorer.left.layout.display = "none"
             self.explorer.read_button.button_style = ""
-            self.sides.children = [self.map_side, self.explorer]
+            self.sides.children = [self.table_side, self.explorer]
         else:
             self.explorer.choose(device_id)
 
@@ -195,7 +195,7 @@ class FleetMap(MirrorWidget):
         self.selection_view = widgets.HTML()
         self.open_button = button(
             "Open",
-            "Show the first selected device beside the map",
+            "Show the first selected device next to the table",
             self.handler(lambda _: self.settle(self._open)),
             is_primary=True,
         )
@@ -207,8 +207,8 @@ class FleetMap(MirrorWidget):
         self.reload_button = button("Read again", "Read the whole fleet again", self.handler(lambda _: model.load()))
         bar = row(self.open_button, self.write_button, self.reload_button, self.selection_view)
         signs = widgets.HTML(legend(OF_CONDITION.values()), layout=FULL)
-        self.map_side = widgets.VBox([bar, self.grid, signs])
-        self.sides = widgets.Box([self.map_side])
+        self.table_side = widgets.VBox([bar, self.grid, signs])
+        self.sides = widgets.Box([self.table_side])
         self.sides.add_class("mirror-sides")
         room = widgets.Box([self.sides], layout=FULL)
         room.add_class("mirror-room")
