@@ -12,13 +12,13 @@ import httpx
 from mirror_sdk.cassette.asking import asked_of, async_id_of, hold_of
 from mirror_sdk.cassette.messages import prepare, response_of
 from mirror_sdk.cassette.player import Played, Player, Wait
-from mirror_sdk.cassette.recorder import Draft, Recorder
+from mirror_sdk.cassette.recorder import CassetteRecorder, Draft
 
 
 class RecordingTransport(httpx.BaseTransport):
     """Has requests carried by another transport, and what comes of them recorded."""
 
-    def __init__(self, carrier: httpx.BaseTransport, recorder: Recorder, base_path: str) -> None:
+    def __init__(self, carrier: httpx.BaseTransport, recorder: CassetteRecorder, base_path: str) -> None:
         self._carrier = carrier
         self._recorder = recorder
         self._base_path = base_path
@@ -49,7 +49,7 @@ class RecordingTransport(httpx.BaseTransport):
 class _Recorded(httpx.SyncByteStream):
     """The body of an answer, taken down as it comes."""
 
-    def __init__(self, answer: httpx.Response, recorder: Recorder, draft: Draft) -> None:
+    def __init__(self, answer: httpx.Response, recorder: CassetteRecorder, draft: Draft) -> None:
         self._answer = answer
         self._recorder = recorder
         self._draft = draft

@@ -10,7 +10,7 @@ import httpx
 from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk.config import Settings
+from mirror_sdk.config import ClientSettings
 
 _REAL_SECONDS = 0.01
 """What a pause takes at most, so that a client whose every request fails does not keep a core busy."""
@@ -35,7 +35,7 @@ class Pauses:
 class _BriskSession(AsyncClientSession):
     """The session of a :class:`AsyncBriskClient`."""
 
-    def __init__(self, settings: Settings, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: ClientSettings, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
         self._pauses = Pauses()
         super().__init__(settings, timeout_seconds=timeout, transport=transport)
         self.sender._sleep = self._pauses.sleep
@@ -49,4 +49,4 @@ class AsyncBriskClient(AsyncMirrorClient):
     """An :class:`~mirror_sdk.AsyncMirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
-        self._hold(_BriskSession(Settings.of(base_url, api_key), timeout=timeout, transport=transport))
+        self._hold(_BriskSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))
