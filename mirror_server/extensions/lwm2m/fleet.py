@@ -19,7 +19,6 @@ from mirror_server.devices.link import (
     Answer,
     CancelObservation,
     DeviceCommand,
-    DeviceEvents,
     Execute,
     NotRegistered,
     Observation,
@@ -42,6 +41,7 @@ from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told
 from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.service.devices import DeviceService
 from mirror_server.store import resources
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -92,7 +92,7 @@ class Fleet:
         settings: The limits for devices.
     """
 
-    def __init__(self, *, events: DeviceEvents, database: Database, clock: Clock, settings: LwM2MSettings) -> None:
+    def __init__(self, *, events: DeviceService, database: Database, clock: Clock, settings: LwM2MSettings) -> None:
         self.registrar = Registrar(events=events, database=database, clock=clock, settings=settings, greet=self._greet)
         self.counts = self.registrar.counts
         self.registry = self.registrar.registry
