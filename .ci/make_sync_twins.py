@@ -42,6 +42,7 @@ class Twin:
         names: Which name becomes which, in code, texts and examples.
         calls: Functions that have others called beside the event loop: of a call of one that of the other is left.
         arguments: Functions of a call of which the argument is left.
+        contexts: Context managers of which the block is left.
         prose: Which words of a docstring become which; where lines end does not matter.
     """
 
@@ -50,6 +51,7 @@ class Twin:
     names: dict[str, str]
     calls: frozenset[str]
     arguments: frozenset[str] = frozenset()
+    contexts: frozenset[str] = frozenset()
     prose: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -63,6 +65,7 @@ def read_twins(rules: str) -> list[Twin]:
             {**table["names"], **twin.get("names", {})},
             frozenset(table["calls"]),
             frozenset(table["arguments"]),
+            frozenset(table["contexts"]),
             [(before, after) for before, after in twin.get("prose", [])],
         )
         for twin in table["twin"]
@@ -95,12 +98,20 @@ def without_waiting(source: str, twin: Twin) -> str:
     return made
 
 
+def attributes(twins: list[Twin]) -> str:
+    """What tells those who show changes that the twins are generated, so that a review reads their sources."""
+    return "".join(f"{target} linguist-generated\n" for target in sorted(twin.target for twin in twins))
+
+
 def main(arguments: list[str], root: Path = ROOT) -> int:
     """Write or check them all; gives the exit status."""
     differing = 0
-    for twin in read_twins((root / ".ci/sync_twins.toml").read_text(encoding="utf-8")):
-        made = synchronous((root / twin.source).read_text(encoding="utf-8"), twin)
-        target = root / twin.target
+    twins = read_twins((root / ".ci/sync_twins.toml").read_text(encoding="utf-8"))
+    sources = {twin.target: twin.source for twin in twins} | {".gitattributes": ".ci/sync_twins.toml"}
+    texts = {twin.target: synchronous((root / twin.source).read_text(encoding="utf-8"), twin) for twin in twins}
+    texts[".gitattributes"] = attributes(twins)
+    for name, made in texts.items():
+        target = root / name
         found = target.read_text(encoding="utf-8") if target.exists() else ""
         if made == found:
             continue
@@ -108,7 +119,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             target.write_text(made, encoding="utf-8")
             continue
         differing += 1
-        print(f"{twin.target} is not what is made of {twin.source}; change that one and run {COMMAND}")
+        print(f"{name} is not what is made of {sources[name]}; change that one and run {COMMAND}")
         lines = difflib.unified_diff(found.splitlines(), made.splitlines(), "found", "made", lineterm="", n=1)
         print("\n".join(lines))
     return 1 if differing else 0
@@ -123,11 +134,23 @@ class _Synchronous(cst.CSTTransformer):
         self._names = re.compile(r"\b(?:" + "|".join(map(re.escape, twin.names)) + r")\b")
         self.said: set[str] = set()
 
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-        return updated_node.with_changes(asynchronous=None)
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef | cst.RemovalSentinel:
+        body = original_node.body
+        behind = body.header if isinstance(body, cst.IndentedBlock) else cst.TrailingWhitespace()
+        return cst.RemoveFromParent() if _is_only_here(behind) else updated_node.with_changes(asynchronous=None)
 
-    def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.With:
-        return updated_node.with_changes(asynchronous=None)
+    def leave_With(
+        self, original_node: cst.With, updated_node: cst.With
+    ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement]:
+        left = [item for item in updated_node.items if _called(item.item) not in self._twin.contexts]
+        if left:
+            left[-1] = left[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            return updated_node.with_changes(asynchronous=None, items=left)
+        first, *others = cst.ensure_type(updated_node.body, cst.IndentedBlock).body
+        lines = [*updated_node.leading_lines, *getattr(first, "leading_lines", ())]
+        return cst.FlattenSentinel([first.with_changes(leading_lines=lines), *others])
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
         return updated_node.with_changes(asynchronous=None)
@@ -146,7 +169,7 @@ class _Synchronous(cst.CSTTransformer):
         return updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        called = cst.Module([]).code_for_node(updated_node.func)
+        called = _called(updated_node)
         if called in self._twin.arguments:
             return updated_node.args[0].value
         if called not in self._twin.calls:
@@ -199,6 +222,11 @@ class _Synchronous(cst.CSTTransformer):
                 self.said.add(before)
                 text = _refilled(text[: found.start()] + after + text[found.end() :], found.start(), len(after))
         return text
+
+
+def _called(expression: cst.BaseExpression) -> str | None:
+    """The name that a call has; ``None`` for anything else."""
+    return cst.Module([]).code_for_node(expression.func) if isinstance(expression, cst.Call) else None
 
 
 def _is_only_here(behind: cst.TrailingWhitespace) -> bool:

@@ -9,7 +9,7 @@
 >>> light["/3311/0/5851"].value, light["/3311/0/5851"].desired_value  # as last reported, as last desired
 (None, 40)
 
-These devices are examples: ``client.list_devices()``, or ``mirror devices`` in a shell, shows those there are.
+These devices are examples: ``client.devices.list()``, or ``mirror devices`` in a shell, shows those there are.
 :class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop. Each
 method says what it gives, what it raises and where the interface defines it: ``help(mirror_sdk.MirrorClient)`` is the
 place to begin. What belongs together is told in the modules, as ``mirror help TOPIC`` shows them: ``values``,
@@ -28,15 +28,17 @@ wait for that. ``begin_read``, ``begin_write`` and ``begin_execute`` return at o
 40
 
 What the mirror holds is what was reported last, whenever that was. It never asks a device on its own: a value comes
-with a read, a write, a subscription or an auto-observation. ``client.explain(device, path)`` says in words why a value
-is what it is, whether the device seems cut off, and what would refresh it. While a write is pending, ``desired_at`` is
-the time of issue; afterwards it is the time of the status update, and ``requested_at`` keeps the time of issue. What a
-device answers too late still shows as the reported value. ``client.get_connection(device)`` tells how a device is
-connected: by which protocols, whether a request would reach it now, and for operators from where its messages come.
+with a read, a write, a subscription or an auto-observation. ``client.devices.explain(device, path)`` says in words why
+a value is what it is, whether the device seems cut off, and what would refresh it. While a write is pending,
+``desired_at`` is the time of issue; afterwards it is the time of the status update, and ``requested_at`` keeps the time
+of issue. What a device answers too late still shows as the reported value. ``client.devices.connection(device)`` tells
+how a device is connected: by which protocols, whether a request would reach it now, and for operators from where its
+messages come.
 
-``client.set_device("light-01", name="Lamp by the window", attributes={"room": "B12"})`` says something of a device, and
-``client.list_devices(filters={"custom_attributes__room": "B12"})`` finds it by that, or with ``query="lights"`` by a
-filter that ``client.create_device_query`` saved. What is found goes wherever a method takes devices.
+``client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})`` describes a device, and
+``client.devices.list(filters={"custom_attributes__room": "B12"})`` finds it by that. A filter can be saved with
+``client.devices.queries.create("lights", filter)`` and used with ``client.devices.list(query="lights")``. The devices
+found can be passed wherever a method takes devices.
 
 Subscriptions and events
 ------------------------
@@ -47,7 +49,7 @@ lost is told (:class:`GapWarning`), never skipped.
 
 >>> from mirror_sdk.frames import events_frame
 >>> LEVEL = "/3311/0/5851"
->>> lights = client.list_devices(endpoint_type="Light")
+>>> lights = client.devices.list(endpoint_type="Light")
 >>> events = client.events(paths=[LEVEL], limit=2 * len(lights))  # from here on
 >>> rules = client.add_presubscriptions([{"endpoint_type": "Light", "resource_path": [LEVEL]}], apply_now=True)
 >>> for device in lights:
@@ -63,7 +65,7 @@ The same on an event loop, where many requests may be under way at once. Whateve
 >>> from mirror_sdk import AsyncMirrorClient
 >>> async def dim(percent):
 ...     async with AsyncMirrorClient.from_env() as client:
-...         lights = await client.list_devices(endpoint_type="Light")
+...         lights = await client.devices.list(endpoint_type="Light")
 ...         async with client.events(paths=[LEVEL], limit=len(lights)) as events:
 ...             await asyncio.gather(*(client.write_value(device, LEVEL, percent) for device in lights))
 ...             return events_frame([event async for event in events])
@@ -80,7 +82,7 @@ back, or with the notifications: where the service does not do that, the device 
 wait with the same client. Notifications come by long polling. Where a proxy cuts that, ``client.use_websocket()`` has
 them come by websockets, or says why there is none to be had; all else stays as it is.
 
-When devices registered and left, ``client.device_events_frame()`` tells whoever did not listen then, for a month where
+When devices registered and left, ``client.devices.events_frame()`` tells whoever did not listen then, for a month where
 the operator chose nothing else.
 
 Limits and failures
@@ -112,7 +114,7 @@ A key is an application. Two analysts, two notebooks or two cells with one key s
 - single subscriptions: what one of them subscribed another can ``unsubscribe``;
 - the notification log: everybody reads all of it, answers too, each from a position of their own (``events``,
   ``watch``, ``record``, event streams);
-- requests and their async-ids: ``list_device_requests`` lists those of all, ``resume_request`` takes one up; the same
+- requests and their async-ids: ``client.requests.list()`` lists those of all, ``resume_request`` takes one up; the same
   async-id for another request is a :class:`Conflict`;
 - the webhook and plain polls: there is one webhook, and the next one replaces it. Plain polls have one position, and
   what one of them took no other gets;
@@ -120,8 +122,8 @@ A key is an application. Two analysts, two notebooks or two cells with one key s
   (``mirror-server help operate``).
 
 Each has alone its positions, snapshots, tables, plans and recordings. Values, the 20 requests that may wait for a
-device, what is said of devices (``client.set_device``) and the saved filters of the directory
-(``client.create_device_query``) are those of all keys.
+device, what is said of devices (``client.devices.update``) and the saved filters of the directory
+(``client.devices.queries.create``) are those of all keys.
 
 Several processes
 -----------------
@@ -224,8 +226,6 @@ if TYPE_CHECKING:
     from mirror_sdk._service.channels import Events, Watch
     from mirror_sdk._service.device_request import DeviceRequest
     from mirror_sdk._service.status import ClientStatus
-    from mirror_sdk.bench.async_bench import AsyncBench
-    from mirror_sdk.bench.bench import Bench
     from mirror_sdk.device import DeviceList, DeviceObject
     from mirror_sdk.errors import (
         AccessDenied,
@@ -247,6 +247,7 @@ if TYPE_CHECKING:
         EmptyTableWarning,
         ExecuteRejected,
         GapWarning,
+        InvalidValue,
         LimitExceeded,
         MirrorError,
         NoHistory,
@@ -266,13 +267,12 @@ if TYPE_CHECKING:
         UnknownDevice,
         UnknownQuery,
         UnknownResource,
-        ValueRefused,
         WaitTimeout,
         WriteRejected,
     )
     from mirror_sdk.events import Event, EventKind
     from mirror_sdk.explanation import Explanation
-    from mirror_sdk.naming import DeviceLike, Devices
+    from mirror_sdk.naming import DeviceLike, DevicesLike
     from mirror_sdk.object_table import ResourceDeclaration, ResourceType, load_object_definitions, register_object
 
     # These are in no __all__: with what they need, pandas, not every program has been installed.
@@ -280,7 +280,9 @@ if TYPE_CHECKING:
     from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress
     from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
-    from mirror_sdk.values import Value, ValueKind, parse_value
+    from mirror_sdk.simulator.async_simulator import AsyncSimulator
+    from mirror_sdk.simulator.simulator import Simulator
+    from mirror_sdk.values import Value, ValueKind, parse_value, register_decoder, unregister_decoder
     from mirror_sdk.webhook import CallbackInbox, WebhookReceiver
     from mirror_sdk.wire.device_object import DesiredStatus
     from mirror_sdk.wire.directory import Device
@@ -292,15 +294,14 @@ __all__ = [
     "APIError",
     "AccessDenied",
     "AmbiguousName",
-    "AsyncBench",
     "AsyncDeviceRequest",
     "AsyncEvents",
     "AsyncMirrorClient",
+    "AsyncSimulator",
     "AsyncWatch",
     "AuthenticationError",
     "BadRequest",
     "BeforeHistory",
-    "Bench",
     "CallTimeout",
     "CallbackInbox",
     "CassetteDamaged",
@@ -320,7 +321,7 @@ __all__ = [
     "DeviceRequest",
     "DeviceRequestFailed",
     "DeviceUnavailable",
-    "Devices",
+    "DevicesLike",
     "EmptyTableWarning",
     "Event",
     "EventKind",
@@ -328,6 +329,7 @@ __all__ = [
     "ExecuteRejected",
     "Explanation",
     "GapWarning",
+    "InvalidValue",
     "LimitExceeded",
     "MirrorClient",
     "MirrorError",
@@ -347,6 +349,7 @@ __all__ = [
     "ResourceNotFound",
     "ResourceType",
     "ServerError",
+    "Simulator",
     "SnapshotWarning",
     "SubscriptionState",
     "UnexpectedAnswer",
@@ -356,15 +359,16 @@ __all__ = [
     "UnknownResource",
     "Value",
     "ValueKind",
-    "ValueRefused",
     "WaitTimeout",
     "Watch",
     "WebhookReceiver",
     "WriteRejected",
     "load_object_definitions",
     "parse_value",
+    "register_decoder",
     "register_object",
     "show_progress",
+    "unregister_decoder",
 ]
 
 # Loaded when they are first asked for: a program that uses one client does not wait for all there is. What stands in
@@ -375,19 +379,19 @@ _NAMES = {
     "mirror_sdk._service.channels": ["Events", "Watch"],
     "mirror_sdk._client": ["MirrorClient"],
     "mirror_sdk._service.async_device_request": ["AsyncDeviceRequest"],
-    "mirror_sdk.bench.async_bench": ["AsyncBench"],
-    "mirror_sdk.bench.bench": ["Bench"],
+    "mirror_sdk.simulator.async_simulator": ["AsyncSimulator"],
+    "mirror_sdk.simulator.simulator": ["Simulator"],
     "mirror_sdk.device": ["DeviceList", "DeviceObject"],
     "mirror_sdk._service.device_request": ["DeviceRequest"],
     "mirror_sdk.events": ["Event", "EventKind"],
     "mirror_sdk.explanation": ["Explanation"],
-    "mirror_sdk.naming": ["DeviceLike", "Devices"],
+    "mirror_sdk.naming": ["DeviceLike", "DevicesLike"],
     "mirror_sdk.object_table": ["ResourceDeclaration", "ResourceType", "load_object_definitions", "register_object"],
     "mirror_sdk.plan": ["AsyncPlan", "Plan"],
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.resource": ["DesiredValue", "ReportedValue", "Resource"],
     "mirror_sdk._service.status": ["ClientStatus"],
-    "mirror_sdk.values": ["Value", "ValueKind", "parse_value"],
+    "mirror_sdk.values": ["Value", "ValueKind", "parse_value", "register_decoder", "unregister_decoder"],
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],
     "mirror_sdk.wire.directory": ["Device"],
@@ -420,4 +424,5 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *__all__})
+    # The public names alone, which is what a completion shows: no helper of this module, no module that was imported.
+    return sorted({*_HOMES, *__all__, "__version__"})

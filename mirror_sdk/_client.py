@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
-from weakref import WeakSet
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, Self, TypeVar, overload
 
-from mirror_sdk._arguments import Form, InstantLike, count, is_span, module_for, place, seconds, text
+from mirror_sdk._arguments import Form, InstantLike, count, module_for, place, seconds
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_sent, import_whole
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import Asked, to_execute, to_write
+from mirror_sdk._service.asked import expected_revision, to_execute, to_write
 from mirror_sdk._service.channels import AnswerPump, Events, Watch
-from mirror_sdk._service.deadline import Deadline, wait_of
+from mirror_sdk._service.deadline import wait_of
 from mirror_sdk._service.defaults import (
     DEFAULT_IDLE_SECONDS,
     DEFAULT_MAX_RETRIES,
@@ -28,89 +24,61 @@ from mirror_sdk._service.defaults import (
     DEFAULT_TIMEOUT_SECONDS,
 )
 from mirror_sdk._service.device_request import DeviceRequest, look_for_answers, wait_for_answer
-from mirror_sdk._service.each import ask_each, ask_each_at_once
+from mirror_sdk._service.each import ask_each
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._service.rules import add_rules, remove_rules
-from mirror_sdk._service.status import Channel, ClientStatus, status_of
-from mirror_sdk._service.steps import Pause, Steps, Work
-from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, seen_revisions, warn_if_empty
-from mirror_sdk._tables import places as places_in
-from mirror_sdk.config import Settings, page_address, read_max_snapshot_bytes
-from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk._service.status import ClientStatus, status_of
+from mirror_sdk._session.client_session import ClientSession
+from mirror_sdk._session.table_reader import TableReader
+from mirror_sdk._tables import DeviceTable, Place, is_table, seen_revisions
+from mirror_sdk.config import Settings, page_address
+from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import (
-    AccessDenied,
-    APIError,
     BadRequest,
     ClientClosed,
     ConfigError,
-    Conflict,
-    ConnectionFailed,
+    InvalidValue,
     MirrorError,
-    NotFound,
-    ValueRefused,
 )
 from mirror_sdk.events import Event, event_filter, utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.naming import (
-    ANY_ID,
     DeviceLike,
-    Devices,
-    KnownNames,
-    either,
+    DevicesLike,
     id_of,
-    ids_of,
     look_up,
     require_known,
-    send_about,
-    send_to,
     unclear,
 )
-from mirror_sdk.progress import progress_bar, without_progress
-from mirror_sdk.resource import SeenValue, seen_revision
-from mirror_sdk.values import InstanceValues, PythonValue, Value, decode, encode
-from mirror_sdk.wire.device_events import DeviceEvent
-from mirror_sdk.wire.device_queries import DeviceQuery
-from mirror_sdk.wire.device_requests import Method, WaitingRequest
-from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
+from mirror_sdk.progress import progress_bar
+from mirror_sdk.resource import ExpectedValue
+from mirror_sdk.values import InstanceValues, PythonValue, encode
+from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 from mirror_sdk.wire.subscriptions import PresubscriptionRule, SubscriptionState
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from os import PathLike
 
     import httpx
     import pandas as pd
     import polars as pl
-    import pyarrow as pa
 
-    from mirror_sdk._service.sockets import Sockets
     from mirror_sdk.cassette import Cassette, Mode
-    from mirror_sdk.explanation import Explanation
-    from mirror_sdk.history.reading import Told
-    from mirror_sdk.history.request import HistoryRequest
     from mirror_sdk.plan import Plan
     from mirror_sdk.plan.checks import KnownDevice, Place, Seen
     from mirror_sdk.plan.wanted import Want, Wanted
     from mirror_sdk.recording import Recorder
+    from mirror_sdk.resources.devices import Devices
+    from mirror_sdk.resources.requests import Requests
     from mirror_sdk.snapshot.dataset import SnapshotDataset
-    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
-    from mirror_sdk.snapshot.request import SnapshotRequest
-    from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.tables.arrow_types import ArrowTable
-    from mirror_sdk.tables.units import NamedUnits, Unitless
-    from mirror_sdk.webhook import CallbackInbox, CallbackReader
+    from mirror_sdk.webhook import CallbackInbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_DEVICES_AT_A_TIME = 100
-"""How many devices' rows are collected before they are put into the table."""
-_NO_DEVICE = "-"
-"""No device has this id: the snapshot of it says what time the service has, and nothing else."""
 
 
 class MirrorClient:
@@ -150,7 +118,8 @@ class MirrorClient:
     :class:`UnknownDevice`, which is a :class:`NotFound` and lists close names; where it names several,
     :class:`AmbiguousName`, which lists their ids.
 
-    In the examples ``light`` and ``station`` are devices, ``bench`` is a :class:`Bench` and ``folder`` a ``Path``.
+    In the examples ``light`` and ``station`` are devices, ``simulator`` is a :class:`Simulator` and ``folder`` a
+    ``Path``.
 
     Args:
         base_url: Address of the service; without a scheme it is https, and http for a loopback address.
@@ -176,22 +145,20 @@ class MirrorClient:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
-        # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        import_whole("mirror_sdk._service.sender")
-        from mirror_sdk._service.sender import Sender
+        session = ClientSession(
+            Settings.of(base_url, api_key),
+            timeout_seconds=timeout,
+            max_retries=max_retries,
+            max_snapshot_bytes=max_snapshot_bytes,
+            transport=transport,
+        )
+        self._hold(session)
 
-        settings = Settings.of(base_url, api_key)
-        self.base_url: str = settings.base_url
-        self._key_mark = settings.key_mark
-        self._sender = Sender(settings, timeout_seconds=timeout, max_retries=max_retries, transport=transport)
-        self._send = self._sender.send
-        self._max_snapshot_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
-        self._callbacks: CallbackReader | None = None
-        self._sockets: Sockets | None = None
-        self._names = KnownNames()
-        self._pump = AnswerPump(LogReader(self._send), Inbox())
-        self._watches: WeakSet[Watch | Recorder] = WeakSet()
-        self._cassette: Cassette | None = None
+    def _hold(self, session: ClientSession) -> None:
+        """Take what the methods share; a client for tests has a session of its own."""
+        self._session = session
+        self._tables = TableReader(session)
+        self.base_url: str = session.base_url
 
     @classmethod
     def from_env(
@@ -261,12 +228,12 @@ class MirrorClient:
             CassetteDamaged: It is no cassette, or one of another version.
             ConfigError: It is to be recorded, and there is no key, or something cannot be used.
             FileNotFoundError: It is to be played, and is not there.
-            ValueRefused: There is no such mode.
+            InvalidValue: There is no such mode.
 
         >>> with client.cassette(folder / "lights.zip"):
-        ...     count = len(client.list_devices())
+        ...     count = len(client.devices.list())
         >>> with MirrorClient.from_cassette(folder / "lights.zip", mode="replay") as played:
-        ...     len(played.list_devices()) == count
+        ...     len(played.devices.list()) == count
         True
         """
         import_whole("mirror_sdk.cassette")
@@ -289,8 +256,8 @@ class MirrorClient:
                 raise
             # Whoever was given a cassette looks for it, not for a key.
             raise ConfigError(f"there is no cassette {path} to play; to record one, {error}") from error
-        made._cassette = made.cassette(path, mode=mode)
-        made._cassette.insert(made._cassette.open())
+        made._session.cassette = made.cassette(path, mode=mode)
+        made._session.cassette.insert(made._session.cassette.open())
         return made
 
     def cassette(self, path: str | PathLike[str], *, mode: Mode = "once") -> Cassette:
@@ -309,7 +276,7 @@ class MirrorClient:
             CassetteDamaged: It is no cassette, or one of another version.
             FileNotFoundError: It is to be played, and is not there.
             NotRecorded: Within the block: something is asked that was not asked in the recording.
-            ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
+            InvalidValue: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
 
         >>> for _ in range(2):
         ...     with client.cassette(folder / "read.zip") as cassette:
@@ -320,9 +287,11 @@ class MirrorClient:
         import_whole("mirror_sdk.cassette")
         from mirror_sdk.cassette import Cassette
 
-        if self._channel != "long polling":
-            raise ValueRefused(f"a {self._channel} brings notifications past a cassette; use_long_polling() first")
-        return Cassette(path, mode, self._sender, self._begin_anew)
+        if self._session.channel != "long polling":
+            raise InvalidValue(
+                f"a {self._session.channel} brings notifications past a cassette; use_long_polling() first"
+            )
+        return Cassette(path, mode, self._session.sender, self._session.reset)
 
     def close(self) -> None:
         """Stop all watches and recorders and close the connections; the client cannot be used after this.
@@ -333,26 +302,20 @@ class MirrorClient:
 
         >>> client.close()
         """
-        self._end(is_kept=True)
-
-    def _end(self, *, is_kept: bool) -> None:
-        # In reverse order, and each of them also when another one fails.
-        with ExitStack() as closing:
-            closing.callback(self._sender.close)
-            closing.callback(self._close_sockets)
-            if self._cassette is not None:
-                closing.callback(self._cassette.end, is_kept=is_kept)
-            for watch in list(self._watches):
-                closing.callback(watch.stop)
+        self._session.end(is_kept=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end(is_kept=kind is None)
+        self._session.end(is_kept=kind is None)
 
     def __repr__(self) -> str:
         return f"<MirrorClient {self.base_url}>"
+
+    def __dir__(self) -> list[str]:
+        # Completion shows what users call.
+        return [name for name in super().__dir__() if not name.startswith("_") or name.startswith("__")]
 
     def __reduce__(self) -> NoReturn:
         raise cannot_be_sent(self)
@@ -365,9 +328,9 @@ class MirrorClient:
         >>> client.is_healthy()
         True
         """
-        deadline = self._sender.deadline(timeout)
+        deadline = self._session.sender.deadline(timeout)
         try:
-            return self._send(_operations.get_health(), deadline)
+            return self._session.send(_operations.get_health(), deadline)
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:
@@ -376,76 +339,35 @@ class MirrorClient:
     def status(self) -> ClientStatus:
         """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
 
-        >>> devices = client.list_devices()
+        >>> devices = client.devices.list()
         >>> client.status().channel
         'long polling'
         """
         return status_of(
             self.base_url,
-            self._sender.contact,
-            self._pump.reader,
-            self._pump.inbox,
-            channel=self._channel,
-            is_channel_replaced=self._callbacks is not None and self._callbacks.is_replaced,
-            watches=sum(watch.is_running for watch in self._watches),
+            self._session.sender.contact,
+            self._session.pump.reader,
+            self._session.pump.inbox,
+            channel=self._session.channel,
+            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.is_replaced,
+            watches=sum(watch.is_running for watch in self._session.watches),
         )
 
-    # Devices
+    @cached_property
+    def devices(self) -> Devices:
+        """The devices of the directory: :class:`~mirror_sdk.resources.devices.Devices`."""
+        import_whole("mirror_sdk.resources.devices")
+        from mirror_sdk.resources.devices import Devices
 
-    def list_devices(
-        self,
-        *,
-        state: str | None = None,
-        endpoint_type: str | None = None,
-        endpoint_name: str | None = None,
-        id: str | None = None,  # noqa: A002 - the directory's own name for it
-        filters: Mapping[str, object] | None = None,
-        query: str | DeviceQuery | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> DeviceList:
-        """The devices of the directory that match all of what is given.
+        return Devices(self._session)
 
-        Args:
-            state: ``registered`` or ``deregistered``.
-            endpoint_type: Endpoint type.
-            endpoint_name: Endpoint name.
-            id: Device id.
-            filters: Other conditions, with an operator behind the field, such as
-                ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
-                ``{"custom_attributes__room": "B12"}``. Operators are ``eq neq in nin gte lte``.
-            query: A saved filter, or its name; see :meth:`create_device_query`.
-            limit: How many at most; ``None`` gives all, whatever number of pages that takes.
-            timeout: Seconds the call may take, instead of the client's.
+    @cached_property
+    def requests(self) -> Requests:
+        """The device requests of this application: :class:`~mirror_sdk.resources.requests.Requests`."""
+        import_whole("mirror_sdk.resources.requests")
+        from mirror_sdk.resources.requests import Requests
 
-        Raises:
-            BadRequest: There is no such filter; the message lists the known ones.
-            UnknownQuery: No filter is saved under this name.
-            ValueError: A time in ``filters`` has no zone, several values are given without ``in``, or ``limit`` is no
-                number.
-
-        Source: wire.md 6.
-
-        >>> [device.endpoint_name for device in client.list_devices(endpoint_type="Light")]
-        ['light-01']
-        """
-        conditions = _operations.conditions(
-            filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
-        )
-        limit = count("limit", limit)
-        deadline = self._sender.deadline(timeout)
-        saved = None if query is None else self._query_of(query, deadline).query
-        devices: list[Device] = []
-        pages = _operations.Pages()
-        after: str | None = None
-        while limit is None or len(devices) < limit:
-            asked = _operations.list_devices(conditions, limit=limit, after=after, query=saved)
-            page = self._send(asked, deadline)
-            after = pages.next_after(page)
-            devices += page.data
-            if after is None:
-                break
-        return DeviceList(devices[:limit])
+        return Requests(self._session)
 
     def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
         """The device object: reported and desired values of every resource, with their times.
@@ -458,319 +380,8 @@ class MirrorClient:
         >>> client.get_device("station-01")["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
-        found = self._about(device_id, _operations.get_device_object, timeout=timeout)
+        found = self._session.about(device_id, _operations.get_device_object, timeout=timeout)
         return DeviceObject.from_wire(found, self)
-
-    def get_directory_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
-        """The device as the directory lists it.
-
-        Raises:
-            NotFound: There is no such device.
-
-        Source: wire.md 6.
-
-        >>> client.get_directory_device(station).state
-        'registered'
-        """
-        return self._about(device_id, _operations.get_directory_device, timeout=timeout)
-
-    def set_device(
-        self,
-        device_id: DeviceLike,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> Device:
-        """Say something of a device in the directory, where all applications see it; what is ``None`` stays.
-
-        Devices are found by it (``list_devices(filters={"custom_attributes__room": "B12"})``). It is no name to ask for
-        the device with: that is the endpoint name, which the device itself tells. The key needs the scope ``write``.
-
-        Args:
-            device_id: The device.
-            name: What it is to be called, of 128 characters at most; ``""`` takes a name away.
-            description: What is to be said of it, of 2000 characters at most; ``""`` takes it away.
-            attributes: Up to five texts of 128 characters, by names that do not begin with a digit, in the place of all
-                there are; ``{}`` for none.
-            timeout: Seconds the call may take, instead of the client's.
-
-        Returns:
-            The device as the directory lists it now.
-
-        Raises:
-            NotFound: There is no such device.
-            ValueError: A text is too long, an attribute is none, or there are too many.
-
-        Source: wire.md 9.
-
-        >>> lamp = client.set_device("light-01", name="Lamp by the window", attributes={"room": "B12"})
-        >>> lamp.name, lamp.custom_attributes
-        ('Lamp by the window', {'room': 'B12'})
-        >>> client.list_devices(filters={"custom_attributes__room": "B12"}).ids == [light]
-        True
-        """
-        said = {"name": name, "description": description, "custom_attributes": attributes}
-        return self._about(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
-
-    def list_device_queries(self, *, timeout: float | None = None) -> list[DeviceQuery]:
-        """The filters of the directory that were saved, by whichever application, the oldest first.
-
-        Source: wire.md 9.
-
-        >>> client.list_device_queries()
-        []
-        """
-        deadline = self._sender.deadline(timeout)
-        queries: list[DeviceQuery] = []
-        pages = _operations.Pages()
-        after: str | None = None
-        while True:
-            page = self._send(_operations.list_device_queries(after=after), deadline)
-            after = pages.next_after(page)
-            queries += page.data
-            if after is None:
-                return queries
-
-    def create_device_query(
-        self, name: str, query: str | Mapping[str, object], *, timeout: float | None = None
-    ) -> DeviceQuery:
-        """Save a filter of the directory under a name, for all applications; ``list_devices(query=name)`` uses it.
-
-        Args:
-            name: What to call it; no other saved filter has this name.
-            query: Conditions, as ``filters`` of :meth:`list_devices`, or the text they are sent as.
-            timeout: Seconds the call may take, instead of the client's.
-
-        Raises:
-            BadRequest: There is no such filter, the name is taken, or too many are saved.
-            ValueError: Name or query are too long, a time has no zone, or several values are given without ``in``.
-
-        Source: wire.md 9.
-
-        >>> lights = client.create_device_query("lights", {"endpoint_type": "Light"})
-        >>> lights.query
-        'endpoint_type__eq=Light'
-        >>> [device.endpoint_name for device in client.list_devices(query="lights")]
-        ['light-01']
-        """
-        return self._send(_operations.post_device_query(name, query), timeout)
-
-    def change_device_query(
-        self,
-        which: str | DeviceQuery,
-        *,
-        name: str | None = None,
-        query: str | Mapping[str, object] | None = None,
-        timeout: float | None = None,
-    ) -> DeviceQuery:
-        """Change a saved filter of the directory; what is ``None`` stays.
-
-        Args:
-            which: The saved filter, or its name.
-            name: What to call it from now on.
-            query: What it is from now on; see :meth:`create_device_query`.
-            timeout: Seconds the call may take, instead of the client's.
-
-        Raises:
-            BadRequest: There is no such filter, or the name is taken.
-            NotFound: It was deleted meanwhile.
-            UnknownQuery: No filter is saved under this name.
-            ValueError: Name or query are too long, a time has no zone, or several values are given without ``in``.
-
-        Source: wire.md 9.
-
-        >>> lights = client.create_device_query("lights", {"endpoint_type": "Light"})
-        >>> client.change_device_query(lights, name="lamps").name
-        'lamps'
-        """
-        deadline = self._sender.deadline(timeout)
-        found = self._query_of(which, deadline)
-        return self._send(_operations.put_device_query(found.id, name=name, query=query), deadline)
-
-    def delete_device_query(self, which: str | DeviceQuery, *, timeout: float | None = None) -> None:
-        """Delete a saved filter of the directory.
-
-        Args:
-            which: The saved filter, or its name.
-            timeout: Seconds the call may take, instead of the client's.
-
-        Raises:
-            NotFound: It was deleted already.
-            UnknownQuery: No filter is saved under this name.
-
-        Source: wire.md 9.
-
-        >>> lights = client.create_device_query("lights", {"endpoint_type": "Light"})
-        >>> client.delete_device_query("lights")
-        """
-        deadline = self._sender.deadline(timeout)
-        found = self._query_of(which, deadline)
-        self._send(_operations.delete_device_query(found.id), deadline)
-
-    def list_device_events(
-        self,
-        devices: Devices | None = None,
-        *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        event_types: Collection[str] | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> list[DeviceEvent]:
-        """When devices registered, updated their registrations and left, the oldest first, as far back as it is kept.
-
-        The notification log tells it to those who listen; this is told to those who come later, for a month where the
-        operator chose nothing else.
-
-        Args:
-            devices: Only of these; ``None`` takes all.
-            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
-            end: Before this instant.
-            event_types: Only these: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
-            limit: How many at most, the newest of them; ``None`` gives all, whatever number of pages that takes.
-            timeout: Seconds for the whole, instead of the client's for each page; see :class:`MirrorClient`.
-
-        Raises:
-            NotFound: One of the ``devices`` is not there.
-            TypeError: A single text was given where a list belongs.
-            ValueError: An instant has no zone, or ``limit`` is no number.
-
-        Source: wire.md 9.
-
-        >>> bench.deregister(light)
-        >>> [(event.event_type, event.state_change) for event in client.list_device_events([light])]
-        [('registration', True), ('deregistration', True)]
-        """
-        whole = self._sender.whole(timeout)
-        limit = count("limit", limit)
-        device_ids = None if devices is None else self._ids_of_all(devices, timeout=whole)
-        found: list[DeviceEvent] = []
-        now = self._clock_of(begin, end, timeout=whole)
-        first = None if begin is None else instant_like("begin", begin, now)
-        last = None if end is None else instant_like("end", end, now)
-        for asked in _operations.event_filters(device_ids, first, last, event_types):
-            some: list[DeviceEvent] = []
-            pages = _operations.Pages()
-            after: str | None = None
-            while limit is None or len(some) < limit:
-                page = self._send(_operations.list_device_events(asked, limit=limit, after=after), whole)
-                after = pages.next_after(page)
-                some += page.data
-                if after is None:
-                    break
-            found += some
-        return _operations.newest(found, limit)
-
-    def device_events_frame(
-        self,
-        devices: Devices | None = None,
-        *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        event_types: Collection[str] | None = None,
-        limit: int | None = None,
-        tz: str | None = None,
-        timeout: float | None = None,
-    ) -> pd.DataFrame:
-        """The table of :meth:`list_device_events`; see :func:`mirror_sdk.frames.device_events_frame`.
-
-        Args:
-            devices: As for :meth:`list_device_events`, as are all but ``tz``.
-            begin: From this instant on.
-            end: Before this instant.
-            event_types: Only these.
-            limit: How many at most, the newest of them.
-            tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
-            timeout: Seconds for the whole, instead of the client's for each page.
-
-        Raises:
-            ImportError: pandas is not installed.
-            NotFound: One of the ``devices`` is not there.
-            TypeError: A single text was given where a list belongs.
-            ValueError: An instant has no zone, or ``limit`` is no number.
-            ValueRefused: ``tz`` is no time zone.
-
-        Source: wire.md 9.
-
-        >>> events = client.device_events_frame(event_types=["registration"])
-        >>> events["endpoint_name"].tolist()
-        ['light-01', 'station-01']
-        """
-        import_whole("mirror_sdk.frames")
-        from mirror_sdk.frames.device_events import device_events_frame
-
-        events = self.list_device_events(
-            devices, begin=begin, end=end, event_types=event_types, limit=limit, timeout=timeout
-        )
-        return device_events_frame(events, tz=tz, server=self.base_url)
-
-    def get_connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
-        """How the device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
-
-        The address its messages come from is told to a key with the scope ``admin`` only.
-
-        Raises:
-            NotFound: There is no such device, or the service does not tell how devices are connected.
-
-        Source: wire.md 6.
-
-        >>> client.get_connection(station).protocol
-        'simulated'
-        """
-        return self._about(device_id, _operations.get_device_connection, timeout=timeout)
-
-    def list_resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> list[EndpointResource]:
-        """The resources a device has now, and which of them can be observed.
-
-        Raises:
-            NotFound: There is no such device.
-
-        Source: wire.md 6.
-
-        >>> [(resource.uri, resource.obs) for resource in client.list_resources(station)]
-        [('/3303/0/5700', True)]
-        """
-        return self._about(device_id, _operations.list_resources, timeout=timeout)
-
-    def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
-        """Why a value is what it is, in words, and what would refresh it. It asks the service alone, no device.
-
-        A device that was silent for three times its longest pause seems cut off, unless nothing has changed; its rhythm
-        is that of the values it lately sent to this application, of at least six contacts. What the key may not ask for
-        is left out, or said to be unknown.
-
-        Raises:
-            NotFound: There is no such device.
-            UnknownResource: The device never introduced this resource; the message lists close paths.
-
-        Source: specification 2.2, 3.1 to 3.3.
-
-        >>> client.explain(station, "/3303/0/5700").why[0]
-        'Nothing was ever reported: it was never read with success, and the device never sent it.'
-        """
-        # Only now: few programs ask, and it takes a moment to load.
-        import_whole("mirror_sdk.explanation")
-        from mirror_sdk.explanation import Facts, explain
-
-        deadline = self._sender.deadline(timeout)
-        device = self.get_directory_device(device_id, timeout=deadline)
-        contacts = _if_allowed(self._about, device, _operations.get_device_contacts, timeout=deadline)
-        connection = _if_allowed(self.get_connection, device, timeout=deadline)
-        return explain(
-            Facts(
-                device=device,
-                mirrored=self.get_device(device, timeout=deadline),
-                path=path,
-                announced=self.list_resources(device, timeout=deadline),
-                subscription=_if_allowed(self.subscription_state, device, path, timeout=deadline),
-                rules=_if_allowed(self.get_presubscriptions, timeout=deadline),
-                waiting=_if_allowed(self.list_device_requests, device, timeout=deadline),
-                contacts=contacts,
-                connection=connection,
-            )
-        )
 
     def browse(self, device_id: DeviceLike | None = None, *, timeout: float | None = None) -> str:
         """Open the page for people that the service has at its address, at a device or at the fleet.
@@ -792,7 +403,7 @@ class MirrorClient:
         >>> client.browse()
         'http://mirror.localhost/'
         """
-        found = None if device_id is None else self._run(id_of(self._names, device_id), timeout)
+        found = None if device_id is None else self._session.run(id_of(self._session.names, device_id), timeout)
         address = page_address(self.base_url, found)
         import webbrowser  # seldom needed
 
@@ -802,7 +413,7 @@ class MirrorClient:
     @overload
     def state_frame(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
@@ -814,7 +425,7 @@ class MirrorClient:
     @overload
     def state_frame(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
@@ -826,7 +437,7 @@ class MirrorClient:
     @overload
     def state_frame(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
@@ -837,7 +448,7 @@ class MirrorClient:
 
     def state_frame(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         raw: bool = False,
@@ -864,7 +475,7 @@ class MirrorClient:
             ImportError: What the form needs, such as pandas, is not installed.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of device ids belongs.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -872,30 +483,15 @@ class MirrorClient:
         2
         """
         import_whole(module_for(as_))
-        whole = self._sender.whole(timeout)
-        tables, about = self._state_of(devices, paths, whole, raw=raw)
-        about = self._with_silent_now(about, tables, paths)
+        whole = self._session.sender.whole(timeout)
+        tables, about = self._tables.state_of(devices, paths, whole, raw=raw)
+        about = self._tables.with_silent_now(about, tables, paths)
         return given(tables, about, as_=as_, tz=tz)
-
-    def _state_of(
-        self, devices: Devices | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
-    ) -> tuple[list[pa.Table], dict[str, object]]:
-        """The parts of the state table of devices that are asked for one by one, and what it is based on."""
-        import_whole("mirror_sdk.tables.one_by_one")
-        from mirror_sdk.tables.one_by_one import StateParts
-
-        parts = StateParts(paths=paths, raw=raw)
-        chosen = self._list_ids({}, timeout) if devices is None else self._ids_of_all(devices, timeout=timeout)
-        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-            some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            rows = ask_each(partial(self._take_of, take=parts.rows_of, timeout=timeout), some)
-            parts.add(rows)
-        return parts.finish(server=self.base_url)
 
     @overload
     def snapshot(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -912,7 +508,7 @@ class MirrorClient:
     @overload
     def snapshot(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -929,7 +525,7 @@ class MirrorClient:
     @overload
     def snapshot(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -945,7 +541,7 @@ class MirrorClient:
 
     def snapshot(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -974,7 +570,7 @@ class MirrorClient:
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
-            filters: Other conditions, as for :meth:`list_devices`.
+            filters: Other conditions, as for ``client.devices.list()``.
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
@@ -988,7 +584,7 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 7.
 
@@ -1001,24 +597,24 @@ class MirrorClient:
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._sender.whole(timeout)
+        whole = self._session.sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
             state=state,
             endpoint_type=endpoint_type,
             endpoint_name=endpoint_name,
             filters=filters,
-            device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
+            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
         )
         request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
-        tables, about = self._parts_of(request, whole)
-        about = self._with_silent_now(about, tables, selection.paths)
+        tables, about = self._tables.parts_of(request, whole)
+        about = self._tables.with_silent_now(about, tables, selection.paths)
         return given(tables, about, as_=as_, tz=tz)
 
     def snapshot_dataset(
         self,
         folder: str | PathLike[str],
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1048,7 +644,7 @@ class MirrorClient:
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
-            filters: Other conditions, as for :meth:`list_devices`.
+            filters: Other conditions, as for ``client.devices.list()``.
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             compression: ``none``, ``lz4`` or ``zstd`` on the way.
@@ -1064,7 +660,7 @@ class MirrorClient:
             OSError: The folder cannot be written.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone.
-            ValueRefused: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
+            InvalidValue: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
                 is not 1 or more.
 
         Source: wire.md 7.
@@ -1080,19 +676,19 @@ class MirrorClient:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.snapshot.table import basis
 
-        whole = self._sender.whole(timeout)
+        whole = self._session.sender.whole(timeout)
         selection = Selection.of(
             paths=paths,
             state=state,
             endpoint_type=endpoint_type,
             endpoint_name=endpoint_name,
             filters=filters,
-            device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
+            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
         )
         request = SnapshotRequest(selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression)
         writer = DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite)
         with writer:
-            taken = self._take(request, writer.add, whole)
+            taken = self._tables.take(request, writer.add, whole)
             return writer.finish(basis(request, taken, writer.rows))
 
     def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
@@ -1109,7 +705,7 @@ class MirrorClient:
         Raises:
             ConnectionFailed: The answer broke off; a part of it is never a table.
             NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
+            InvalidValue: It is another table, not all of it, or has a resource of a device twice.
 
         Source: wire.md 7.
 
@@ -1122,13 +718,13 @@ class MirrorClient:
         import_whole("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
-        whole = self._sender.whole(timeout)
+        whole = self._session.sender.whole(timeout)
         request = request_since(frame, server=self.base_url)
         try:
-            taken, tables = self._take_tables(request, whole)
+            taken, tables = self._tables.take_tables(request, whole)
         except BadRequest as error:
             request = whole_request(request, error)
-            taken, tables = self._take_tables(request, whole)
+            taken, tables = self._tables.take_tables(request, whole)
         return refreshed(frame, request, taken, tables)
 
     # The past
@@ -1136,7 +732,7 @@ class MirrorClient:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -1156,7 +752,7 @@ class MirrorClient:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -1176,7 +772,7 @@ class MirrorClient:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -1195,7 +791,7 @@ class MirrorClient:
 
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -1214,7 +810,7 @@ class MirrorClient:
         """What happened: a row for each thing, by device, path and the time at which it did.
 
         The columns are those of :func:`mirror_sdk.frames.history_frame`: values that devices told and by what they
-        came, ends of writes, registrations, and stretches in which nothing could be heard. Rows without a path, such
+        came, ends of writes, registrations, and intervals in which nothing could be heard. Rows without a path, such
         as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
         devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
         service has kept everything. What breaks off on the way goes on behind the last row that came. Where no row
@@ -1231,7 +827,7 @@ class MirrorClient:
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
-            filters: Other conditions, as for :meth:`list_devices`.
+            filters: Other conditions, as for ``client.devices.list()``.
             raw: Whether the payloads are a column too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             limit: How many rows at most, the first ones; ``None`` for all.
@@ -1247,7 +843,7 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one,
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one,
                 ``limit`` is no number, or ``tz`` is no time zone.
 
         Source: wire.md 10.
@@ -1260,13 +856,13 @@ class MirrorClient:
         """
         import_whole(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
-        from mirror_sdk.history.request import HistoryRequest, check_stretch
+        from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        whole = self._sender.whole(timeout)
-        begin, end = check_stretch(begin, end, self._clock_of(begin, end, timeout=whole))
-        chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
+        whole = self._session.sender.whole(timeout)
+        begin, end = check_interval(begin, end, self._tables.clock_of(begin, end, timeout=whole))
+        chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
             selection=Selection.of(
                 paths=paths,
@@ -1283,20 +879,20 @@ class MirrorClient:
             compression=compression,
         )
         parts = HistoryParts(raw=raw)
-        told = self._read_history(request, parts.add, whole, raw=raw)
+        told = self._tables.read_history(request, parts.add, whole, raw=raw)
         if limit is None and (unheard := parts.without_rows(chosen or ())):
-            self._run(require_known(unheard), whole)
-        units = self._units_over_time(parts.unitless(), request, told)
-        tables, based_on = parts.finish(basis(request, told), units=units)
+            self._session.run(require_known(unheard), whole)
+        units = self._tables.units_over_time(parts.unitless(), request, told)
+        tables, metadata = parts.finish(basis(request, told), units=units)
         if limit is None:
-            based_on = self._with_silent(based_on, tables, request.selection, whole)
-        return given(tables, based_on, as_=as_, tz=tz)
+            metadata = self._tables.with_silent(metadata, tables, request.selection, whole)
+        return given(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1314,7 +910,7 @@ class MirrorClient:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1332,7 +928,7 @@ class MirrorClient:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1349,7 +945,7 @@ class MirrorClient:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1378,7 +974,7 @@ class MirrorClient:
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
-            filters: Other conditions, as for :meth:`list_devices`.
+            filters: Other conditions, as for ``client.devices.list()``.
             raw: Whether the raw payloads are columns too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             compression: ``none``, ``lz4`` or ``zstd`` on the way.
@@ -1394,15 +990,15 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> before = bench.get_clock()
-        >>> bench.advance(60)
+        >>> before = simulator.get_clock()
+        >>> simulator.advance(60)
         datetime.datetime(...)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.as_of(before, ["station-01"], paths=["/3303/*"])["reported_num"].tolist()
         [21.5]
         """
@@ -1410,21 +1006,21 @@ class MirrorClient:
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._sender.whole(timeout)
-        as_of = instant_like("instant", instant, self._clock_of(instant, timeout=whole))
+        whole = self._session.sender.whole(timeout)
+        as_of = instant_like("instant", instant, self._tables.clock_of(instant, timeout=whole))
         selection = Selection.of(
             paths=paths,
             state=state,
             endpoint_type=endpoint_type,
             endpoint_name=endpoint_name,
             filters=filters,
-            device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
+            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
         )
         request = SnapshotRequest(
             selection=selection, server=self.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
-        tables, about = self._parts_of(request, whole)
-        about = self._with_silent(about, tables, selection, whole)
+        tables, about = self._tables.parts_of(request, whole)
+        about = self._tables.with_silent(about, tables, selection, whole)
         return given(tables, about, as_=as_, tz=tz)
 
     @overload
@@ -1432,7 +1028,7 @@ class MirrorClient:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1449,7 +1045,7 @@ class MirrorClient:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1466,7 +1062,7 @@ class MirrorClient:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1482,7 +1078,7 @@ class MirrorClient:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         state: str | None = None,
@@ -1506,7 +1102,7 @@ class MirrorClient:
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
-            filters: Other conditions, as for :meth:`list_devices`.
+            filters: Other conditions, as for ``client.devices.list()``.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
@@ -1519,78 +1115,49 @@ class MirrorClient:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
                 ``tz`` is no time zone.
 
         Source: wire.md 10.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> begin, end = bench.get_clock(), bench.advance(60)
-        >>> bench.set_value(station, "/3303/0/5700", 22.5)
+        >>> begin, end = simulator.get_clock(), simulator.advance(60)
+        >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.changes(begin, end)[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
         import_whole(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import Counts, changes_parts
-        from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
+        from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
-        whole = self._sender.whole(timeout)
-        now = self._clock_of(begin, end, timeout=whole)
+        whole = self._session.sender.whole(timeout)
+        now = self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
-        _, last = check_stretch(first, end, now)
+        _, last = check_interval(first, end, now)
         selection = Selection.of(
             paths=paths,
             state=state,
             endpoint_type=endpoint_type,
             endpoint_name=endpoint_name,
             filters=filters,
-            device_ids=None if devices is None else self._ids_of_all(devices, timeout=whole),
+            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
         )
         counts = Counts()
-        before = self._state_at(first, selection, whole)
+        before = self._tables.state_at(first, selection, whole)
         if last is None:
             # Until now, by the service's clock.
-            after = self._state_at(None, selection, whole)
-            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._sender.moments.now)
+            after = self._tables.state_at(None, selection, whole)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.moments.now)
         between = HistoryRequest(selection=selection, server=self.base_url, begin=behind(first), end=behind(last))
-        self._read_history(between, counts.add, whole)
+        self._tables.read_history(between, counts.add, whole)
         if end is not None:
-            after = self._state_at(last, selection, whole)
+            after = self._tables.state_at(last, selection, whole)
         tables, about = changes_parts(counts.finish(), before, after, first, last)
         return given(tables, about, as_=as_, tz=tz)
 
     # Device requests
-
-    def list_device_requests(
-        self, device_id: DeviceLike | None = None, *, timeout: float | None = None
-    ) -> list[WaitingRequest]:
-        """The requests of this application that have no answer yet, oldest first; what they write is not shown.
-
-        Args:
-            device_id: Only those for this device.
-            timeout: Seconds the call may take, instead of the client's.
-
-        Raises:
-            NotFound: There is no such device, or the service lacks this extension.
-
-        Source: wire.md 2.
-
-        >>> client.list_device_requests()
-        []
-        """
-        deadline = self._sender.deadline(timeout)
-        asked = None if device_id is None else self._run(id_of(self._names, device_id, anew=True), deadline)
-        waiting: list[WaitingRequest] = []
-        pages = _operations.Pages()
-        after: str | None = None
-        while True:
-            page = self._send(_operations.list_waiting_requests(asked, after=after), deadline)
-            after = pages.next_after(page)
-            waiting += page.data
-            if after is None:
-                return waiting
 
     def begin_read(
         self,
@@ -1628,7 +1195,7 @@ class MirrorClient:
         >>> request.result().python
         21.5
         """
-        return self._begin(
+        return self._session.place(
             "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, accept=accept
         )
 
@@ -1643,7 +1210,7 @@ class MirrorClient:
         expiry_seconds: int | None = None,
         async_id: str | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> DeviceRequest:
         """Ask a device to take a value, without waiting for it; see :func:`mirror_sdk.values.encode` for values.
@@ -1657,7 +1224,7 @@ class MirrorClient:
         Raises:
             PreconditionFailed: The desired value is another one by now; ``error.resource`` has it. Nothing was sent
                 to the device.
-            ValueRefused: The value or the text does not go with what is declared for the path, there are both or
+            InvalidValue: The value or the text does not go with what is declared for the path, there are both or
                 neither, or it is declared read-only and ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
@@ -1673,7 +1240,7 @@ class MirrorClient:
         40
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        return self._begin(
+        return self._session.place(
             "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
@@ -1700,7 +1267,7 @@ class MirrorClient:
         True
         """
         asked = to_execute(argument)
-        return self._begin(
+        return self._session.place(
             "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
@@ -1731,10 +1298,10 @@ class MirrorClient:
         >>> again.result().python
         21.5
         """
-        pump = self._new_pump(self._new_log_reader(0))
+        pump = self._session.new_pump(self._session.new_log_reader(0))
         return DeviceRequest(
             async_id=async_id,
-            device_id=self._run(id_of(self._names, device_id, anew=True), timeout),
+            device_id=self._session.run(id_of(self._session.names, device_id, anew=True), timeout),
             path=path,
             method=method,
             issued_at=utc_now(),
@@ -1754,7 +1321,7 @@ class MirrorClient:
 
         Raises:
             ImportError: pandas is not installed.
-            ValueRefused: ``tz`` is no time zone.
+            InvalidValue: ``tz`` is no time zone.
 
         >>> request = client.begin_read(station, "/3303/0/5700")
         >>> request.result().python
@@ -1792,7 +1359,9 @@ class MirrorClient:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = self._ask("GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept)
+        answer = self._session.place_and_wait(
+            "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
+        )
         return answer.python
 
     def write_value(
@@ -1806,7 +1375,7 @@ class MirrorClient:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
         allow_read_only: bool = False,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
     ) -> None:
         """Have a device take a value; returns when it has.
 
@@ -1816,7 +1385,7 @@ class MirrorClient:
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        self._ask("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.place_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def execute(
         self,
@@ -1834,7 +1403,7 @@ class MirrorClient:
         >>> client.execute(light, "/3/0/4")
         """
         asked = to_execute(argument)
-        self._ask("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.place_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def acknowledge_failed_write(
         self,
@@ -1842,12 +1411,12 @@ class MirrorClient:
         path: str | None = None,
         *,
         by: str | None = None,
-        if_match: SeenValue | None = None,
+        if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> None:
         """Acknowledge a write that failed, or those that a table names, so that it does not count as failed any more.
 
-        The drift table, FleetMap and the server's page leave it out. ``desired.acknowledged_at`` and
+        The drift table, FleetTable and the server's page leave it out. ``desired.acknowledged_at`` and
         ``desired.acknowledged_by`` of the resource show when and by whom, until the next write. A write that was
         acknowledged before stays as it is. A state as of an earlier instant does not tell it.
 
@@ -1867,10 +1436,10 @@ class MirrorClient:
                 the error tells.
             Conflict: The last write has not failed, or is another one than the caller saw; the same.
             NotFound: There is no such device; the same.
-            ValueRefused: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
+            InvalidValue: The table has no such columns, its ``desired_revision`` no numbers, or ``if_match`` was given
                 with a table.
 
-        >>> bench.set_answer(light, "reject")
+        >>> simulator.set_answer(light, "reject")
         >>> error = client.begin_write(light, "/3311/0/5851", 40).exception()
         >>> len(client.state_frame().mirror.drift())
         1
@@ -1881,11 +1450,11 @@ class MirrorClient:
         'night shift'
         """
         if if_match is not None and is_table(device_id):
-            raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
-        revision = None if if_match is None else seen_revision(if_match)
+            raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
+        revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = seen_revisions(device_id, path, "device_id") if is_table(device_id) else {}
-        self._act_on(device_id, path, operation, timeout, seen)
+        self._session.act_on(device_id, path, operation, timeout, seen)
 
     def plan(
         self,
@@ -1924,7 +1493,7 @@ class MirrorClient:
         Raises:
             AccessDenied: The key may not read from devices, with ``read_first``.
             ImportError: pandas is not installed.
-            ValueRefused: It is none of these; the message says what is missing.
+            InvalidValue: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
@@ -1942,11 +1511,11 @@ class MirrorClient:
         # What makes the rows may belong to this thread.
         rows = wanted if is_table(wanted) else list(wanted)
         wants = partial(read_wanted, rows, value=value, path=path, if_match=if_match)()
-        whole = self._sender.whole(timeout)
-        found = self._run(look_up(self._names, names_in(wants)), whole)
+        whole = self._session.sender.whole(timeout)
+        found = self._session.run(look_up(self._session.names, names_in(wants)), whole)
         return self._plan_of(
             with_ids(wants, found.ids),
-            self._run(unclear(found), whole),
+            self._session.run(unclear(found), whole),
             whole,
             read_first=read_first,
         )
@@ -1959,7 +1528,7 @@ class MirrorClient:
         Raises:
             ImportError: pandas is not installed.
             OSError: The file cannot be read.
-            ValueRefused: It holds no plan, or one for another service.
+            InvalidValue: It holds no plan, or one for another service.
 
         Source: specification 3.1; wire.md 2.
 
@@ -1978,7 +1547,7 @@ class MirrorClient:
             placed=placed,
             server=self.base_url,
             # Only when it is applied: until then the position would grow old.
-            write=partial(self._write_again, cache(lambda: self._new_pump(self._new_log_reader(0)))),
+            write=partial(self._write_again, cache(lambda: self._session.new_pump(self._session.new_log_reader(0)))),
             see=self._see,
             make_plan=self._plan_of,
         )
@@ -1999,7 +1568,7 @@ class MirrorClient:
         Raises:
             NotFound: There is no such device. Of a table, all others are subscribed, as a note of the error tells.
             UnknownResource: The device does not have this resource; the same.
-            ValueRefused: The table has no such columns, or a row without a device or a path.
+            InvalidValue: The table has no such columns, or a row without a device or a path.
 
         Source: wire.md 3.
 
@@ -2009,7 +1578,7 @@ class MirrorClient:
         >>> client.list_subscriptions(light)
         ['/3311/0/5850', '/3311/0/5851']
         """
-        self._act_on(device_id, path, _operations.put_subscription, timeout)
+        self._session.act_on(device_id, path, _operations.put_subscription, timeout)
 
     def unsubscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
@@ -2021,7 +1590,7 @@ class MirrorClient:
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.unsubscribe(station, "/3303/0/5700")
         """
-        self._act_on(device_id, path, _operations.delete_subscription, timeout)
+        self._session.act_on(device_id, path, _operations.delete_subscription, timeout)
 
     def is_subscribed(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
         """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
@@ -2029,7 +1598,9 @@ class MirrorClient:
         >>> client.is_subscribed(station, "/3303/0/5700")
         False
         """
-        return self._about(device_id, partial(_operations.get_subscription, path=path), anew=True, timeout=timeout)
+        return self._session.about(
+            device_id, partial(_operations.get_subscription, path=path), anew=True, timeout=timeout
+        )
 
     def subscription_state(
         self, device_id: DeviceLike, path: str, *, timeout: float | None = None
@@ -2044,7 +1615,7 @@ class MirrorClient:
         >>> client.subscription_state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
         """
-        return self._about(
+        return self._session.about(
             device_id, partial(_operations.get_subscription_state, path=path), anew=True, timeout=timeout
         )
 
@@ -2054,7 +1625,7 @@ class MirrorClient:
         >>> client.list_subscriptions(station)
         []
         """
-        return self._about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
+        return self._session.about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
 
     def delete_subscriptions(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
         """End all subscriptions this application has of a device. Source: wire.md 3.
@@ -2062,7 +1633,7 @@ class MirrorClient:
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.delete_subscriptions(station)
         """
-        self._about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)
+        self._session.about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)
 
     def get_presubscriptions(self, *, timeout: float | None = None) -> list[PresubscriptionRule]:
         """The presubscription rules of this application, in their order. Source: wire.md 3.
@@ -2070,7 +1641,7 @@ class MirrorClient:
         >>> client.get_presubscriptions()
         []
         """
-        return self._send(_operations.get_presubscriptions(), timeout).rules
+        return self._session.send(_operations.get_presubscriptions(), timeout).rules
 
     def put_presubscriptions(
         self,
@@ -2098,7 +1669,7 @@ class MirrorClient:
         >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> client.put_presubscriptions([rule], apply_now=True)
         """
-        self._send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
+        self._session.send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
     def add_presubscriptions(
         self,
@@ -2137,7 +1708,7 @@ class MirrorClient:
         >>> client.add_presubscriptions([lights])
         []
         """
-        return self._run(add_rules(rules, apply_now=apply_now), timeout)
+        return self._session.run(add_rules(rules, apply_now=apply_now), timeout)
 
     def remove_presubscriptions(
         self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, timeout: float | None = None
@@ -2164,7 +1735,7 @@ class MirrorClient:
         >>> client.remove_presubscriptions([lights])
         []
         """
-        return self._run(remove_rules(rules), timeout)
+        return self._session.run(remove_rules(rules), timeout)
 
     def delete_presubscriptions(self, *, timeout: float | None = None) -> None:
         """Remove all presubscription rules, also those of others who use this key; see :meth:`remove_presubscriptions`.
@@ -2173,7 +1744,7 @@ class MirrorClient:
 
         >>> client.delete_presubscriptions()
         """
-        self._send(_operations.delete_presubscriptions(), timeout)
+        self._session.send(_operations.delete_presubscriptions(), timeout)
 
     # Events
 
@@ -2185,7 +1756,7 @@ class MirrorClient:
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
     ) -> Events:
         """Events as they come, from the moment of this call on; each iterator has its own position in the log.
 
@@ -2213,7 +1784,7 @@ class MirrorClient:
                 ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
+            InvalidValue: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
                 a pattern is none.
 
         Source: specification 6; wire.md 4.
@@ -2227,7 +1798,7 @@ class MirrorClient:
         """
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         wants = event_filter(paths, devices if isinstance(devices, str) else None)
-        reader = self._new_reader(after=place(after))
+        reader = self._session.new_reader(after=place(after))
         return Events(
             reader,
             timeout_seconds=idle_seconds,
@@ -2235,8 +1806,8 @@ class MirrorClient:
             limit=most,
             wants=wants,
             find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
-            clock=self._sender.moments.waiting_seconds,
-            now=self._sender.moments.now,
+            clock=self._session.sender.moments.waiting_seconds,
+            now=self._session.sender.moments.now,
         )
 
     @overload
@@ -2248,7 +1819,7 @@ class MirrorClient:
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         as_: Literal["pandas"] = "pandas",
@@ -2263,7 +1834,7 @@ class MirrorClient:
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         as_: Literal["arrow"],
@@ -2278,7 +1849,7 @@ class MirrorClient:
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         as_: Literal["polars"],
@@ -2292,7 +1863,7 @@ class MirrorClient:
         limit: int | None = None,
         after: int | None = None,
         paths: Collection[str] | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         raw: bool = False,
         tz: str | None = None,
         as_: Form = "pandas",
@@ -2322,7 +1893,7 @@ class MirrorClient:
             MirrorError: A failure that asking again would not mend, or one that outlasted ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
+            InvalidValue: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
                 ``after`` none of an entry, or a pattern is none.
 
         >>> client.events_frame(after=0, timeout=0)["event"].tolist()
@@ -2347,7 +1918,7 @@ class MirrorClient:
                     some = []
         if some:
             parts.add(some)
-        state = self._units_of(parts.unitless())
+        state = self._tables.units_of(parts.unitless())
         tables, about = parts.finish(server=self.base_url, position=events.position, state=state)
         return given(tables, about, as_=as_, tz=tz)
 
@@ -2356,8 +1927,7 @@ class MirrorClient:
         callback: Callable[[Event], object],
         *,
         paths: Collection[str] | None = None,
-        devices: Devices | None = None,
-        device_ids: Devices | None = None,
+        devices: DevicesLike | None = None,
         timeout: float | None = None,
     ) -> Watch:
         """Call back for each event from now on, on a thread of its own, until the watch is stopped.
@@ -2369,13 +1939,11 @@ class MirrorClient:
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always told.
-            device_ids: An older name of ``devices``.
             timeout: Seconds until it has begun, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, a single text was given where a list of texts belongs, or both
-                ``devices`` and ``device_ids``.
-            ValueRefused: A pattern is none.
+            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
+            InvalidValue: A pattern is none.
 
         Source: wire.md 4.
 
@@ -2385,21 +1953,20 @@ class MirrorClient:
         """
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
-        deadline = self._sender.deadline(timeout)
-        argument, chosen = either(devices=devices, device_ids=device_ids)
-        wanted = None if chosen is None else frozenset(self._ids_of_all(chosen, argument, deadline))
+        deadline = self._session.sender.deadline(timeout)
+        wanted = None if devices is None else frozenset(self._session.ids_of(devices, timeout=deadline))
         wants = event_filter(paths, wanted)
-        reader = self._new_reader()
+        reader = self._session.new_reader()
         reader.go_to_end(deadline)
-        watch = Watch(reader, callback, wants, self._sender.moments.now)
-        self._watches.add(watch)
+        watch = Watch(reader, callback, wants, self._session.sender.moments.now)
+        self._session.watches.add(watch)
         return watch
 
     def record(
         self,
         path: str | PathLike[str],
         *,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         subscribe: bool = False,
         rotate_bytes: int = DEFAULT_ROTATE_BYTES,
@@ -2436,7 +2003,7 @@ class MirrorClient:
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
+            InvalidValue: There is something else in the folder, a recording of something else, or another recorder at
                 work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
                 have.
 
@@ -2454,13 +2021,13 @@ class MirrorClient:
         from mirror_sdk.recording.recorder import Tape, begin_recording
         from mirror_sdk.recording.subscribing import Subscribing
 
-        whole = self._sender.whole(timeout)
-        chosen = None if devices is None else self._ids_of_all(devices, timeout=whole)
+        whole = self._session.sender.whole(timeout)
+        chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         make_tape = partial(
             Tape,
             path,
             server=self.base_url,
-            key=self._key_mark,
+            key=self._session.key_mark,
             devices=chosen,
             paths=paths,
             rotate_bytes=rotate_bytes,
@@ -2469,13 +2036,13 @@ class MirrorClient:
         )
         recorder = begin_recording(
             make_tape,
-            self._new_log_reader,
-            lambda within: self._state_to_record(chosen, paths, within),
-            self._run,
+            self._session.new_log_reader,
+            lambda within: self._tables.state_to_record(chosen, paths, within),
+            self._session.run,
             Subscribing(chosen, paths, adds_rules=subscribe),
             whole,
         )
-        self._watches.add(recorder)
+        self._session.watches.add(recorder)
         return recorder
 
     def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None, timeout: float | None = None) -> None:
@@ -2511,18 +2078,18 @@ class MirrorClient:
         from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, RegisteredWebhook, registered
 
         position = receiver.last
-        deadline = self._sender.deadline(timeout)
-        self._pump.catch_up(deadline)
-        has_log = self._run(registered(address, receiver.headers), deadline)
-        log = LogReader(self._send)
+        deadline = self._session.sender.deadline(timeout)
+        self._session.pump.catch_up(deadline)
+        has_log = self._session.run(registered(address, receiver.headers), deadline)
+        log = LogReader(self._session.send)
         if has_log:
             log.go_to_end(deadline)
-        self._close_sockets()
+        self._session.close_sockets()
         token = receiver.headers[TOKEN_HEADER]
-        self._callbacks = CallbackReader(
-            receiver, RegisteredWebhook(address, token, self._send, log if has_log else None)
+        self._session.callbacks = CallbackReader(
+            receiver, RegisteredWebhook(address, token, self._session.send, log if has_log else None)
         ).beside(position)
-        self._pump = AnswerPump(self._callbacks, Inbox())
+        self._session.pump = AnswerPump(self._session.callbacks, Inbox())
 
     def use_websocket(self, *, timeout: float | None = None) -> None:
         """Have notifications come by websockets from now on: to be chosen where a proxy cuts long polls.
@@ -2540,7 +2107,7 @@ class MirrorClient:
 
         Raises:
             MirrorError: There is no websocket to be had: the service has none or does not answer, or the key is wrong.
-            ValueRefused: There is a cassette in the client, or it sends over a transport of its own.
+            InvalidValue: There is a cassette in the client, or it sends over a transport of its own.
 
         Source: wire.md 4.
 
@@ -2549,26 +2116,26 @@ class MirrorClient:
         'websocket'
         >>> client.use_long_polling()
         """
-        if not self._sender.is_on_network:
-            raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
-        deadline = self._sender.deadline(timeout)
+        if not self._session.sender.is_on_network:
+            raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
+        deadline = self._session.sender.deadline(timeout)
         import_whole("mirror_sdk._service.socket_reader")
         from mirror_sdk._service.socket_messages import Way
         from mirror_sdk._service.socket_reader import SocketReader
         from mirror_sdk._service.sockets import Sockets
 
-        way = Way(self._sender.base_url, self._sender.api_key)
-        sockets = Sockets(way, self._sender.contact, self._sender.timeout_seconds)
-        reader = SocketReader(self._send, sockets)
+        way = Way(self._session.sender.base_url, self._session.sender.api_key)
+        sockets = Sockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)
+        reader = SocketReader(self._session.send, sockets)
         try:
             reader.open(deadline)
         except BaseException:
             sockets.close()
             raise
-        self._close_sockets()
-        self._callbacks = None
-        self._sockets = sockets
-        self._pump = self._new_pump(reader)
+        self._session.close_sockets()
+        self._session.callbacks = None
+        self._session.sockets = sockets
+        self._session.pump = self._session.new_pump(reader)
 
     def use_long_polling(self, *, timeout: float | None = None) -> None:
         """Remove the webhook of this application, or close its websockets, and read by long polling, as at first.
@@ -2577,283 +2144,20 @@ class MirrorClient:
 
         >>> client.use_long_polling()
         """
-        self._send(_operations.delete_callback(), timeout)
-        self._close_sockets()
-        self._callbacks = None
-        self._pump = AnswerPump(LogReader(self._send), Inbox())
-
-    def _close_sockets(self) -> None:
-        sockets, self._sockets = self._sockets, None
-        if sockets is not None:
-            sockets.close()
+        self._session.send(_operations.delete_callback(), timeout)
+        self._session.close_sockets()
+        self._session.callbacks = None
+        self._session.pump = AnswerPump(LogReader(self._session.send), Inbox())
 
     def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
 
         >>> client.delete_poll_channel()
         """
-        self._send(_operations.delete_poll_channel(), timeout)
+        self._session.send(_operations.delete_poll_channel(), timeout)
 
-    def _about(
-        self,
-        device: DeviceLike,
-        operation: Callable[[str], Operation[T]],
-        *,
-        anew: bool = False,
-        timeout: float | None = None,
-    ) -> T:
-        return self._run(send_about(self._names, device, operation, anew=anew), timeout)
-
-    def _act_on(
-        self,
-        devices: DeviceLike | DeviceTable,
-        path: str | None,
-        operation: Callable[..., Operation[None]],
-        timeout: float | None,
-        seen: Mapping[Place, int] | None = None,
-    ) -> None:
-        """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
-        if not is_table(devices):
-            self._about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
-            return
-        whole = self._sender.whole(timeout)
-        named = places_in(devices, path, "device_id")
-        warn_if_empty(named, "device_id")
-        ids = self._run(ids_of(self._names, [device for device, _ in named], "device_id"), whole)
-        places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
-        revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
-
-        def act(place: Place) -> MirrorError | None:
-            options = {"revision": revisions[place]} if place in revisions else {}
-            try:
-                self._send(operation(*place, **options), whole)
-            except (BadRequest, Conflict, NotFound) as error:
-                return error
-            return None
-
-        raise_first(places, ask_each(act, places))
-
-    def _ids_of_all(self, devices: Devices, argument: str = "devices", timeout: float | None = None) -> list[str]:
-        return self._run(ids_of(self._names, devices, argument), timeout)
-
-    def _wants_of(self, paths: Collection[str] | None, devices: Devices) -> Callable[[Event], bool]:
-        return event_filter(paths, frozenset(self._ids_of_all(devices)))
-
-    def _query_of(self, query: str | DeviceQuery, timeout: float | None) -> DeviceQuery:
-        if isinstance(query, DeviceQuery):
-            return query
-        return self._send(_operations.find_device_query(query), timeout)
-
-    def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
-        """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
-        deadline = self._sender.deadline(timeout)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = self._take_step(step, deadline)
-                except MirrorError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-
-    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Work):
-            return step.do()
-        if isinstance(step, Pause):
-            return self._sender.pause(step, deadline)
-        return self._send(step, deadline)
-
-    def _units_of(self, unitless: Unitless | None) -> pa.Table | None:
-        """A state table that tells the units which devices name, where there are such and it may be read."""
-        if unitless is None:
-            return None
-        import_whole("mirror_sdk.snapshot.request")
-        from mirror_sdk.snapshot.selection import Selection
-
-        devices = None if unitless.devices is None else tuple(unitless.devices)
-        selection = Selection(device_ids=devices, paths=tuple(unitless.paths))
-        try:
-            try:
-                return self._state_at(None, selection, None)
-            except NotFound:
-                # One of the devices was erased since: that must not cost the units of the others.
-                return self._state_at(None, replace(selection, device_ids=None), None)
-        except MirrorError:
-            # The events are there in any case.
-            return None
-
-    def _state_to_record(
-        self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
-    ) -> pd.DataFrame:
-        """The state table from which a recording begins; its devices may have the paths later."""
-        tables, about = self._state_of(devices, paths, timeout)
-        return given(tables, about, as_="pandas", tz=None)
-
-    def _units_over_time(self, unitless: Unitless | None, request: HistoryRequest, told: Told) -> NamedUnits | None:
-        """What tells the units which devices named in the time of a history, as far as it may be read."""
-        from mirror_sdk.tables.history import HistoryParts
-        from mirror_sdk.tables.units import NamedUnits, naming_paths
-
-        state = self._units_of(unitless)
-        if unitless is None or state is None:
-            return None
-        naming = HistoryParts(raw=False)
-        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._sender.moments.now)
-        paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
-        those, of_those = (replace(request.selection, paths=some) for some in paths)
-        try:
-            with without_progress():
-                self._read_history(replace(request, selection=those, end=None, limit=None), naming.add)
-                ((rows,), _) = naming.finish({})
-                if not rows.num_rows:
-                    return NamedUnits(state)
-                return NamedUnits(state, self._state_at(begin, of_those, None), rows)
-        except MirrorError:
-            # The history is there in any case.
-            return NamedUnits(state)
-
-    def _with_silent(
-        self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
-    ) -> dict[str, object]:
-        """What a table of the past is based on, with the paths it has no row of; says so where no device has any."""
-        import_whole("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
-        from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
-        from mirror_sdk.snapshot.request import SnapshotRequest
-
-        paths = list(selection.paths or ())
-        about = with_silent(about, tables, paths)
-        if about.get("paths_without_rows") == paths:
-            # One that is mistyped looks as if it had been silent; the mirror knows whether there is such a resource.
-            try:
-                request = SnapshotRequest(selection=selection, server=self.base_url)
-                known, _ = self._parts_of(request, timeout)
-            except MirrorError:
-                # The table is there in any case.
-                return about
-            if silent_paths(known, paths) == paths:
-                warn_of_unknown(paths, ", now or in this history")
-        return about
-
-    def _with_silent_now(
-        self, about: dict[str, object], tables: list[pa.Table], paths: Sequence[str] | None
-    ) -> dict[str, object]:
-        """What a table of the present is based on, with the paths it has no row of; says so where it has no row."""
-        import_whole("mirror_sdk.history.silent_paths")
-        from mirror_sdk.history.silent_paths import warn_of_unknown, with_silent
-
-        patterns = list(paths or ())
-        about = with_silent(about, tables, patterns)
-        if patterns and about.get("paths_without_rows") == patterns:
-            warn_of_unknown(patterns)
-        return about
-
-    def _parts_of(
-        self, request: SnapshotRequest, timeout: float | None = None
-    ) -> tuple[list[pa.Table], dict[str, object]]:
-        """The parts of the table of a snapshot, and what it is based on."""
-        import_whole("mirror_sdk.snapshot.table")
-        from mirror_sdk.snapshot.table import snapshot_parts
-
-        return snapshot_parts(request, *self._take_tables(request, timeout))
-
-    def _take_tables(self, request: SnapshotRequest, timeout: float | None = None) -> tuple[Taken, list[pa.Table]]:
-        tables: list[pa.Table] = []
-        taken = self._take(request, tables.append, timeout)
-        return taken, tables
-
-    def _take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
-        """Take a snapshot and have its rows kept as they arrive."""
-        import_whole("mirror_sdk.snapshot.reading")
-        from mirror_sdk.snapshot import reading
-
-        read = partial(reading.read_snapshot, request, keep, self._max_snapshot_bytes)
-        form: str | None = reading.FIRST_FORM
-        while form is not None:
-            try:
-                taken = self._sender.receive(request.operation(form), read, timeout)
-            except APIError as error:
-                form = reading.next_form(request, form, error)
-            else:
-                for device_id in taken.missing:
-                    # Which says so, unless it has come meanwhile.
-                    self._send(_operations.get_directory_device(device_id), timeout)
-                return taken
-        return self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
-
-    def _read_history(
-        self,
-        request: HistoryRequest,
-        keep: Callable[[pa.Table], object],
-        timeout: float | None = None,
-        *,
-        raw: bool = False,
-    ) -> Told:
-        """Read a history to its end and have its rows kept as they arrive, whatever cuts it on the way."""
-        from mirror_sdk.history.reading import HistoryReader
-
-        with progress_bar(0, "rows") as bar:
-            reader = HistoryReader(request, keep, self._max_snapshot_bytes, bar, raw=raw)
-            while (operation := reader.next_operation) is not None:
-                try:
-                    self._sender.receive(operation, reader.read, timeout)
-                except ConnectionFailed as failure:
-                    reader.cut(failure)
-                except APIError as refusal:
-                    reader.refused(refusal)
-        return reader.told
-
-    def _clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
-        """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
-        if not any(map(is_span, given)):
-            return self._sender.moments.now
-        import_whole("mirror_sdk.snapshot.request")
-        from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
-
-        request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self.base_url)
-        _, about = self._parts_of(request, timeout)
-        now = instant_like("taken_at", about["taken_at"] or self._sender.moments.now(), self._sender.moments.now)
-        return lambda: now
-
-    def _state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
-        """The state table as of an instant of the past; that of the present without one."""
-        from mirror_sdk.snapshot.request import SnapshotRequest
-
-        request = SnapshotRequest(selection=selection, server=self.base_url, as_of=instant)
-        tables, about = self._parts_of(request, timeout)
-        state: pa.Table = given(tables, about, as_="arrow", tz=None)
-        return state
-
-    def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
-        chosen = self._ids_of(request.selection, timeout)
-        with progress_bar(len(chosen), "devices") as bar:
-            for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
-                some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-                take = partial(self._take_of, take=parts.rows_of, timeout=timeout)
-                parts.add(ask_each_at_once(take, some))
-                bar.update(len(some))
-        return parts.taken()
-
-    def _ids_of(self, selection: Selection, timeout: float | None = None) -> Sequence[str]:
-        if selection.names_devices:
-            return sorted(selection.device_ids or ())
-        return selection.ids_among(self._list_ids(selection.sent_filters, timeout))
-
-    def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
-        """The ids of a fleet: without a limit on all of them each page has the client's."""
-        ids: list[str] = []
-        pages = _operations.Pages()
-        after: str | None = None
-        while True:
-            page = self._send(_operations.list_devices(filters, limit=None, after=after), timeout)
-            after = pages.next_after(page)
-            ids += [device.id for device in page.data]
-            if after is None:
-                return ids
+    def _wants_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
+        return event_filter(paths, frozenset(self._session.ids_of(devices)))
 
     def _plan_of(
         self,
@@ -2866,7 +2170,7 @@ class MirrorClient:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
-        known, new_id = self._known_of(wants, timeout), self._sender.moments.new_async_id
+        known, new_id = self._known_of(wants, timeout), self._session.sender.moments.new_async_id
         planned = check_all(wants, known, reasons or {}, new_id=new_id)
         if read_first and (places := places_to_read(planned, known)):
             unread = self._read_each(places, timeout)
@@ -2878,7 +2182,7 @@ class MirrorClient:
         """What the mirror has now where something was written."""
         from mirror_sdk.plan.checks import resources_at
 
-        return self._take_of(want.device_id, partial(resources_at, {want.path}))
+        return self._session.read_device(want.device_id, partial(resources_at, {want.path}))
 
     def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
         """The devices that are to be written to, as the directory and the mirror know them."""
@@ -2888,8 +2192,8 @@ class MirrorClient:
         known: dict[str, KnownDevice] = {}
         paths = {want.path for want in wants}
         for chunk in list(device_chunks(wants)):
-            listed = self.list_devices(filters={"id__in": chunk}, timeout=timeout)
-            take = partial(self._take_of, take=partial(resources_at, paths), timeout=timeout)
+            listed = self.devices.list(filters={"id__in": chunk}, timeout=timeout)
+            take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
             seen = ask_each(take, listed.ids)
             known |= known_devices(listed, seen)
         return known
@@ -2913,41 +2217,6 @@ class MirrorClient:
                 bar.update(reads.sweep())
         return reads.failures
 
-    def _take_of(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
-        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
-        return self._send(asking, timeout)
-
-    @property
-    def _channel(self) -> Channel:
-        if self._callbacks is not None:
-            return "webhook"
-        return "long polling" if self._sockets is None else "websocket"
-
-    def _begin_anew(self) -> None:
-        """Know no names and no position in the log, as a client that was just made."""
-        self._names = KnownNames()
-        self._pump = self._new_pump(self._new_reader())
-
-    def _new_pump(self, reader: LogReader | CallbackReader) -> AnswerPump:
-        moments = self._sender.moments
-        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
-        return AnswerPump(reader, inbox, moments.waiting_seconds)
-
-    def _new_log_reader(self, after: int | None) -> LogReader:
-        """A reader of the service's log, over a websocket where those are used."""
-        if self._sockets is None:
-            return LogReader(self._send, after=after)
-        from mirror_sdk._service.socket_reader import SocketReader
-
-        return SocketReader(self._send, self._sockets, after=after)
-
-    def _new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
-        if self._callbacks is None:
-            return self._new_log_reader(after)
-        if after is not None:
-            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        return self._callbacks.beside(None)
-
     def _write_again(
         self,
         pump: Callable[[], AnswerPump],
@@ -2962,7 +2231,7 @@ class MirrorClient:
     ) -> DeviceRequest:
         """Send a write like ``begin_write``, where it may have been sent before and its answer may be here already."""
         payload, content_type = encode(value, path, content_type)
-        return self._begin(
+        return self._session.place(
             "PUT",
             device_id,
             path,
@@ -2973,83 +2242,3 @@ class MirrorClient:
             if_match=if_match,
             pump=pump(),
         )
-
-    def _ask(
-        self,
-        method: Method,
-        device: DeviceLike,
-        path: str,
-        wait: Deadline | None,
-        *,
-        expiry_seconds: int | None,
-        **asked: Unpack[Asked],
-    ) -> Value:
-        """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
-        request = self._begin(
-            method,
-            device,
-            path,
-            expiry_seconds=expiry_seconds,
-            async_id=None,
-            timeout=self._sender.to_place(wait),
-            most_held_seconds=math.inf if wait is None else wait.left,
-            **asked,
-        )
-        return request.result(wait)
-
-    def _begin(
-        self,
-        method: Method,
-        device: DeviceLike,
-        path: str,
-        *,
-        expiry_seconds: int | None,
-        async_id: str | None,
-        pump: AnswerPump | None = None,
-        timeout: float | None = None,
-        most_held_seconds: float = 0,
-        **asked: Unpack[Asked],
-    ) -> DeviceRequest:
-        pump = pump or self._pump
-        identity = self._sender.moments.new_async_id() if async_id is None else async_id
-        operation = partial(
-            _operations.place_device_request,
-            async_id=identity,
-            method=method,
-            path=path,
-            expiry_seconds=expiry_seconds,
-            **asked,
-        )
-        deadline = self._sender.deadline(timeout)
-        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = self._run(id_of(self._names, device, anew=True), deadline)
-        issued_at, moments = utc_now(), self._sender.moments
-        begun_seconds = moments.seconds()
-        expectation = pump.expect(identity, deadline)
-        with pump.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
-            accepted = self._run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
-        if accepted.answer is not None:
-            pump.take(accepted.answer)
-        payload = asked.get("payload")
-        return DeviceRequest(
-            async_id=identity,
-            device_id=device_id,
-            path=path,
-            method=method,
-            issued_at=issued_at,
-            expiry_seconds=expiry_seconds,
-            accepted_at=accepted.at,
-            expires_at=accepted.expires_at,
-            asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
-            _expectation=expectation,
-            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
-            _pump=pump,
-        )
-
-
-def _if_allowed(ask: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
-    """What the service answers; ``None`` where the key may not ask, or the service does not know the question."""
-    try:
-        return ask(*arguments, **options)
-    except (AccessDenied, NotFound):
-        return None

@@ -16,7 +16,7 @@ registers after the ranges were made too. For all devices as of one instant, wri
 folder.
 
 **What happened.** :func:`read_history` gives the history the same way, in partitions by ranges of ids and, with
-``time_per_partition``, by stretches of time; each is in the order of device, path and time. Where an ``end`` is given
+``time_per_partition``, by intervals; each is in the order of device, path and time. Where an ``end`` is given
 that lies in the past, all partitions together show what ``client.history`` would, but for what comes late meanwhile.
 
 >>> from mirror_sdk.dask import read_history
@@ -61,13 +61,13 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
-from mirror_sdk.errors import NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.events import utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.history.reading import basis
-from mirror_sdk.history.request import MILLISECOND, HistoryRequest, check_stretch
+from mirror_sdk.history.request import MILLISECOND, HistoryRequest, check_interval
 from mirror_sdk.progress import without_progress
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.snapshot.request import SnapshotRequest, get_device_ranges
@@ -117,7 +117,7 @@ def read_mirror(
         state: ``registered`` or ``deregistered``.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
-        filters: Other conditions, as for :meth:`mirror_sdk.MirrorClient.list_devices`.
+        filters: Other conditions, as for ``client.devices.list()``.
         raw: Whether the raw payloads are columns too.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
@@ -132,7 +132,7 @@ def read_mirror(
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
         UnexpectedAnswer: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+        InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
     Source: wire.md 7.
 
@@ -189,12 +189,12 @@ def read_history(
         api_key: Access key.
         begin: From this instant on, with its time zone; ``None`` for all that is kept.
         end: Up to before this instant; ``None`` for the present, of each partition when it is computed.
-        time_per_partition: The stretch of time of a partition; ``None`` for all of it. It takes ``begin`` and ``end``.
+        time_per_partition: The interval of a partition; ``None`` for all of it. It takes ``begin`` and ``end``.
         paths: Path patterns (``/3303/*``); ``None`` takes every resource.
         state: ``registered`` or ``deregistered``, now.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
-        filters: Other conditions, as for :meth:`mirror_sdk.MirrorClient.list_devices`.
+        filters: Other conditions, as for ``client.devices.list()``.
         raw: Whether the payloads are a column too.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
@@ -209,7 +209,7 @@ def read_history(
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
         UnexpectedAnswer: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        ValueRefused: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
+        InvalidValue: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
             than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is no time zone.
 
     Source: wire.md 7 and 10.
@@ -218,8 +218,8 @@ def read_history(
     >>> rows.npartitions
     2
     """
-    begin, end = check_stretch(begin, end, utc_now)
-    stretches = _stretches(begin, end, time_per_partition)
+    begin, end = check_interval(begin, end, utc_now)
+    intervals = _intervals(begin, end, time_per_partition)
     settings = Settings.load(base_url, api_key)
     selection = Selection.of(
         paths=paths, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, filters=filters
@@ -233,33 +233,33 @@ def read_history(
         max_retries=_MAX_RETRIES,
     )
     ranges = _ranges(settings, selection, devices_per_partition, timeout).data
-    if len(ranges) * len(stretches) > _MOST_PARTITIONS:
-        raise ValueRefused(
-            f"{len(ranges)} ranges of devices and {len(stretches)} stretches of time make more than"
+    if len(ranges) * len(intervals) > _MOST_PARTITIONS:
+        raise InvalidValue(
+            f"{len(ranges)} ranges of devices and {len(intervals)} intervals make more than"
             f" {_MOST_PARTITIONS} partitions; give a larger time_per_partition or devices_per_partition"
         )
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     return _from_map(
         _HistoryPart(request, settings if api_key else None, timeout, limit_bytes, raw=raw, tz=tz),
-        [((one.after, one.last), stretch) for one in ranges for stretch in stretches],
+        [((one.after, one.last), interval) for one in ranges for interval in intervals],
         to_frame(schema_of(raw=raw).empty_table(), {}, tz=tz),
     )
 
 
-def _stretches(
+def _intervals(
     begin: datetime | None, end: datetime | None, span: timedelta | None
 ) -> list[tuple[datetime | None, datetime | None]]:
-    """Stretches of time, one behind the other.
+    """Intervals of time, one behind the other.
 
     Raises:
-        ValueRefused: They cannot be made of these.
+        InvalidValue: They cannot be made of these.
     """
     if span is None:
         return [(begin, end)]
     if begin is None or end is None:
-        raise ValueRefused("time_per_partition takes begin= and end=, between which it is laid out")
+        raise InvalidValue("time_per_partition takes begin= and end=, between which it is laid out")
     if not span >= MILLISECOND or (end - begin) / span > _MOST_PARTITIONS:
-        raise ValueRefused(
+        raise InvalidValue(
             f"time_per_partition={span} makes more than {_MOST_PARTITIONS} partitions; give a larger one"
         )
     cuts = [begin + number * span for number in range(max(1, ceil((end - begin) / span)))]
@@ -275,7 +275,7 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
         folder: The folder, which every worker has to reach under this name.
 
     Raises:
-        ValueRefused: There is no dataset, or it is not whole.
+        InvalidValue: There is no dataset, or it is not whole.
 
     >>> _ = client.snapshot_dataset(folder / "fleet", devices_per_file=5)
     >>> len(read_dataset(folder / "fleet")) == len(client.snapshot())
@@ -303,7 +303,7 @@ class _MirrorPart:
         settings = self.settings or Settings.load(self.request.server)
         request = replace(self.request, selection=self.request.selection.between(*bounds))
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
-            tables, about = client._parts_of(request)
+            tables, about = client._tables.parts_of(request)
             frame = given(tables, about, as_="pandas", tz=request.tz)
         return frame if columns is None else frame[list(columns)]
 
@@ -335,8 +335,8 @@ class _HistoryPart:
         own = partial(_own_rows, is_first=after is None, begin=None if begin == self.request.begin else begin)
         settings = self.settings or Settings.load(self.request.server)
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
-            told = client._read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
-            units = client._units_over_time(parts.unitless(), request, told)
+            told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
+            units = client._tables.units_over_time(parts.unitless(), request, told)
         tables, about = parts.finish(basis(request, told), units=units)
         frame: pd.DataFrame = given(tables, about, as_="pandas", tz=self.tz)
         return frame if columns is None else frame[list(columns)]
@@ -353,7 +353,7 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
     Args:
         table: The rows.
         is_first: Whether it is one of the first range of devices.
-        begin: Where it begins, unless it is the first stretch of time.
+        begin: Where it begins, unless it is the first interval.
     """
     if not is_first:
         table = table.filter(table["device_id"].is_valid())

@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_whole
+from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
-from mirror_sdk.errors import UnknownResource, ValueRefused
-from mirror_sdk.resource import (
-    DesiredValue,  # noqa: F401 - pickles and programs know it by this module too
-    ReportedValue,  # noqa: F401 - the same
-    Resource,
-    resources_of,
-)
+from mirror_sdk.errors import InvalidValue, UnknownResource
+from mirror_sdk.resource import Resource
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus
@@ -187,7 +183,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
             asked: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
 
         Raises:
-            ValueRefused: It came of no client, and none is given.
+            InvalidValue: It came of no client, and none is given.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -196,7 +192,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         """
         asker = getattr(self, "_client", None) if client is None else client
         if asker is None:
-            raise ValueRefused(f"device object {self.device_id} does not know its client; give client=")
+            raise InvalidValue(f"device object {self.device_id} does not know its client; give client=")
         return asker.history([self.device_id], None if path is None else [path], **asked)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
@@ -263,7 +259,7 @@ class DeviceList(Sequence[Device], JsonForm):
     def ids(self) -> list[str]:
         """The device ids, in order.
 
-        >>> client.list_devices(endpoint_name="light-01").ids == [light]
+        >>> client.devices.list(endpoint_name="light-01").ids == [light]
         True
         """
         return [device.id for device in self._devices]
@@ -274,7 +270,7 @@ class DeviceList(Sequence[Device], JsonForm):
         Raises:
             KeyError: No device has it, or more than one; the message lists close names or the ids to choose from.
 
-        >>> client.list_devices().by_name("light-01").endpoint_type
+        >>> client.devices.list().by_name("light-01").endpoint_type
         'Light'
         """
         found = [device for device in self._devices if device.endpoint_name == name]
@@ -289,7 +285,7 @@ class DeviceList(Sequence[Device], JsonForm):
     def to_dict(self) -> dict[str, Any]:
         """A list of all ``devices``, for any JSON encoder.
 
-        >>> [device["endpoint_name"] for device in client.list_devices(endpoint_type="Light").to_dict()["devices"]]
+        >>> [device["endpoint_name"] for device in client.devices.list(endpoint_type="Light").to_dict()["devices"]]
         ['light-01']
         """
         return {"devices": plain(self._devices)}
@@ -297,7 +293,7 @@ class DeviceList(Sequence[Device], JsonForm):
     def to_frame(self) -> pd.DataFrame:
         """The directory as a table, one row per device; see ``directory_frame``.
 
-        >>> client.list_devices().to_frame()["endpoint_name"].sort_values().tolist()
+        >>> client.devices.list().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
         """
         import_whole("mirror_sdk.frames")

@@ -173,7 +173,7 @@ def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> I
     finally:
         client.remove_presubscriptions(rules)
         others = client.get_presubscriptions()
-        for device in client.list_devices(state="registered"):
+        for device in client.devices.list(state="registered"):
             of_device, of_others = (_about(device, some) for some in (rules, others))
             for path in client.list_subscriptions(device.id) if of_device else ():
                 if _match(of_device, path) and not _match(of_others, path):

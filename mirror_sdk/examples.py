@@ -17,9 +17,9 @@ import click
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._visible import visible
-from mirror_sdk.bench.bench import Bench
 from mirror_sdk.config import HOST_VARIABLE, is_loopback
 from mirror_sdk.lab.demo import DemoError, DemoServer
+from mirror_sdk.simulator.simulator import Simulator
 
 _INSTALLED = Path(__file__).parent / "_notebooks"
 _CHECKOUT = Path(__file__).parent.parent / "notebooks"
@@ -78,8 +78,8 @@ def connect() -> MirrorClient:
 def start_mirror_with_coap() -> DemoServer:
     """Start a mirror of this program's own, to which real devices come over CoAP from this machine.
 
-    It has no simulated devices. Its time stands still until its bench advances it. It ends when it is closed, or with
-    this program.
+    It has no simulated devices. Its time stands still until a :class:`Simulator` advances it. It ends when it is
+    closed, or with this program.
 
     Raises:
         DemoError: What it needs is not installed, or it does not start.
@@ -123,8 +123,10 @@ def style_plots() -> None:
         set_matplotlib_formats("png", facecolor="none")  # type: ignore[no-untyped-call]
 
 
-def start_over(client: MirrorClient) -> Bench:
-    """Have the simulated devices start over, so that a notebook can be run again, and after any other; gives the bench.
+def start_over(client: MirrorClient) -> Simulator:
+    """Reset the simulated devices, so that a notebook can be run again, and after any other.
+
+    Returns the simulator that plays the devices.
 
     Each simulated device is in contact, answers, and does so at once; one that deregistered stays away. The client's
     access key has no presubscription rule and no subscription any more, also not those of other programs that use the
@@ -135,37 +137,37 @@ def start_over(client: MirrorClient) -> Bench:
         NotFound: The service has no simulated devices; nothing was changed.
         DemoError: The simulated devices live in real time, which a notebook cannot let pass; nothing was changed.
 
-    >>> bench.set_answer(light, "reject")
-    >>> bench = examples.start_over(client)
+    >>> simulator.set_answer(light, "reject")
+    >>> simulator = examples.start_over(client)
     >>> client.write_value(light, "/3311/0/5851", 40)
     """
-    bench = Bench(client)
-    devices = bench.list_devices()
-    if devices and not bench.has_manual_clock():
+    simulator = Simulator(client)
+    devices = simulator.list_devices()
+    if devices and not simulator.has_manual_clock():
         raise DemoError(
             f"the mirror at {client.base_url} runs on real time, and a notebook lets hours pass in it; start it by "
             f"mirror-server demo --clock manual, or unset {HOST_VARIABLE} for a mirror of the notebook's own"
         )
     for device in devices:
         if not device.online:
-            bench.set_online(device.id, True)
+            simulator.set_online(device.id, True)
         if device.answer != "normal":
-            bench.set_answer(device.id, "normal")
+            simulator.set_answer(device.id, "normal")
         if device.latency_seconds:
-            bench.set_latency_seconds(device.id, 0)
+            simulator.set_latency_seconds(device.id, 0)
     client.delete_presubscriptions()
-    for registered in client.list_devices(state="registered"):
+    for registered in client.devices.list(state="registered"):
         client.delete_subscriptions(registered.id)
-    return bench
+    return simulator
 
 
-def have_devices(bench: Bench, devices: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def have_devices(simulator: Simulator, devices: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Simulated devices that have just registered with these values, whether there were some of these names or not.
 
     Args:
-        bench: Plays them.
-        devices: What ``bench.add_device`` takes, of each. One that is there already keeps its type, gets the values,
-            and registers anew.
+        simulator: Plays them.
+        devices: What ``simulator.add_device`` takes, of each. One that is there already keeps its type, gets the
+            values, and registers again.
 
     Returns:
         Endpoint name -> device id.
@@ -174,27 +176,27 @@ def have_devices(bench: Bench, devices: Iterable[Mapping[str, Any]]) -> dict[str
         ValueError: One cannot be a device; the message names what is wrong.
 
     >>> fan = {"endpoint_name": "fan-01", "resources": [{"path": "/3306/0/5850", "value": "0", "writable": True}]}
-    >>> ids = examples.have_devices(bench, [fan])
-    >>> examples.have_devices(bench, [fan]) == ids
+    >>> ids = examples.have_devices(simulator, [fan])
+    >>> examples.have_devices(simulator, [fan]) == ids
     True
     """
-    there = {device.endpoint_name: device.id for device in bench.list_devices()}
+    there = {device.endpoint_name: device.id for device in simulator.list_devices()}
     ids = {}
     for device in devices:
         name = device["endpoint_name"]
         if name in there:
             for resource in device["resources"]:
-                bench.set_value(there[name], resource["path"], resource["value"])
-            bench.register(there[name])
-        ids[name] = there[name] if name in there else bench.add_device(**device)
+                simulator.set_value(there[name], resource["path"], resource["value"])
+            simulator.register(there[name])
+        ids[name] = there[name] if name in there else simulator.add_device(**device)
     return ids
 
 
-def advance_to(bench: Bench, hour: int, *, tz: str = "UTC", weekdays: Collection[int] = range(7)) -> datetime:
+def advance_to(simulator: Simulator, hour: int, *, tz: str = "UTC", weekdays: Collection[int] = range(7)) -> datetime:
     """Let time pass until it is this hour, and one of these weekdays; not at all where it is that already.
 
     Args:
-        bench: Has the clock, which has to be a manual one.
+        simulator: Has the clock, which has to be a manual one.
         hour: Of the day, 0 to 23.
         tz: The time zone the hour and the weekdays are of.
         weekdays: From 0, Monday, to 6.
@@ -202,15 +204,15 @@ def advance_to(bench: Bench, hour: int, *, tz: str = "UTC", weekdays: Collection
     Returns:
         The service's new present, in UTC.
 
-    >>> print(examples.advance_to(bench, 12))
+    >>> print(examples.advance_to(simulator, 12))
     2026-01-05 12:00:00+00:00
     """
-    now = bench.get_clock()
+    now = simulator.get_clock()
     then = now.astimezone(ZoneInfo(tz)).replace(hour=hour, minute=0, second=0, microsecond=0)
     while then.astimezone(UTC) + timedelta(hours=1) <= now or then.weekday() not in weekdays:
         then += timedelta(days=1)
     left = then.astimezone(UTC) - now
-    return bench.advance(left) if left > timedelta() else now
+    return simulator.advance(left) if left > timedelta() else now
 
 
 @cache

@@ -34,11 +34,11 @@ from mirror_sdk.errors import (
     AccessDenied,
     AmbiguousName,
     BadRequest,
+    InvalidValue,
     MirrorError,
     NotFound,
     UnexpectedAnswer,
     UnknownDevice,
-    ValueRefused,
 )
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
@@ -79,7 +79,7 @@ class OfDevice(Protocol):
 
 DeviceLike: TypeAlias = str | ListedDevice | OfDevice
 """A device: its id, its endpoint name, a ``Device``, a ``DeviceObject``, or a request's handle."""
-Devices: TypeAlias = Iterable[DeviceLike] | DeviceTable
+DevicesLike: TypeAlias = Iterable[DeviceLike] | DeviceTable
 """Several devices: a list of them, or a table whose rows name them in a column or an index ``device_id``."""
 
 
@@ -217,24 +217,13 @@ def require_known(device_ids: Sequence[str]) -> Steps[None]:
         raise (yield from unknown_device(unknown, (yield from _endpoint_names())))
 
 
-def either(*, devices: Devices | None, device_ids: Devices | None) -> tuple[str, Devices | None]:
-    """The devices that were given by the one name of the argument or by its older one, and by which.
-
-    Raises:
-        TypeError: They were given by both.
-    """
-    if devices is not None and device_ids is not None:
-        raise TypeError("device_ids= is an older name of devices=; give one of them")
-    return ("device_ids", device_ids) if devices is None else ("devices", devices)
-
-
-def ids_of(names: KnownNames, devices: Devices, argument: str, *, anew: bool = True) -> Steps[list[str]]:
+def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool = True) -> Steps[list[str]]:
     """The ids of devices, in their order; their names are looked up together.
 
     Errors as for :func:`id_of`, and:
 
     Raises:
-        ValueRefused: A text is empty, or a row of a table names no device.
+        InvalidValue: A text is empty, or a row of a table names no device.
 
     Warns:
         EmptyTableWarning: A table has no rows.
@@ -246,7 +235,9 @@ def ids_of(names: KnownNames, devices: Devices, argument: str, *, anew: bool = T
     given, each = given_devices(devices, argument), f"each of {argument}"
     known = [known_id(each, device) for device in given]
     if "" in known:
-        raise ValueRefused(f"{each} has to be an id or an endpoint name, not ''; list_devices() shows the known ones")
+        raise InvalidValue(
+            f"{each} has to be an id or an endpoint name, not ''; client.devices.list() shows the known ones"
+        )
     sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
     found = yield from look_up(names, sought, anew=anew)
     if found.several:
@@ -256,12 +247,12 @@ def ids_of(names: KnownNames, devices: Devices, argument: str, *, anew: bool = T
     return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
 
 
-def given_devices(devices: Devices, argument: str) -> list[DeviceLike]:
+def given_devices(devices: DevicesLike, argument: str) -> list[DeviceLike]:
     """The devices that were given, in a list or a table.
 
     Raises:
         TypeError: A single one was, in the place of a list.
-        ValueRefused: A row of a table names no device.
+        InvalidValue: A row of a table names no device.
     """
     if is_table(devices):
         return [*ids_in(devices, argument)]

@@ -5,21 +5,14 @@ Source: specification 2.1 and 2.2; wire.md 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from numbers import Integral
 from typing import Any, TypeAlias
 
 from mirror_sdk._visible import visible
-from mirror_sdk.errors import ValueRefused
-from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.values import InstanceValues, PythonValue, Value, ValueKind, decode
-from mirror_sdk.wire import device_object as wire_object
+from mirror_sdk.values.value import InstanceValues, PythonValue, Value
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_sdk.wire.device_requests import NEVER_WRITTEN
 from mirror_sdk.wire.model import JsonForm, write_timestamp
-from mirror_sdk.wire.paths import parse_path
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -145,103 +138,9 @@ class Resource(JsonForm):
         return f"<Resource {visible(self.path)} {self.label!r} reported={self.reported!r} desired={self.desired!r}>"
 
 
-SeenValue: TypeAlias = int | Resource | DesiredValue
-"""What somebody saw of a resource before writing to it: the resource, its desired value, or that one's revision."""
-
-_MOST_REVISIONS = 2**63
-
-
-def seen_revision(if_match: SeenValue) -> int:
-    """The revision of the desired value that was seen, 0 where nothing was ever written.
-
-    Raises:
-        TypeError: It is none of these.
-        ValueRefused: The service told no revision, or it is no number of one.
-    """
-    if isinstance(if_match, Resource):
-        return NEVER_WRITTEN if if_match.desired is None else seen_revision(if_match.desired)
-    if isinstance(if_match, DesiredValue):
-        if if_match.revision is None:
-            raise ValueRefused("if_match: this service tells no revisions of desired values; write without if_match")
-        return if_match.revision
-    return _read_revision(if_match)
-
-
-def _read_revision(given: object) -> int:
-    # numpy's numbers, of a column of revisions, are such too.
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise TypeError(
-            f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
-        )
-    if not 0 <= int(given) < _MOST_REVISIONS:
-        raise ValueRefused(f"if_match={given} is no revision; device[path].desired.revision tells it")
-    return int(given)
+ExpectedValue: TypeAlias = int | Resource | DesiredValue
+"""The desired value that a write expects, as it was read before: the resource, its desired value, or its revision."""
 
 
 def _at(moment: datetime | None) -> str:
     return "" if moment is None else f" at {write_timestamp(moment)}"
-
-
-def resources_of(states: Sequence[wire_object.ResourceState]) -> dict[str, Resource]:
-    """The resources of a device object by their paths; a payload that is not what its path declares is opaque."""
-    units = _units_by_instance(states)
-    return {state.resource_path: _resource(state, units) for state in states}
-
-
-def _units_by_instance(states: Iterable[wire_object.ResourceState]) -> dict[str, str]:
-    """The unit each object instance names in its resource 5701, by the path of the instance (``/3303/0``)."""
-    suffix = f"/{SENSOR_UNITS}"
-    values = {
-        state.resource_path.removesuffix(suffix): _reported(state)
-        for state in states
-        if state.resource_path.endswith(suffix)
-    }
-    return {
-        instance: str(reported.value.python)
-        for instance, reported in values.items()
-        if reported is not None and reported.value.kind is ValueKind.TEXT
-    }
-
-
-def _resource(state: wire_object.ResourceState, units: Mapping[str, str]) -> Resource:
-    path = state.resource_path
-    definition = lookup(path)
-    unit = definition.unit if definition else ""
-    if definition is not None and definition.resource_id in IN_SENSOR_UNITS:
-        parts = parse_path(path)
-        unit = units.get(f"/{parts.object_id}/{parts.instance_id}", unit)
-    return Resource(
-        path=path,
-        label=definition.label if definition else "",
-        unit=unit,
-        subscribed=bool(state.subscribed),
-        reported=_reported(state),
-        desired=_desired(state),
-        subscribed_at=state.subscribed_at,
-    )
-
-
-def _reported(state: wire_object.ResourceState) -> ReportedValue | None:
-    reported = state.reported
-    if reported.value is None:
-        return None
-    value = decode(reported.value, reported.content_type, state.resource_path)
-    return ReportedValue(value, reported.reported_at, reported.expires_at, reported.origin, reported.revision)
-
-
-def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
-    desired = state.desired
-    if desired.value is None:
-        return None
-    value = decode(desired.value, desired.content_type, state.resource_path)
-    return DesiredValue(
-        value=value,
-        status=desired.status,
-        desired_at=desired.desired_at,
-        status_updated_at=desired.status_updated_at,
-        requested_at=desired.requested_at,
-        category=desired.category,
-        revision=desired.revision,
-        acknowledged_at=desired.acknowledged_at,
-        acknowledged_by=desired.acknowledged_by,
-    )

@@ -28,8 +28,8 @@ values may be given, a variable has them separated by spaces.
   which is the variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
 - Who is called: ``--allow-callbacks-to``.
 - How long a device may take to answer: ``--answer-timeout-seconds``.
-- What time it is: ``--clock``. With a manual one times, expiry and the devices' rhythms stand still until the bench of
-  simulated devices advances them, before the year 9999.
+- What time it is: ``--clock``. With a manual one times, expiry and the devices' rhythms stand still until the simulator
+  advances them, before the year 9999.
 - What it consists of: ``--without`` leaves an extension out, and so does a missing package. The log at the
   start and ``/healthz`` tell which there are. More in ``mirror-server help extensions``.
 
@@ -41,7 +41,7 @@ Keys
 
 A key is an application. Its scopes: ``read`` (devices, reading), ``write`` (writing, executing; what is said of devices
 in the directory and the filters saved there, which all applications share), ``subscribe`` (subscriptions and rules),
-``admin`` (the bench, and ``/metrics``). It is printed once; only its hash is stored.
+``admin`` (the simulator, and ``/metrics``). It is printed once; only its hash is stored.
 
 ``mirror-server keys renew my-app`` prints another key for the same application, whose log, rules, subscriptions,
 channel and positions stay; the key it had is good for another day (``--overlap 7d``; ``--overlap 0`` ends it at once,
@@ -68,7 +68,7 @@ those data, and answers tell proxies and browsers not to keep them (``Cache-Cont
 stand there as they are. Files are made readable by their owner alone. These commands look after them::
 
     mirror-server backup FILE        while it runs; 'restore FILE' makes a database from it
-    mirror-server went-back          where it was put back by other means than 'restore'
+    mirror-server mark-restored      where it was put back by other means than 'restore'
     mirror-server check              damaged tables, and the invariants of the database
     mirror-server erase DEVICE_ID    all that is stored of a device, rules that name it too; a receipt
 
@@ -76,8 +76,8 @@ After ``restore`` programs are told that something is lost: a reader of notifica
 names numbers that were never given, too), and what was taken of the mirror before is taken anew. A database that is
 back at an earlier state by other means (``pg_restore``, a copied file, an earlier state of the disk or of a virtual
 machine) gives numbers of what was lost once more, and who read the former ones passes over the new ones without a word:
-``mirror-server went-back``, before a server runs on it, does for it what ``restore`` does. A file that is removed or
-replaced while it is served takes nothing more: ``503`` until it is back under its name.
+``mirror-server mark-restored``, before a server runs on it, does for it what ``restore`` does. A file that is removed
+or replaced while it is served takes nothing more: ``503`` until it is back under its name.
 
 ``backup`` and ``restore`` are for files; a PostgreSQL database is backed up with ``pg_dump``. A newer version brings a
 database to its schema when it starts, or with any of its commands but ``backup``; stop the older server first. A schema

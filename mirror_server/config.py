@@ -177,8 +177,8 @@ class Settings:
     )
     manual_clock: bool = setting(
         False,
-        "With 'manual' time stands still until it is advanced through the bench: in Python"
-        " mirror_sdk.Bench(client).advance(60).",
+        "With 'manual' time stands still until it is advanced through the simulator: in Python"
+        " mirror_sdk.Simulator(client).advance(60).",
         option="--clock",
         type=click.Choice(["system", "manual"]),
         default="system",

@@ -50,7 +50,7 @@ view finds it with ``services().part(ItsClass)``. A hook may take fewer argument
 that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
 
 A view without ``@requires`` wants a key of any scope, and is 401 without one. A setting is an option of
-``mirror-server run`` and a variable for ``mirror_server.wsgi``; ``demo`` has it where ``setting(...,
+``mirror-server run`` and a variable for other WSGI servers (``help wsgi``); ``demo`` has it where ``setting(...,
 commands=("run", "wsgi", "demo"))`` says so. What else ``click.option`` takes, ``setting`` takes too:
 ``type=click.IntRange(1, 100)`` for a range. Two settings, options, routes, metrics, storage branches or device fields
 of the same name keep a server from starting: begin names with that of the extension.
@@ -688,7 +688,8 @@ def installed() -> Mapping[str, ModuleType | Broken]:
     if find_spec(_GROUP) is not None:
         package = importlib.import_module(_GROUP)
         for each in pkgutil.iter_modules(package.__path__):
-            found[each.name] = importlib.import_module(f"{_GROUP}.{each.name}")
+            if each.ispkg:
+                found[each.name] = importlib.import_module(f"{_GROUP}.{each.name}")
     for point in entry_points(group=_GROUP):
         if point.name in found:
             found[point.name] = Broken(f"two extensions are called {point.name}, one of them {point.value}")

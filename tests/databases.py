@@ -34,7 +34,7 @@ SAME_ON_EVERY_DATABASE = (
     # Decisions and simulated devices in memory.
     "server/core/test_pure_decisions.py",
     "extensions/simulator/test_device_models.py",
-    "extensions/simulator/test_simulator_bench.py",
+    "extensions/simulator/test_simulator_backend.py",
     "extensions/simulator/test_simulator_commands.py",
     "extensions/simulator/test_simulator_outbox.py",
     "extensions/simulator/test_simulator_restart.py",

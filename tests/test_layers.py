@@ -6,9 +6,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +60,12 @@ def test_nothing_is_imported_past_the_type_checkers(package: str) -> None:
     allowed = ["__init__.py", "testing/__init__.py", "widgets/__init__.py", "_lazy_group.py", "_fork.py"]
     allowed = [*(f"mirror_sdk/{name}" for name in allowed), "mirror_server/hooks.py"]
     assert {file.relative_to(ROOT).as_posix() for file in files} <= set(allowed)
+
+
+def test_no_module_of_the_sdk_imports_itself_through_others() -> None:
+    """Imports for type checkers and within functions count too."""
+    graph = grimp.build_graph("mirror_sdk", exclude_type_checking_imports=False, cache_dir=None)
+    TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}).prepare()
 
 
 def test_tests_without_a_browser_do_not_load_what_drives_one() -> None:

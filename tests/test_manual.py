@@ -17,7 +17,7 @@ import mirror_sdk.cli
 import mirror_sdk.cli.help_command
 import mirror_server
 import mirror_server.cli
-import mirror_server.wsgi
+import mirror_server.extensions.wsgi.app
 from mirror_server.config import Settings, option_name
 from mirror_server.hooks import of_all
 from mirror_server.service.keys import Scope
@@ -126,7 +126,7 @@ SERVING = [
     if (command := mirror_server.cli.main.get_command(click.Context(mirror_server.cli.main), name))
     for parameter in command.params
     if isinstance(parameter, click.Option)
-] + mirror_server.wsgi._settings.params
+] + mirror_server.extensions.wsgi.app._settings.params
 
 
 def is_told(option: str, text: str) -> bool:
@@ -154,7 +154,7 @@ def test_the_core_and_each_extension_tell_their_own_settings(kind: type) -> None
 
 
 def test_each_option_and_variable_that_is_told_is_one() -> None:
-    there = [*_parameters(mirror_server.cli.main), *mirror_server.wsgi._settings.params]
+    there = [*_parameters(mirror_server.cli.main), *mirror_server.extensions.wsgi.app._settings.params]
     options = {name for parameter in there for name in (*parameter.opts, *parameter.secondary_opts)}
     # In these are options of gunicorn and mirror-device.
     manual = "\n".join(text for topic, text in MANUAL.items() if topic not in {"mirror-device", "wsgi"})

@@ -17,6 +17,27 @@ def test_a_rule_that_has_nothing_to_do_is_an_error():
         without_waiting("one = 1\n", replace(TWINS[0], source="async_one.py", prose=[("a task", "a thread")]))
 
 
+def test_what_only_an_event_loop_needs_is_left_out():
+    source = """
+class One:
+    async def prepare(self) -> None:  # asynchronous alone
+        await self.sender.aclose()
+
+    async def send(self) -> None:
+        # Why.
+        async with turn(self):
+            await self.sender.aclose()
+"""
+    left = """
+class One:
+
+    def send(self) -> None:
+        # Why.
+        self.sender.close()
+"""
+    assert without_waiting(source, replace(TWINS[0], contexts=frozenset({"turn"}), prose=[])) == left
+
+
 def test_every_name_of_the_rules_stands_in_a_source():
     sources = "".join((ROOT / twin.source).read_text(encoding="utf-8") for twin in TWINS)
     names = {name for twin in TWINS for name in twin.names}
@@ -29,6 +50,8 @@ def test_a_twin_that_was_changed_by_hand_is_named_with_the_cure_and_is_mended(tm
     for name in (".ci/sync_twins.toml", twin.source, twin.target):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    assert main([], tmp_path) == 0
+    assert (tmp_path / ".gitattributes").read_text(encoding="utf-8") == f"{twin.target} linguist-generated\n"
     assert main(["--check"], tmp_path) == 0
     changed = tmp_path / twin.target
     before = changed.read_text(encoding="utf-8")

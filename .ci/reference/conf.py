@@ -58,8 +58,8 @@ PUBLIC = [
     "mirror_server.config",
     "mirror_server.extensions.lwm2m",
     "mirror_server.extensions.postgresql",
+    "mirror_server.extensions.wsgi",
     "mirror_server.notifications",
-    "mirror_server.wsgi",
 ]
 # Sphinx completes the annotations of what it documents in place, after which pydantic takes no further class: all
 # modules are loaded before it begins.

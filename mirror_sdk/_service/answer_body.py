@@ -5,8 +5,10 @@ A few bytes of a compressed answer can become a thousand times as many, so no mo
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import httpx
 
@@ -19,6 +21,8 @@ MOST_BYTES = 64 * 1024 * 1024
 this is one of 65,536 resources with a payload of 500 bytes each, and what a server of ours holds of a page."""
 MOST_ERROR_BYTES = 1024 * 1024
 """The most bytes of a refusal: it has one sentence, and one for each field that is wrong."""
+BUFFER_BYTES = 64 * 1024
+"""How many bytes of an answer are held at once where it is read as it arrives; longer parts of it pass by, uncopied."""
 PIECE_BYTES = 1024 * 1024
 """How much is made of what is compressed at a time."""
 
@@ -127,3 +131,23 @@ class Gathering:
             raise UnexpectedAnswer(
                 f"the answer has more than {self._most_bytes} bytes after decompression, which is the limit"
             )
+
+
+class Body(io.RawIOBase):
+    """The body of an answer as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with what is there; 0 at the end."""
+        while not self._rest and (chunk := next(self._chunks, None)) is not None:
+            self._rest = memoryview(chunk)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TypedDict
 
 from mirror_sdk._arguments import text as text_argument
-from mirror_sdk.resource import SeenValue, seen_revision
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.resource import DesiredValue, ExpectedValue, Resource
 from mirror_sdk.values import encode
 from mirror_sdk.values.typed import given_value
-from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE
+from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, NEVER_WRITTEN
+
+_MOST_REVISIONS = 2**63
 
 
 class Asked(TypedDict, total=False):
@@ -27,16 +31,16 @@ def to_write(
     content_type: str | None,
     *,
     allow_read_only: bool,
-    if_match: SeenValue | None,
+    if_match: ExpectedValue | None,
 ) -> Asked:
     """What a write takes along; ``text`` is what people typed, in the place of ``value``.
 
     Raises:
-        ValueRefused: The value or the text does not go with what is declared for the path, there are both or neither,
+        InvalidValue: The value or the text does not go with what is declared for the path, there are both or neither,
             or it is declared read-only and ``allow_read_only`` is not set.
     """
     payload, content_type = encode(given_value(value, text, path), path, content_type, allow_read_only=allow_read_only)
-    revision = None if if_match is None else seen_revision(if_match)
+    revision = None if if_match is None else expected_revision(if_match)
     return {"payload": payload, "content_type": content_type, "if_match": revision}
 
 
@@ -49,3 +53,30 @@ def to_execute(argument: str | None) -> Asked:
     if argument is None:
         return {}
     return {"payload": text_argument("argument", argument).encode(), "content_type": DEFAULT_CONTENT_TYPE}
+
+
+def expected_revision(if_match: ExpectedValue) -> int:
+    """Return the revision of the desired value that a write expects, 0 where nothing was ever written.
+
+    Raises:
+        TypeError: It is none of these.
+        InvalidValue: The service told no revision, or it is no number of one.
+    """
+    if isinstance(if_match, Resource):
+        return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
+    if isinstance(if_match, DesiredValue):
+        if if_match.revision is None:
+            raise InvalidValue("if_match: this service tells no revisions of desired values; write without if_match")
+        return if_match.revision
+    return _read_revision(if_match)
+
+
+def _read_revision(given: object) -> int:
+    # numpy's numbers, of a column of revisions, are such too.
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise TypeError(
+            f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
+        )
+    if not 0 <= int(given) < _MOST_REVISIONS:
+        raise InvalidValue(f"if_match={given} is no revision; device[path].desired.revision tells it")
+    return int(given)

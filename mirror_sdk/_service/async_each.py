@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
 
+# With this module, which a program imports before a loop runs, and not on the loop when its first client is made.
+import mirror_sdk._service.async_sender  # noqa: F401
 from mirror_sdk._off_loop import all_of
-from mirror_sdk._service.async_sender import MOST_AT_ONCE
+from mirror_sdk._service.event_loop import MOST_AT_ONCE
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Websockets of readers with positions, on an event loop; the twin of :mod:`mirror_sdk._service.sockets`."""
+"""Websockets of readers with positions. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import weakref
 from contextlib import suppress
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
+from mirror_sdk._service.async_connection import abort, open_connection, receive, socket_of
 from mirror_sdk._service.deadline import left_of
 from mirror_sdk._service.socket_messages import Way, closed_here
 from mirror_sdk._service.status import Contact
@@ -22,17 +23,17 @@ class AsyncSocket:
     def __init__(self, way: Way, connection: ClientConnection) -> None:
         self._way = way
         self._connection: ClientConnection | None = connection
-        self._end = weakref.finalize(self, _abandon, connection, asyncio.get_running_loop())
+        self._end = weakref.finalize(self, abort, connection)
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
-        """Leave the connection to the parent."""
+        """Leave the connection, and the task or thread that listens to it, to the parent."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         self._end.detach()
         leave_to_parent(connection)
-        sock = connection.transport.get_extra_info("socket")
+        sock = socket_of(connection)
         if sock is not None and sock.fileno() >= 0:
             close_in_child(sock.fileno())
 
@@ -48,11 +49,12 @@ class AsyncSocket:
             ClientClosed: It was closed here.
             ConnectionFailed: The service closed it, or it broke.
         """
-        if self._connection is None:
+        # A thread may close it meanwhile.
+        connection = self._connection
+        if connection is None:
             raise closed_here()
         try:
-            async with asyncio.timeout(limit_seconds):
-                return await self._connection.recv()
+            return await receive(connection, limit_seconds)
         except TimeoutError:
             return None
         except ConnectionClosed as failure:
@@ -63,16 +65,11 @@ class AsyncSocket:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        if connection.loop is not asyncio.get_running_loop():
+        if connection.loop is not asyncio.get_running_loop():  # asynchronous alone: no other loop can wait for it
             self._end()
-        elif self._end.detach():
+        if self._end.detach():
             with suppress(OSError, WebSocketException):
                 await connection.close()
-
-
-def _abandon(connection: ClientConnection, loop: asyncio.AbstractEventLoop) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(connection.transport.abort)
 
 
 class AsyncSockets:
@@ -102,7 +99,7 @@ class AsyncSockets:
         await off_loop(self._way.prepare)
         limit_seconds = min(self._limit_seconds, left_of(within_seconds))
         try:
-            connection = await connect(self._way.url(after), **self._way.options(limit_seconds))
+            connection = await open_connection(self._way.url(after), self._way.options(limit_seconds))
         except (OSError, TimeoutError, WebSocketException, EOFError) as failure:
             error = self._way.failed(failure, within_seconds)
             raise error from failure

@@ -27,6 +27,7 @@ from mirror_sdk.wire.model import place_and_fault
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 _JSON, _PAGE = "application/json", "text/html"
@@ -58,7 +59,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Generic[T]):
+class Operation(Generic[T_co]):
     """One request and the reader of its answer.
 
     Attributes:
@@ -79,7 +80,7 @@ class Operation(Generic[T]):
 
     method: str
     path: str
-    read: Callable[[Answer], T]
+    read: Callable[[Answer], T_co]
     params: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Any = None
@@ -96,7 +97,7 @@ class Operation(Generic[T]):
             return 1
         return 1 + (max_retries if self.max_retries is None else self.max_retries)
 
-    def finish(self, answer: Answer) -> T:
+    def finish(self, answer: Answer) -> T_co:
         """The result.
 
         Raises:

@@ -13,16 +13,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import shown, text
 from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer, UnknownQuery, ValueRefused, api_error
-from mirror_sdk.resource import Resource, resources_of
+from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedAnswer, UnknownQuery, api_error
+from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage
@@ -62,6 +63,9 @@ from mirror_sdk.wire.subscriptions import (
 )
 
 M = TypeVar("M")
+Listed: TypeAlias = Device | DeviceEvent | DeviceQuery | WaitingRequest
+"""What the service lists page by page."""
+E_co = TypeVar("E_co", bound=Listed, covariant=True)
 RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
 """A presubscription rule, or a mapping of its members."""
 
@@ -222,6 +226,21 @@ def list_waiting_requests(device_id: str | None, *, after: str | None = None) ->
     return Operation("GET", path, read, params=params)
 
 
+class ListPage(Protocol[E_co]):
+    """A page of a list of the interface."""
+
+    @property
+    def data(self) -> Sequence[E_co]: ...
+    @property
+    def has_more(self) -> bool: ...
+
+
+class PageAfter(Protocol[E_co]):
+    """Makes the operation for the page that follows an id; ``None`` stands for the first page."""
+
+    def __call__(self, *, after: str | None) -> Operation[ListPage[E_co]]: ...
+
+
 class Pages:
     """Follows the pages of one list to its end, which a service that gives a page again would never come to."""
 
@@ -229,7 +248,7 @@ class Pages:
         self._count = 0
         self._bounds: set[str] = set()
 
-    def next_after(self, page: DevicePage | WaitingRequestPage | DeviceQueryPage | DeviceEventPage) -> str | None:
+    def next_after(self, page: ListPage[Listed]) -> str | None:
         """The id to ask for the next page with; ``None`` when there is none.
 
         Raises:
@@ -293,7 +312,9 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
         for query in asked.read(answer).data:
             if query.name == name:
                 return query
-        message = f"no filter is saved as {visible_line(repr(name))}; list_device_queries() shows those that are"
+        message = (
+            f"no filter is saved as {visible_line(repr(name))}; client.devices.queries.list() shows those that are"
+        )
         raise UnknownQuery(404, ErrorBody(code=404, type="not_found", message=message))
 
     return Operation(asked.method, asked.path, read, params=asked.params)
@@ -631,7 +652,7 @@ def get_health() -> Operation[bool]:
 
 def of_device(route: str, device_id: str) -> str:
     if text("device_id", device_id) in {"", ".", ".."}:
-        raise ValueRefused(f"{device_id!r} is not a device id; list_devices() shows the known ones")
+        raise InvalidValue(f"{device_id!r} is not a device id; client.devices.list() shows the known ones")
     return route.format(device_id=quote(device_id, safe=""))
 
 
@@ -672,7 +693,7 @@ def _checked(validate: Callable[[object], M], given: object) -> M:
     try:
         return validate(given)
     except ValidationError as exc:
-        raise ValueRefused(first_fault(exc)) from exc
+        raise InvalidValue(first_fault(exc)) from exc
 
 
 # Reading

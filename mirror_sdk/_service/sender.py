@@ -1,54 +1,45 @@
+# Made from async_sender.py by .ci/make_sync_twins.py: a change belongs there, not here.
 """Sends operations over httpx; the one place where HTTP is spoken and its errors become ours."""
 
 from __future__ import annotations
 
 import io
-import reprlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 import httpx
 
-from mirror_sdk._arguments import seconds
 from mirror_sdk._fork import Connections, Lock, tell_in_child
-from mirror_sdk._service.answer_body import ACCEPT_ENCODING, Gathering, Unpacking
+from mirror_sdk._service.answer_body import Gathering
+from mirror_sdk._service.arrival import pieces_of, read_arriving
 from mirror_sdk._service.deadline import Deadline, Pace, left_of
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
-from mirror_sdk._service.environment import plain_hint, proxy_hint, tls_hint
+from mirror_sdk._service.http_messages import (
+    client_headers,
+    deadline_of,
+    forget_body,
+    lost,
+    refuse_closed,
+    request_of,
+    require_time,
+    take_cookies,
+)
 from mirror_sdk._service.moments import Moments
 from mirror_sdk._service.network import Network
 from mirror_sdk._service.operation import Answer, Operation, Received, hide_key, hint_at_demo
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
-from mirror_sdk._visible import visible_line
-from mirror_sdk.config import (
-    DEFAULT_BASE_URL,
-    HOST_VARIABLE,
-    LONGEST_TIMEOUT_SECONDS,
-    Settings,
-    read_max_retries,
-    read_timeout,
-)
-from mirror_sdk.errors import (
-    CallTimeout,
-    ClientClosed,
-    ConnectionFailed,
-    MirrorError,
-    UnexpectedAnswer,
-    ValueRefused,
-)
+from mirror_sdk.config import Settings, read_max_retries, read_timeout
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 
 T = TypeVar("T")
 
-BUFFER_BYTES = 64 * 1024
-"""How many bytes of an answer are held at once where it is read as it arrives; longer parts of it pass by, uncopied."""
-
 
 class Sender:
-    """A connection pool with the address and the access key. Any number of threads may send at once.
+    """A connection pool with the address and the access key, for any number of threads.
 
     A child process gets a pool of its own; a transport that was given stays, without the connections there were.
     """
@@ -103,11 +94,6 @@ class Sender:
         """Close the connections; harmless when they are closed."""
         self._http.close()
 
-    def release_idle(self) -> None:
-        """Close the connections on which no request is made; see :meth:`Network.release_idle`."""
-        if self._network is not None:
-            self._network.release_idle()
-
     @property
     def is_closed(self) -> bool:
         """Whether it was closed."""
@@ -148,12 +134,12 @@ class Sender:
 
         Raises:
             ClientClosed: It was closed.
-            ValueRefused: That is so already.
+            InvalidValue: That is so already.
         """
         refuse_closed(self._http)
         with self._making:
             if self._before is not None:
-                raise ValueRefused("there is a cassette in this client; end its block first")
+                raise InvalidValue("there is a cassette in this client; end its block first")
             self._before = self._transport, self._pool
             self._transport, self.moments = transport, moments
             self._pool = self._new_pool()
@@ -172,7 +158,7 @@ class Sender:
         """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return None if timeout is None else self.deadline(timeout)
 
@@ -184,7 +170,7 @@ class Sender:
         """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return deadline_of(self._timeout_seconds if timeout is None else timeout, self._clock)
 
@@ -205,7 +191,7 @@ class Sender:
         usual = min(self._timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
         try:
-            return self._repeat(operation, deadline, lambda: operation.finish(self._exchange(operation, deadline)))
+            return self._send(operation, deadline)
         except MirrorError as error:
             hint_at_demo(error, self._base_url)
             hide_key(error, self._key.get_secret_value())
@@ -256,12 +242,26 @@ class Sender:
     ) -> T:
         answer = self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
         try:
-            return read(answer.headers, io.BufferedReader(Body(_pieces(answer, deadline)), BUFFER_BYTES))
+            return read_arriving(read, answer, deadline)
         except httpx.RequestError as exc:
             raise self._lost(operation, exc, deadline) from exc
         finally:
             answer.close()
             forget_body(answer)
+
+    def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
+        """The answer without its body, unless it is an error."""
+        answer = self._open(operation, deadline)
+        if not answer.is_success:
+            operation.finish(self._read(operation, answer, deadline))
+        return answer
+
+    def _send(self, operation: Operation[T], deadline: Deadline) -> T:
+        def attempt() -> T:
+            answer = self._exchange(operation, deadline)
+            return operation.finish(answer)
+
+        return self._repeat(operation, deadline, attempt)
 
     def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], T]) -> T:
         retries = Retries(
@@ -277,13 +277,6 @@ class Sender:
             except MirrorError as error:
                 pause_seconds = retries.pause_after(error)
             self._sleep(pause_seconds)
-
-    def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
-        """The answer without its body, unless it is an error."""
-        answer = self._open(operation, deadline)
-        if not answer.is_success:
-            operation.finish(self._read(operation, answer, deadline))
-        return answer
 
     def _exchange(self, operation: Operation[Any], deadline: Deadline) -> Answer:
         return self._read(operation, self._open(operation, deadline), deadline)
@@ -306,8 +299,9 @@ class Sender:
         """The answer with its body, and closed."""
         try:
             gathering = Gathering(answer)
-            for piece in _pieces(answer, deadline):
-                gathering.add(piece)
+            with closing(pieces_of(answer, deadline)) as pieces:
+                for piece in pieces:
+                    gathering.add(piece)
             return Received(answer.status_code, answer.headers, gathering.content)
         except httpx.RequestError as exc:
             raise self._lost(operation, exc, deadline) from exc
@@ -335,151 +329,3 @@ class _Pool(httpx.Client):
     def __init__(self, headers: dict[str, str], carrier: httpx.BaseTransport) -> None:
         super().__init__(headers=headers, transport=carrier)
         self.carrier = carrier
-
-
-class Body(io.RawIOBase):
-    """The body of an answer as a file."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what is there; 0 at the end."""
-        while not self._rest and (chunk := next(self._chunks, None)) is not None:
-            self._rest = memoryview(chunk)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
-
-
-def _pieces(answer: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
-    """The body as it arrives, decompressed; some transports have read it already."""
-    unpacking = Unpacking(answer.headers)
-    if answer.is_stream_consumed:
-        yield answer.content
-        return
-    arriving = answer.iter_raw()
-    while True:
-        deadline.begin_wait()
-        if (raw := next(arriving, None)) is None:
-            return
-        # A transport that is not ours knows of no deadline.
-        if not deadline.left:
-            raise httpx.ReadTimeout("the answer had not ended")
-        deadline.arrived(len(raw))
-        yield from unpacking.pieces(raw)
-
-
-def require_time(pause: Pause, deadline: Deadline) -> None:
-    """Make sure that a call has time for a pause.
-
-    Raises:
-        CallTimeout: It has none.
-    """
-    if pause.seconds >= deadline.left:
-        raise CallTimeout(deadline.overrun)
-
-
-def forget_body(answer: httpx.Response) -> None:
-    """Let a closed answer go at once: it and the stream of its body hold each other, for a collection to find."""
-    answer.stream = httpx.ByteStream(b"")
-
-
-def client_headers(settings: Settings) -> dict[str, str]:
-    """The headers of every request."""
-    return {"Authorization": f"Bearer {settings.api_key.get_secret_value()}", "Accept-Encoding": ACCEPT_ENCODING}
-
-
-def refuse_closed(http: httpx.Client | httpx.AsyncClient) -> None:
-    """Make sure that a connection pool can be used.
-
-    Raises:
-        ClientClosed: It was closed.
-    """
-    if http.is_closed:
-        raise ClientClosed(
-            "this client is closed; make a new one, or do this before its close() or its with block ends"
-        )
-
-
-def deadline_of(timeout: float, clock: Callable[[], float]) -> Deadline:
-    """The end of a call that begins now; a deadline is one already.
-
-    Raises:
-        ValueRefused: It is no limit.
-    """
-    if isinstance(timeout, Deadline):
-        return timeout
-    limit_seconds = seconds("timeout", timeout)
-    if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise ValueRefused(
-            f"timeout={timeout!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most"
-        )
-    return Deadline(limit_seconds, clock)
-
-
-def request_of(
-    http: httpx.Client | httpx.AsyncClient,
-    operation: Operation[T],
-    base_url: str,
-    timeout_seconds: float,
-    deadline: Deadline,
-) -> httpx.Request:
-    """An operation as it is sent, with the headers and cookies of its client.
-
-    It is not built and sent by that client, which at each request looks for what no service of this interface has:
-    redirects to follow, other ways to authenticate, cookies in every answer. That takes longer than all else here.
-    An answer may be held back for long; a connection comes soon, or never.
-
-    Raises:
-        ValueRefused: Its address cannot be one.
-    """
-    # The whole address: httpx would take one apart three times to put it together from its parts.
-    query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
-    headers = http.headers
-    if operation.headers:
-        headers = httpx.Headers(headers)
-        headers.update(operation.headers)
-    timeout = httpx.Timeout(deadline.to_connect(timeout_seconds), read=deadline)
-    try:
-        request = httpx.Request(
-            operation.method,
-            f"{base_url}{operation.path}{query}",
-            headers=headers,
-            json=operation.json,
-            extensions={"timeout": timeout.as_dict()},
-        )
-    except httpx.InvalidURL as exc:
-        message = f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {exc}; give less"
-        raise ValueRefused(message) from exc
-    if http.cookies:
-        http.cookies.set_cookie_header(request)
-    return request
-
-
-def take_cookies(http: httpx.Client | httpx.AsyncClient, request: httpx.Request, answer: httpx.Response) -> None:
-    """Keep the cookies of an answer, by which what spreads requests over several servers finds the same one again."""
-    answer.request = request
-    if "Set-Cookie" in answer.headers:
-        http.cookies.extract_cookies(answer)
-
-
-def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
-    """The error for an operation that had no answer."""
-    place = f"{operation.method} {base_url}{operation.path}"
-    if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
-        return CallTimeout(f"{place}: {deadline.overrun}")
-    hint = tls_hint(failure) or plain_hint(base_url, failure)
-    was_sent = not isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
-    if not hint and not was_sent:
-        hint = proxy_hint(base_url)
-    if not hint and base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
-        hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
-    error = ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {visible_line(str(failure))}){hint}")
-    error.was_sent = was_sent
-    return error

@@ -1,15 +1,16 @@
-"""Websockets of readers with positions; the twin of :mod:`mirror_sdk._service.async_sockets`."""
+# Made from async_sockets.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Websockets of readers with positions. Source: wire.md 4."""
 
 from __future__ import annotations
 
-import socket
 import weakref
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from websockets.exceptions import ConnectionClosed, WebSocketException
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import ClientConnection
 
 from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
+from mirror_sdk._service.connection import abort, open_connection, receive, socket_of
 from mirror_sdk._service.deadline import left_of
 from mirror_sdk._service.socket_messages import Way, closed_here
 from mirror_sdk._service.status import Contact
@@ -18,22 +19,22 @@ from mirror_sdk._service.status import Contact
 class Socket:
     """One websocket, of one reader; a reader that is thrown away ends it."""
 
-    def __init__(self, way: Way, connection: ClientConnection, opened: ExitStack) -> None:
+    def __init__(self, way: Way, connection: ClientConnection) -> None:
         self._way = way
-        self._opened = opened
         self._connection: ClientConnection | None = connection
-        self._end = weakref.finalize(self, _abandon, connection)
+        self._end = weakref.finalize(self, abort, connection)
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
-        """Leave the connection, and the thread that listens to it, to the parent."""
+        """Leave the connection, and the task or thread that listens to it, to the parent."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         self._end.detach()
         leave_to_parent(connection)
-        if connection.socket.fileno() >= 0:
-            close_in_child(connection.socket.fileno())
+        sock = socket_of(connection)
+        if sock is not None and sock.fileno() >= 0:
+            close_in_child(sock.fileno())
 
     @property
     def is_usable(self) -> bool:
@@ -47,11 +48,12 @@ class Socket:
             ClientClosed: It was closed here.
             ConnectionFailed: The service closed it, or it broke.
         """
+        # A thread may close it meanwhile.
         connection = self._connection
         if connection is None:
             raise closed_here()
         try:
-            return connection.recv(timeout=limit_seconds)
+            return receive(connection, limit_seconds)
         except TimeoutError:
             return None
         except ConnectionClosed as failure:
@@ -60,15 +62,11 @@ class Socket:
     def close(self) -> None:
         """Close it."""
         connection, self._connection = self._connection, None
-        if connection is not None and self._end.detach():
+        if connection is None:
+            return
+        if self._end.detach():
             with suppress(OSError, WebSocketException):
-                self._opened.close()
-
-
-def _abandon(connection: ClientConnection) -> None:
-    # Without the goodbye, for which nobody has time here; the thread that listens ends with it.
-    with suppress(OSError):
-        connection.socket.shutdown(socket.SHUT_RDWR)
+                connection.close()
 
 
 class Sockets:
@@ -97,14 +95,13 @@ class Sockets:
             raise closed_here()
         self._way.prepare()
         limit_seconds = min(self._limit_seconds, left_of(within_seconds))
-        opened = ExitStack()
         try:
-            connection = opened.enter_context(connect(self._way.url(after), **self._way.options(limit_seconds)))
+            connection = open_connection(self._way.url(after), self._way.options(limit_seconds))
         except (OSError, TimeoutError, WebSocketException, EOFError) as failure:
             error = self._way.failed(failure, within_seconds)
             raise error from failure
         self._contact.answered()
-        made = Socket(self._way, connection, opened)
+        made = Socket(self._way, connection)
         self._open.add(made)
         return made
 

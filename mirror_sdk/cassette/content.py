@@ -11,17 +11,17 @@ import zlib
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 from zipfile import BadZipFile, ZipFile
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mirror_sdk._service.operation import first_fault
+from mirror_sdk._file_version import file_fault
 from mirror_sdk.errors import CassetteDamaged
 from mirror_sdk.wire.model import Timestamp
 
 MANIFEST = "cassette.json"
-VERSION = 1
+VERSION: Final = 1
 _MOST_MANIFEST_BYTES = 256 * 1024 * 1024
 _PIECE_BYTES = 64 * 1024
 
@@ -102,7 +102,7 @@ class Manifest(_Part):
     """
 
     object: Literal["mirror-cassette"] = "mirror-cassette"
-    version: int
+    version: Literal[1]
     base_url: str
     begun_at: Timestamp
     seed: int
@@ -158,9 +158,6 @@ class CassetteFile:
 
     def _read_manifest(self, told: bytes) -> Manifest:
         try:
-            manifest = Manifest.model_validate_json(told)
+            return Manifest.model_validate_json(told)
         except ValidationError as error:
-            raise self.damaged(f"{MANIFEST}: {first_fault(error)}") from error
-        if manifest.version != VERSION:
-            raise self.damaged(f"it is of version {manifest.version}, and this package reads version {VERSION}")
-        return manifest
+            raise self.damaged(f"{MANIFEST}: {file_fault(told, error, VERSION)}") from error

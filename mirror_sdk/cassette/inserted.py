@@ -15,7 +15,7 @@ from mirror_sdk.cassette.opening import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
 from mirror_sdk.cassette.recorder import Recorder
 from mirror_sdk.cassette.transports import PlayingTransport, RecordingTransport
-from mirror_sdk.errors import MirrorError, ValueRefused
+from mirror_sdk.errors import InvalidValue, MirrorError
 
 
 class Cassette:
@@ -54,10 +54,10 @@ class Cassette:
         """When the recording began, also where it is played: what is to be the same each time is reckoned from here.
 
         Raises:
-            ValueRefused: It neither is recorded nor played.
+            InvalidValue: It neither is recorded nor played.
         """
         if self._held is None:
-            raise ValueRefused(f"{self.path} is in no client now; ask within its block")
+            raise InvalidValue(f"{self.path} is in no client now; ask within its block")
         return self._held.begun_at
 
     def __enter__(self) -> Self:
@@ -82,7 +82,7 @@ class Cassette:
         """Have all that the client is asked for from now on recorded or played.
 
         Raises:
-            ValueRefused: There is a cassette in the client.
+            InvalidValue: There is a cassette in the client.
         """
         if held is None:
             return

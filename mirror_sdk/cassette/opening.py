@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from mirror_sdk.cassette.content import CassetteFile
 from mirror_sdk.cassette.player import Player
 from mirror_sdk.cassette.recorder import Recorder
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 
 Mode: TypeAlias = Literal["once", "replay", "record", "none"]
 """``once`` plays a cassette that is there and records one that is not, ``replay`` plays it, ``record`` records it
@@ -21,10 +21,10 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
 
     Raises:
         FileNotFoundError: It is to be, and is not there.
-        ValueRefused: There is no such mode.
+        InvalidValue: There is no such mode.
     """
     if mode not in get_args(Mode):
-        raise ValueRefused(f"mode={mode!r} must be one of {', '.join(get_args(Mode))}")
+        raise InvalidValue(f"mode={mode!r} must be one of {', '.join(get_args(Mode))}")
     is_there = Path(path).exists()
     if mode == "replay" and not is_there:
         raise FileNotFoundError(f"there is no cassette {path}; record it with client.cassette({str(path)!r})")
@@ -38,7 +38,7 @@ def open_cassette(path: str | PathLike[str], mode: Mode, base_url: str, api_key:
         CassetteDamaged: It is no cassette, or one of another version.
         FileNotFoundError: It is to be played, and is not there.
         OSError: It cannot be read.
-        ValueRefused: There is no such mode.
+        InvalidValue: There is no such mode.
     """
     if is_played(path, mode):
         return Player(Path(path))

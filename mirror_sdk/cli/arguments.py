@@ -41,7 +41,7 @@ class DeviceName(_TextType):
         """The endpoint names that begin so; none when they cannot be asked for."""
         try:
             with MirrorClient.from_env(timeout=2) as client:
-                found = client.list_devices(filters={"endpoint_name__gte": incomplete}, limit=50)
+                found = client.devices.list(filters={"endpoint_name__gte": incomplete}, limit=50)
         except MirrorError:
             return []
         names = [device.endpoint_name for device in found]
@@ -73,7 +73,7 @@ class _Path(_TextType):
             return []
         try:
             with MirrorClient.from_env(timeout=2) as client:
-                found = client.list_resources(device)
+                found = client.devices.resources(device)
         except MirrorError:
             return []
         return [CompletionItem(resource.uri) for resource in found if resource.uri.startswith(incomplete)]

@@ -21,7 +21,7 @@ from mirror_sdk.cli.arguments import (
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.output import Form, Row, form_options, show
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
 from mirror_sdk.wire.device_events import EVENT_TYPES, DeviceEvent
@@ -82,11 +82,11 @@ def devices(
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         filters = {f"{ATTRIBUTE_FILTER}__{name}": value for name, value in where}
-        found = client.list_devices(state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit)
+        found = client.devices.list(state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit)
         rows: list[dict[str, object]] = [{name: getattr(device, name) for name in _DEVICE} for device in found]
         if connections:
             for row, device in zip(rows, found, strict=True):
-                connection = client.get_connection(device)
+                connection = client.devices.connection(device)
                 row |= {name: getattr(connection, name) for name in _CONNECTION}
     if state is None and endpoint_type is None and query is None and not where:
         nothing = "the mirror knows no device yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
@@ -116,7 +116,7 @@ def device_events(names: Sequence[str], event_types: Sequence[str], limit: int |
       mirror device-events --type deregistration --type expired --csv
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        found = client.list_device_events(names or None, event_types=event_types or None, limit=limit)
+        found = client.devices.events(names or None, event_types=event_types or None, limit=limit)
     nothing = "no device has registered yet, or left"
     if names or event_types:
         nothing = "no such event is kept; without options 'mirror device-events' lists all there are"
@@ -307,7 +307,7 @@ def requests(form: Form) -> None:
       mirror requests --json
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        waiting = client.list_device_requests()
+        waiting = client.requests.list()
     columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
     nothing = "no request of this key waits for an answer"
     show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form, nothing)
@@ -343,7 +343,7 @@ def _typed(text: str, path: str) -> PythonValue:
     text.encode()
     try:
         return parse_value(text, path)
-    except ValueRefused as error:
+    except InvalidValue as error:
         raise click.BadParameter(str(error), param_hint="VALUE") from None
 
 

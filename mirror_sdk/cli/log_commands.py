@@ -54,7 +54,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     signal.signal(signal.SIGTERM, stop)
     # So it is to end: what was shown is all there is to say.
     with suppress(KeyboardInterrupt), connect() as client:
-        only = [client.get_directory_device(device).id] if device else None
+        only = [client.devices.get(device).id] if device else None
         seconds = float("inf") if timeout is None else timeout
         events = client.events(timeout=seconds, outage_timeout=seconds, limit=limit, paths=paths or None, devices=only)
         show_heading(_EVENT, form)

@@ -1,13 +1,13 @@
 """Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
 
 ``client.state_frame()`` and ``client.snapshot()`` give the state of devices, ``client.events_frame()`` what happened,
-``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.list_devices()``
-with ``to_frame()`` the directory, ``client.device_events_frame()`` when its devices came and went. With this module
+``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.devices.list()``
+with ``to_frame()`` the directory, ``client.devices.events_frame()`` when its devices came and went. With this module
 imported every frame has the accessor ``mirror``, for what is asked of a table
 (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and why,
 ``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each resource.
 Questions about time are for a history, a recording or events: ``resample``, ``durations``, ``availability``, ``rates``,
-``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
+``align``, ``compare``, ``gaps``, ``late_arrivals``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
 ``mirror(frame)`` is the same to pandas, and known to them.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)
@@ -16,14 +16,14 @@ Questions about time are for a history, a recording or events: ``resample``, ``d
 [{'path': '/3311/0/5851', 'desired_num': 40.0, 'kind': 'never_reported'}]
 
 A write that failed stays in the drift table until the next write. ``client.acknowledge_failed_write(device, path)``
-acknowledges it: then drift, FleetMap and the server's page leave it out, and ``drift(acknowledged=True)`` shows it.
+acknowledges it: then drift, FleetTable and the server's page leave it out, and ``drift(acknowledged=True)`` shows it.
 Given a drift or state table, it acknowledges the failures that the table shows; one of a later write is refused.
 
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;
-``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. What a table is
-based on stands in ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges, joins or
-pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.based_on(original)`` brings it back.
+``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. The metadata
+of a table is ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges, joins or
+pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.with_metadata_from(original)`` brings it back.
 
 To put values next to those of another source by time, give both times one unit, as ``pandas.merge_asof`` takes no two:
 
@@ -31,7 +31,7 @@ To put values next to those of another source by time, give both times one unit,
 >>> weather = pd.DataFrame({"at": pd.to_datetime(["2026-01-01T00:00Z"]), "outside": [3.5]})
 >>> weather["at"] = weather["at"].dt.as_unit("ms")
 >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
->>> bench.register("station-01")
+>>> simulator.register("station-01")
 >>> values = client.events_frame(after=0, timeout=0).dropna(subset="value_num").sort_values("changed_at")
 >>> both = pd.merge_asof(values, weather, left_on="changed_at", right_on="at")
 >>> both[["value_num", "outside"]].values.tolist()

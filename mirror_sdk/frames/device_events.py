@@ -16,7 +16,7 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
     """The table of device events, one row per event, in their order.
 
     Args:
-        events: What ``client.list_device_events()`` gave.
+        events: What ``client.devices.events()`` gave.
         tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
         server: Where they came from.
 
@@ -39,7 +39,7 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
         which is true, and ``server``. How far back the list goes is the operator's choice.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
 
     Source: wire.md 9.
     """

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike, real
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present, with_index
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, value_fields
 from mirror_sdk.tables.state import REVISIONS
@@ -49,6 +49,8 @@ DRIFT_SCHEMA = pa.schema(
 """The drift table."""
 
 _TYPED = ("num", "text", "bool")
+_TIMES = ("reported_at", "desired_at", "requested_at", "acknowledged_at")
+_NEEDED = ("device_id", "path", "desired_status", *_TIMES, *REVISIONS)
 
 
 def drift_frame(
@@ -93,19 +95,19 @@ def drift_frame(
         age               timedelta64[ms]      from ``since`` to ``now``
         desired_revision  Int64                the revision of the desired value, by which
                                                ``acknowledge_failed_write`` recognizes the failure; NA where
-                                               the state table has none
+                                               the service sends none
         ================  ===================  ===========================================================
 
         Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
         under way is a row in any case, one that has failed where it differs from what is reported. What was reported
-        first, or since, is told by the revisions of the state table, and by the times where it has none: the same
-        millisecond tells nothing, and accuses nobody.
+        first, or since, is told by the revisions of the state table, and by the times where the service sends none: the
+        same millisecond tells nothing, and accuses nobody.
 
         ``attrs["mirror"]`` holds ``taken_at``, the moment of ``age``, and of the state table ``devices``, ``complete``
         and ``server``.
 
     Raises:
-        ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
+        InvalidValue: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
             lacks a column or has no times in it.
 
     Source: specification 2.2 and 3.1; wire.md 1.
@@ -121,7 +123,7 @@ def drift_frame(
         return build({name: [] for name in DRIFT_SCHEMA.names}, DRIFT_SCHEMA, tz=tz, **about)
     need_times(asked, "reported_at", "desired_at")
     kinds = _kinds(asked, tolerance, relative)
-    if not acknowledged and "acknowledged_at" in asked:
+    if not acknowledged:
         kinds = kinds.mask((kinds == DriftKind.FAILED.value) & asked["acknowledged_at"].notna())
     if not unconfirmed:
         kinds = kinds.mask(kinds == DriftKind.UNCONFIRMED.value)
@@ -129,17 +131,15 @@ def drift_frame(
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
-    for name in ("endpoint_name", "desired_revision"):
-        columns.setdefault(name, pd.Series(None, index=drifting.index, dtype=object))
+    columns.setdefault("endpoint_name", pd.Series(None, index=drifting.index, dtype=object))
     columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     cells = {name: [plain(value) for value in column] for name, column in columns.items()}
     return build(cells, DRIFT_SCHEMA, tz=tz, **about)
 
 
 def _check(state: pd.DataFrame) -> None:
-    missing = {"device_id", "path", "desired_status", "reported_at", "desired_at", "requested_at"} - set(state.columns)
-    if missing:
-        raise ValueRefused(f"this is no state table: it lacks {', '.join(sorted(missing))}")
+    if missing := {*_NEEDED} - set(state.columns):
+        raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
 
 
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
@@ -172,9 +172,6 @@ def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
     The same of a column as :attr:`mirror_sdk.Resource.is_reported_since` of one resource.
     """
     by_time = (asked["reported_at"] > asked["desired_at"]).fillna(False).astype(bool)
-    if not set(REVISIONS) <= set(asked.columns):
-        return by_time
-    # Tables of which not all have the columns may have been put together.
     reported, desired = (asked[name].astype("Int64") for name in REVISIONS)
     return (reported > desired).where((reported != desired).fillna(False), by_time).astype(bool)
 
@@ -211,7 +208,7 @@ def _check_distances(tolerance: float | Mapping[str, float], relative: float) ->
     for one in (relative, *given):
         distance = real(one)
         if distance is None or distance < 0:
-            raise ValueRefused(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
+            raise InvalidValue(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
 
 
 def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:

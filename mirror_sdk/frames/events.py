@@ -55,7 +55,7 @@ def events_frame(
         number to go on behind.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
 
     Source: specification 6; wire.md 5.
     """

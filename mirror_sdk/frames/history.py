@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.typing import NaTType
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import EventKind
 from mirror_sdk.frames.columns import basis_of, frame_of
 from mirror_sdk.tables.columns import taken_apart
@@ -64,7 +64,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         holds ``taken_at``, ``server``, ``devices``, how many occur, and ``complete``, false where a gap lies within.
 
     Raises:
-        ValueRefused: It lacks a column of an events table, or ``tz`` is no time zone.
+        InvalidValue: It lacks a column of an events table, or ``tz`` is no time zone.
 
     Source: specification 2.1, 2.2 and 6; wire.md 10.
 
@@ -73,7 +73,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
     """
     table = _events_table(events)
     if raw and "value_raw" not in events:
-        raise ValueRefused("the table has no value_raw; make it with raw=True")
+        raise InvalidValue("the table has no value_raw; make it with raw=True")
     parts = HistoryParts(raw=raw)
     parts.add(history_of_events(table, list(_holes_in(events)), raw=raw))
     tables, about = parts.finish(basis_of(events))
@@ -89,7 +89,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
     """An events table for Arrow, with plain texts."""
     names = ["event", *_EVENT_COLUMNS]
     if lacking := [name for name in names if name not in events]:
-        raise ValueRefused(
+        raise InvalidValue(
             f"the table lacks {lacking[0]}; give one that client.events_frame() or Recording.events() gave"
         )
     names += [name for name in ("value_raw",) if name in events]
@@ -99,7 +99,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
 
 
 def _holes_in(events: pd.DataFrame) -> Iterator[Hole]:
-    """The stretches of the losses of an events table: from the newest entry before to the first later one behind.
+    """The intervals of the losses of an events table: from the newest entry before to the first later one behind.
 
     A late entry beside a loss would make it begin before values that were known until then, or end before it begins.
     """

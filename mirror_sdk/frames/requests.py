@@ -14,7 +14,7 @@ from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, based_on, fixed_category, value_columns, value_fields
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, table_metadata, value_columns, value_fields
 from mirror_sdk.values import NO_VALUE, Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -108,7 +108,7 @@ def requests_frame(
 
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
 
     Source: specification E2; wire.md 2 and 5.
     """
@@ -133,7 +133,7 @@ def seen_requests_frame(
         names: The endpoint name of the device of each, where they are known.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     accepted = [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]
@@ -156,7 +156,7 @@ def seen_requests_frame(
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
     taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)
-    about = based_on(columns["device_id"], taken_at, complete=complete, server=server)
+    about = table_metadata(columns["device_id"], taken_at, complete=complete, server=server)
     return build(columns, REQUESTS_SCHEMA, tz=tz, **about)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present
 from mirror_sdk.frames.state import directory_frame
 from mirror_sdk.object_table import never_changes
@@ -21,7 +21,7 @@ _PAUSES = 3
 _RHYTHM_KNOWN = timedelta(hours=1)
 _RHYTHM_UNKNOWN = timedelta(days=1)
 """What silence is never too long. A device that is registered for the usual day is heard once in that time."""
-_DIRECTORY = "give what client.list_devices() gave, or the table of that"
+_DIRECTORY = "give what client.devices.list() gave, or the table of that"
 
 STALE_SCHEMA = pa.schema(
     [
@@ -43,7 +43,7 @@ def stale_rows(
     """The rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 
     Raises:
-        ValueRefused: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no
+        InvalidValue: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no
             times.
     """
     need_times(state, "reported_at")
@@ -62,7 +62,7 @@ def stale_devices(
     Args:
         state: A state table.
         stale: Those of its rows that are stale.
-        devices: The directory, as :meth:`mirror_sdk.MirrorClient.list_devices` gives it, or its table.
+        devices: The directory, as ``client.devices.list()`` gives it, or its table.
 
     Returns:
         A frame with these columns, also when it has no rows:
@@ -83,7 +83,7 @@ def stale_devices(
         ``server`` of the state table.
 
     Raises:
-        ValueRefused: ``devices`` is not the directory.
+        InvalidValue: ``devices`` is not the directory.
     """
     old = _by_device(stale).sort_values("min", kind="stable")
     whole = _by_device(state).loc[old.index]
@@ -126,7 +126,7 @@ def silent_rows(
         Booleans, with the index of the table.
 
     Raises:
-        ValueRefused: A column has no times in it, or the table does not say when it was taken.
+        InvalidValue: A column has no times in it, or the table does not say when it was taken.
     """
     need_times(state, "reported_at", "fresh_until")
     now = pd.Timestamp(present(state, None) or "NaT")
@@ -155,14 +155,14 @@ def _by_device(state: pd.DataFrame) -> pd.DataFrame:
 def _last_contacts(devices: Iterable[Device] | pd.DataFrame | None) -> pd.Series:
     table = devices if isinstance(devices, pd.DataFrame) else _directory(list(devices or ()))
     if not {"device_id", "last_contact"} <= set(table.columns):
-        raise ValueRefused(f"devices= is a table without device_id and last_contact; {_DIRECTORY}")
+        raise InvalidValue(f"devices= is a table without device_id and last_contact; {_DIRECTORY}")
     return _first(table, "last_contact")
 
 
 def _directory(devices: Sequence[object]) -> pd.DataFrame:
     known = [one for one in devices if isinstance(one, Device)]
     if len(known) < len(devices):
-        raise ValueRefused(f"devices= has {reprlib.repr(devices)}, not all of it devices; {_DIRECTORY}")
+        raise InvalidValue(f"devices= has {reprlib.repr(devices)}, not all of it devices; {_DIRECTORY}")
     return directory_frame(known)
 
 
@@ -176,8 +176,8 @@ def _span(age: str | pd.Timedelta) -> pd.Timedelta:
     try:
         span = pd.Timedelta(age)
     except ValueError as exc:
-        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
+        raise InvalidValue(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
     # Also false for the span that is none.
     if not span >= pd.Timedelta(0):
-        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'")
+        raise InvalidValue(f"{age!r} is no span of time; write one like '1h' or '30min'")
     return span

@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import infer_dtype
 
 from mirror_sdk._arguments import path_patterns
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import build, to_frame
 from mirror_sdk.tables.columns import moment
 from mirror_sdk.tables.state import DIRECTORY_SCHEMA, DeviceState, state_table
@@ -84,7 +84,7 @@ def state_frame(
         ``devices`` (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
-        ValueRefused: ``taken_at`` is naive, ``tz`` is no time zone, or ``paths`` is one text or has a ``*`` that is not
+        InvalidValue: ``taken_at`` is naive, ``tz`` is no time zone, or ``paths`` is one text or has a ``*`` that is not
             at its end.
 
     Source: specification 2.2; wire.md 1.
@@ -164,11 +164,11 @@ def wide(
         unit of each column that has one, by its name.
 
     Raises:
-        ValueRefused: The table has a device's resource more than once, as after concatenating two snapshots.
+        InvalidValue: The table has a device's resource more than once, as after concatenating two snapshots.
     """
     keys = frame[["device_id", "path"]].astype(object)
     if keys.duplicated().any():
-        raise ValueRefused(
+        raise InvalidValue(
             "the table has a device's resource more than once; keep one snapshot, or the newest row of each with "
             'frame.sort_values("reported_at").drop_duplicates(["device_id", "path"], keep="last")'
         )

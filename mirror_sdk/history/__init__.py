@@ -1,14 +1,14 @@
 """What happened: the history that the service keeps, as a table; the state as of an instant; what changed between two.
 
 ``client.history()`` gives a row for each thing that happened, by device, path and the time at which it did: each value
-that a device told, the end of each write, registrations and the stretches in which nothing could be heard. What came
+that a device told, the end of each write, registrations and the intervals in which nothing could be heard. What came
 late stands at its own time. ``client.as_of(instant)`` is the state table of the fleet at an instant of the past,
 ``client.changes(begin, end)`` what changed between two. An instant may also be how long ago it was (``begin="2h"``), by
 the service's clock.
 
 >>> client.subscribe(station, "/3303/0/5700")
->>> begin, end = bench.get_clock(), bench.advance(60)
->>> bench.set_value(station, "/3303/0/5700", 22.5)
+>>> begin, end = simulator.get_clock(), simulator.advance(60)
+>>> simulator.set_value(station, "/3303/0/5700", 22.5)
 >>> client.history([station], ["/3303/*"])["value_num"].dropna().tolist()
 [21.5, 22.5]
 >>> client.as_of(begin + timedelta(seconds=30), paths=["/3303/0/5700"])["reported_num"].tolist()

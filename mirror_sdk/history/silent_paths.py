@@ -39,5 +39,5 @@ def warn_of_unknown(patterns: Sequence[str], when: str = "") -> None:
         EmptyTableWarning: This.
     """
     named = ", ".join(map(visible, patterns[:_MOST_NAMED])) + (", ..." if len(patterns) > _MOST_NAMED else "")
-    message = f"paths: none of these devices has {named}{when}; list_resources(device) shows what one has"
+    message = f"paths: none of these devices has {named}{when}; client.devices.resources(device) shows what one has"
     warn(message, EmptyTableWarning)

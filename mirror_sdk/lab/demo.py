@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.bench.bench import Bench
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
+from mirror_sdk.simulator.simulator import Simulator
 
 SERVER_COMMAND = (sys.executable, "-m", "mirror_server", "demo", "--clock=manual", "--pace=1")
 """A server whose time is simulated: it passes as usual, and can be advanced by hours in a moment."""
@@ -102,7 +102,7 @@ class DemoServer:
     def count_devices(self) -> int:
         """How many simulated devices it has."""
         with self.client() as client:
-            return len(Bench(client).list_devices())
+            return len(Simulator(client).list_devices())
 
     def close(self) -> None:
         """Stop it."""

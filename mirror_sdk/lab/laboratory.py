@@ -12,7 +12,7 @@ from pathlib import Path
 from mirror_sdk.lab.demo import DemoServer, check_installed
 from mirror_sdk.lab.real_devices import RealDevices
 
-BESIDE = {"watcher": "EventWatcher", "fleet": "FleetMap"}
+BESIDE = {"watcher": "EventWatcher", "fleet": "FleetTable"}
 """The widgets that can stand beside the notebook, by what an option calls them."""
 
 BESIDE_VARIABLE = "MIRROR_LAB_BESIDE"

@@ -58,7 +58,7 @@ class RealDevices:
 
     def _wait_until_registered(self, client: MirrorClient) -> None:
         deadline = time.monotonic() + _READY_SECONDS
-        while missing := set(self.names) - {device.endpoint_name for device in client.list_devices()}:
+        while missing := set(self.names) - {device.endpoint_name for device in client.devices.list()}:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise DemoError(
                     f"the devices did not register ({', '.join(sorted(missing))}); 'mirror-device' shows why"

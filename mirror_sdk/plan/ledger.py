@@ -16,12 +16,12 @@ from mirror_sdk.errors import (
     BadRequest,
     Conflict,
     ConnectionFailed,
+    InvalidValue,
     LimitExceeded,
     MirrorError,
     NotFound,
     PreconditionFailed,
     ServerError,
-    ValueRefused,
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.plan.checks import Check, PlannedWrite, changed_since, current_value, same
@@ -174,7 +174,7 @@ class Ledger:
         What succeeded when it was sent before has been tried, and counts as a canary.
 
         Raises:
-            ValueRefused: No device is awake that could be written to first; nothing has changed.
+            InvalidValue: No device is awake that could be written to first; nothing has changed.
         """
         todo = [
             entry
@@ -185,7 +185,7 @@ class Ledger:
         canaries = [entry for entry in todo if entry.planned.is_awake][:lacking]
         unsent = sum(entry.status is not RequestStatus.PENDING for entry in todo)
         if unsent > lacking and lacking and not canaries:
-            raise ValueRefused(
+            raise InvalidValue(
                 f"canary={canary}: of the {unsent} writes still to be sent none is for a device that is awake, so none"
                 " can be tried first; canary=0 sends them all"
             )

@@ -93,7 +93,7 @@ class Plan(PlanReport):
             AccessDenied: The key may not write; nothing more is sent.
             AuthenticationError: The key is not known; nothing more is sent.
             MirrorError: Something else that every other write would meet too.
-            ValueRefused: An argument is no such number, the plan is being applied already, or there is no canary: of
+            InvalidValue: An argument is no such number, the plan is being applied already, or there is no canary: of
                 several devices none is awake.
 
         >>> plan = client.plan([(light, "/3311/0/5851", 40)])

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mirror_sdk._file_version import file_fault
 from mirror_sdk._service.inbox import Expectation
-from mirror_sdk._service.operation import first_fault
 from mirror_sdk._service.operations import of_resource
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import ValueRefused
-from mirror_sdk.plan.checks import CONNECTED_EXPIRY_SECONDS, Check, Decision, Finding, PlannedWrite
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.plan.checks import Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire import routes
@@ -22,6 +22,8 @@ from mirror_sdk.wire.device_object import Revision
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, ExpirySeconds
 from mirror_sdk.wire.model import Payload, Timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
+
+_VERSION: Final = 3
 
 
 class _Saved(BaseModel):
@@ -57,12 +59,10 @@ class _SavedWrite(_Saved):
     decision: Decision
     check: Check
     reason: str
-    # Not in files of the first version.
-    sleeps: bool = False
-    expiry_seconds: ExpirySeconds = CONNECTED_EXPIRY_SECONDS
-    request: _SavedRequest | None = None
-    # Nor in those of the second.
-    if_match: Revision | None = None
+    sleeps: bool
+    expiry_seconds: ExpirySeconds
+    request: _SavedRequest | None
+    if_match: Revision | None
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Self:
@@ -86,7 +86,7 @@ def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
 class SavedPlan(_Saved):
     """What stands in the file."""
 
-    version: Literal[1, 2, 3]
+    version: Literal[3]
     server: str
     writes: Annotated[list[_SavedWrite], AfterValidator(_each_once)]
 
@@ -106,7 +106,7 @@ def save(
     unfinished = target.with_name(f"{target.name}.unfinished")
     placed = {one.async_id: _saved_request(one) for one in requests if isinstance(one, PlacedRequest)}
     writes = [_to_saved(one, placed.get(one.async_id)) for one in planned]
-    saved = SavedPlan(version=3, server=server, writes=writes)
+    saved = SavedPlan(version=_VERSION, server=server, writes=writes)
     unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
     unfinished.replace(target)
 
@@ -116,15 +116,17 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
 
     Raises:
         OSError: The file cannot be read.
-        ValueRefused: It holds no plan that can be sent as it stands, or one for another server; the message names the
+        InvalidValue: It holds no plan that can be sent as it stands, or one for another server; the message names the
             member.
     """
+    content = Path(path).read_bytes()
     try:
-        saved = SavedPlan.model_validate_json(Path(path).read_bytes())
+        saved = SavedPlan.model_validate_json(content)
     except ValidationError as error:
-        raise ValueRefused(f"{path} holds no plan ({first_fault(error)}); plan.save() writes one") from error
+        fault = file_fault(content, error, _VERSION)
+        raise InvalidValue(f"{path} holds no plan that can be loaded ({fault}); plan again, and save it") from error
     if saved.server != server:
-        raise ValueRefused(f"{path} is a plan for {saved.server}, not for {server}; load it with a client of that")
+        raise InvalidValue(f"{path} is a plan for {saved.server}, not for {server}; load it with a client of that")
     planned = [_from_saved(one) for one in saved.writes]
     sent = zip(planned, (one.request for one in saved.writes), strict=True)
     return planned, {one.async_id: _request(one, request) for one, request in sent if request is not None}

@@ -85,7 +85,7 @@ def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable
     """The frame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymise`.
 
     Raises:
-        ValueRefused: It is no key, or too short; the table has pseudonyms already, or values without their paths.
+        InvalidValue: It is no key, or too short; the table has pseudonyms already, or values without their paths.
     """
     about = frame.attrs.get("mirror", {})
     replacing = Replacing(key, also)

@@ -184,7 +184,7 @@ NOT_VALUES = frozenset(
             "first_seq",
             "status",
         ),
-        *("count", "covered", "covered_a", "covered_b", "reset", "resets", "stretches", "share", "told", "lasting"),
+        *("count", "covered", "covered_a", "covered_b", "reset", "resets", "intervals", "share", "told", "lasting"),
         *("begin_seen", "end_seen", "observations", "sleeps", "expiry_seconds", "undoable"),
     }
 )

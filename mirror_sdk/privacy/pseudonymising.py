@@ -46,7 +46,7 @@ def pseudonymise(
 
     Raises:
         TypeError: It is no table.
-        ValueRefused: The key is too short or none, the table has pseudonyms already, or it has values and no column
+        InvalidValue: The key is too short or none, the table has pseudonyms already, or it has values and no column
             says of which resources.
 
     Source: specification 1.5.

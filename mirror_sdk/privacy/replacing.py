@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import known_id
 from mirror_sdk.privacy.personal import (
     NOT_VALUES,
@@ -107,7 +107,7 @@ class Replacing:
         also: Texts that are looked for in those that stay.
 
     Raises:
-        ValueRefused: It is no key, or too short.
+        InvalidValue: It is no key, or too short.
     """
 
     def __init__(self, key: str | bytes, also: Iterable[str]) -> None:
@@ -124,11 +124,11 @@ class Replacing:
         """Replace what is personal in all columns of a table.
 
         Raises:
-            ValueRefused: There are values, and no column says of which resource they are; or a column has lists.
+            InvalidValue: There are values, and no column says of which resource they are; or a column has lists.
         """
         for column in columns:
             if not column.cells.is_plain:
-                raise ValueRefused(
+                raise InvalidValue(
                     f"the column {column.told} has lists, structures or other values within its cells, in which nobody"
                     " looks for names; have a row for each of them (explode), or leave the column out"
                 )
@@ -192,7 +192,7 @@ class Replacing:
         """What a table is based on, without what is personal, and with the report of what was replaced.
 
         Raises:
-            ValueRefused: The table has pseudonyms already.
+            InvalidValue: The table has pseudonyms already.
         """
         kept = {name: about[name] for name in _KEPT_ABOUT if name in about}
         servers = [one for one in str(about.get("server") or "").split(", ") if one]
@@ -204,10 +204,10 @@ class Replacing:
         """Look at what a table is based on before anything is replaced.
 
         Raises:
-            ValueRefused: The table has pseudonyms already.
+            InvalidValue: The table has pseudonyms already.
         """
         if REPORT in about:
-            raise ValueRefused("the table has pseudonyms already; take the one it was made of")
+            raise InvalidValue("the table has pseudonyms already; take the one it was made of")
         selection = about.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 
@@ -215,10 +215,10 @@ class Replacing:
         """Replace what is personal in a column that may have values; gives the rows that were left, ``None`` for all.
 
         Raises:
-            ValueRefused: It has values, and no column says of which resources.
+            InvalidValue: It has values, and no column says of which resources.
         """
         if not paths and is_value_column(column.name):
-            raise ValueRefused(
+            raise InvalidValue(
                 f"the table lacks the column path, so nobody knows whose values {column.name} has; take a table with"
                 " its paths, and leave them out afterwards"
             )

@@ -6,7 +6,7 @@ it, in ``_run.parquet.mirror``; copy and remove both together. :class:`Recording
 
 >>> from mirror_sdk.recording import Recording
 >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
-...     bench.set_value("station-01", "/3303/0/5700", 22.5)
+...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
 >>> Recording(folder / "run.parquet").events()["value_num"].tolist()
 [21.5, 22.5]
 

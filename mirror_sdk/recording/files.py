@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Final, Literal, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from mirror_sdk.errors import RecordingDamaged, ValueRefused
-from mirror_sdk.frames.columns import to_frame
+from mirror_sdk._file_version import file_fault
+from mirror_sdk.errors import InvalidValue, RecordingDamaged
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
 from mirror_sdk.recording.layout import (
@@ -34,7 +34,7 @@ from mirror_sdk.recording.layout import (
 )
 from mirror_sdk.tables.columns import categories_of
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA
-from mirror_sdk.tables.state import ADDED_COLUMNS, STATE_SCHEMA
+from mirror_sdk.tables.state import STATE_SCHEMA
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 STORED_SCHEMA = pa.schema(
@@ -53,6 +53,7 @@ _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 _ABOUT = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
+_VERSION: Final = 2
 
 
 class About(BaseModel):
@@ -61,7 +62,7 @@ class About(BaseModel):
     A whole file does not tell the ``key``. The ``id`` is for what stands beside a folder to be known as its.
     """
 
-    version: int = 2
+    version: Literal[2] = _VERSION
     id: str | None = None
     server: str
     key: str | None = None
@@ -92,7 +93,8 @@ def read_about(folder: Path) -> About | None:
     removed is none.
 
     Raises:
-        ValueRefused: The folder holds something else, or beside it is what belongs to another one.
+        InvalidValue: The folder holds something else or a recording of another version, or beside it is what belongs
+            to another one.
     """
     numbers = part_numbers(folder)
     if not numbers:
@@ -100,7 +102,7 @@ def read_about(folder: Path) -> About | None:
     told = _about_of_part(part_path(folder, numbers[0]))
     rest = _read_about(about_path(folder))
     if told is not None and rest is not None and told.id != rest.id:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{about_path(folder).parent} belongs to another recording than {folder}; bring the one that was beside it,"
             " or remove it"
         )
@@ -205,8 +207,6 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
         state = read_parquet(path)
         about = state.attrs["mirror"]
         pd.Timestamp(about["taken_at"]), int(about["devices"])
-        for name in set(ADDED_COLUMNS) - set(state.columns):
-            state[name] = to_frame(STATE_SCHEMA.empty_table(), {})[name].reindex(state.index)
         columns: pd.DataFrame = state[STATE_SCHEMA.names]
         columns.attrs = state.attrs
         return columns
@@ -272,19 +272,29 @@ def clear_beside(folder: Path) -> None:
 
 def _read_about(path: Path) -> About | None:
     try:
-        return About.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValidationError as exc:
-        raise ValueRefused(f"{path} is not that of a recording; give another folder") from exc
+    return _parse_about(path, content)
 
 
 def _about_of_part(path: Path) -> About | None:
     """What a whole file tells of its recording; nothing, where it is damaged."""
     try:
-        return About.model_validate_json((pq.read_schema(path).metadata or {})[_ABOUT])
-    except (pa.ArrowException, OSError, LookupError, ValueError):
+        content: bytes = pq.read_schema(path).metadata[_ABOUT]
+    except (pa.ArrowException, OSError, LookupError, TypeError):
         return None
+    return _parse_about(path, content)
+
+
+def _parse_about(path: Path, content: bytes) -> About:
+    try:
+        return About.model_validate_json(content)
+    except ValidationError as exc:
+        raise InvalidValue(
+            f"{path} is not of a recording that can be read ({file_fault(content, exc, _VERSION)}); give another"
+            " folder, or read it with the version of mirror_sdk that wrote it"
+        ) from exc
 
 
 def _finish(folder: Path, target: Path) -> None:
@@ -296,7 +306,7 @@ def _finish(folder: Path, target: Path) -> None:
     except OSError as exc:
         if exc.errno != errno.EXDEV:
             raise
-        raise ValueRefused(f"{folder} is on another disk than what is beside it; give a folder inside of it") from exc
+        raise InvalidValue(f"{folder} is on another disk than what is beside it; give a folder inside of it") from exc
     if os.name != "nt":  # which knows no such thing
         _sync(target.parent, os.O_RDONLY)
 

@@ -18,15 +18,15 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
 from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
-from mirror_sdk.history.request import check_stretch
+from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
-from mirror_sdk.naming import Devices
+from mirror_sdk.naming import DevicesLike
 from mirror_sdk.recording import files, layout, past, replay
 from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import based_on, to_table
+from mirror_sdk.tables.columns import table_metadata, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Recording:
 
     Raises:
         FileNotFoundError: There is no recording.
-        ValueRefused: The folder holds something else.
+        InvalidValue: The folder holds something else.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -78,11 +78,11 @@ class Recording:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            ValueRefused: ``tz`` is no time zone.
+            InvalidValue: ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet"):
         ...     client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        ...     bench.register(station)
+        ...     simulator.register(station)
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
         """
@@ -91,7 +91,7 @@ class Recording:
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: held.events.column(name).to_pylist() for name in schema.names}
         found = _audit(held)
-        about = based_on(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
+        about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
         return given([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
@@ -109,7 +109,7 @@ class Recording:
 
         Raises:
             OSError: The folder, or what is beside it, cannot be written.
-            ValueRefused: A recorder is at work, which does it by itself.
+            InvalidValue: A recorder is at work, which does it by itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -120,7 +120,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -133,7 +133,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -146,7 +146,7 @@ class Recording:
     @overload
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -158,7 +158,7 @@ class Recording:
     ) -> pl.DataFrame: ...
     def history(
         self,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
         begin: InstantLike | None = None,
@@ -191,18 +191,18 @@ class Recording:
             The table. ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing.
 
         Raises:
-            ValueRefused: An instant is naive, ``begin`` lies before the recording or behind ``end``, a device does not
+            InvalidValue: An instant is naive, ``begin`` lies before the recording or behind ``end``, a device does not
                 occur in it, a pattern is not one, ``limit`` is no number, or ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
-        ...     bench.set_value("station-01", "/3303/0/5700", 22.5)
+        ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
         >>> recorder.recording.history()[["what", "value_num"]].values.tolist()
         [['reported', 21.5], ['reported', 22.5]]
         """
         import_whole(module_for(as_))
         most = count("limit", limit)
         held = self._read()
-        first, last = check_stretch(begin, end, held.now)
+        first, last = check_interval(begin, end, held.now)
         tables, about = past.history(
             held.events,
             held.spans,
@@ -221,7 +221,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -231,7 +231,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -241,7 +241,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -250,7 +250,7 @@ class Recording:
     def as_of(
         self,
         instant: InstantLike,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -276,14 +276,14 @@ class Recording:
             tell its time.
 
         Raises:
-            ValueRefused: The instant is naive or lies before the recording, a device does not occur in it, a pattern is
+            InvalidValue: The instant is naive or lies before the recording, a device does not occur in it, a pattern is
                 not one, or ``tz`` is no time zone.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> state = recorder.recording.as_of(bench.get_clock())
+        >>> state = recorder.recording.as_of(simulator.get_clock())
         >>> state["reported_num"].dropna().tolist()
         [21.5]
         """
@@ -300,7 +300,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -311,7 +311,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -322,7 +322,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -332,7 +332,7 @@ class Recording:
         self,
         begin: InstantLike,
         end: InstantLike | None = None,
-        devices: Devices | None = None,
+        devices: DevicesLike | None = None,
         *,
         paths: Sequence[str] | None = None,
         tz: str | None = None,
@@ -375,28 +375,28 @@ class Recording:
             :meth:`as_of`.
 
         Raises:
-            ValueRefused: An instant is naive or lies before the recording, the end lies before the beginning, a device
+            InvalidValue: An instant is naive or lies before the recording, the end lies before the beginning, a device
                 does not occur in it, or a pattern is not one.
 
-        >>> begin = bench.get_clock()
+        >>> begin = simulator.get_clock()
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> len(recorder.recording.changes(begin, bench.advance(60)))
+        >>> len(recorder.recording.changes(begin, simulator.advance(60)))
         0
         """
         import_whole(module_for(as_))
         held, history = self._replayed(devices, paths)
         first = instant_like("begin", begin, held.now)
         last = held.now() if end is None else instant_like("end", end, held.now)
-        check_stretch(first, last, held.now)
+        check_interval(first, last, held.now)
         complete = history.is_complete(held.spans, first, last)
         return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
-    def _chosen(self, held: _Held, devices: Devices | None, paths: Sequence[str] | None) -> Chosen:
+    def _chosen(self, held: _Held, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())
         return chosen(names, devices, paths)
 
-    def _replayed(self, devices: Devices | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
+    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
         """What it holds, and every value that is known of these resources."""
         held = self._read()
         history = replay.history(held.events, self._states())
@@ -443,7 +443,7 @@ def read_recording(
     Raises:
         FileNotFoundError: There is no recording.
         RecordingDamaged: A file is not as it was written; the message names it.
-        ValueRefused: The folder holds something else, or ``tz`` is no time zone.
+        InvalidValue: The folder holds something else, or ``tz`` is no time zone.
     """
     return Recording(path).events(raw=raw, tz=tz, as_=as_)
 

@@ -13,15 +13,15 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from mirror_sdk._service.operation import first_fault
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk._file_version import file_fault
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
 from mirror_sdk.tables.columns import INSTANT
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LIST = "_snapshot.json"
+_VERSION: Final = 1
 _FIRST = "part-00000.parquet"
 _PART = re.compile(r"part-[0-9]{5,}\.parquet")
 _GROUP_ROWS = 100_000
@@ -59,7 +60,7 @@ class _About(BaseModel):
 class _Contents(BaseModel):
     """The list of files; what stands here is all there is."""
 
-    version: Literal[1] = 1
+    version: Literal[1] = _VERSION
     about: _About
     files: list[DatasetFile]
 
@@ -73,7 +74,7 @@ class SnapshotDataset(JsonForm):
         folder: Where it is.
 
     Raises:
-        ValueRefused: There is no dataset, or a file of it is missing or cut off.
+        InvalidValue: There is no dataset, or a file of it is missing or cut off.
 
     Attributes:
         path: Where it is.
@@ -84,12 +85,16 @@ class SnapshotDataset(JsonForm):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path: Path = Path(folder).absolute()
         try:
-            contents = _Contents.model_validate_json((self.path / _LIST).read_bytes())
+            listed = (self.path / _LIST).read_bytes()
         except (FileNotFoundError, NotADirectoryError) as exc:
-            raise ValueRefused(f"{folder} is not a dataset that client.snapshot_dataset() wrote") from exc
+            raise InvalidValue(f"{folder} is not a dataset that client.snapshot_dataset() wrote") from exc
+        try:
+            contents = _Contents.model_validate_json(listed)
         except ValidationError as exc:
-            message = f"{folder} is not a dataset that client.snapshot_dataset() wrote: {_LIST}: {first_fault(exc)}"
-            raise ValueRefused(message) from exc
+            raise InvalidValue(
+                f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
+                " anew with client.snapshot_dataset()"
+            ) from exc
         self.about: dict[str, Any] = contents.about.model_dump()
         self.files: list[DatasetFile] = contents.files
         self._check(_FIRST, 0)
@@ -158,9 +163,9 @@ class SnapshotDataset(JsonForm):
         try:
             found = pq.read_metadata(self.path / name).num_rows
         except (OSError, pa.ArrowException) as exc:
-            raise ValueRefused(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
+            raise InvalidValue(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
         if found != rows:
-            raise ValueRefused(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
+            raise InvalidValue(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
 
 
 class DatasetWriter:
@@ -174,7 +179,7 @@ class DatasetWriter:
         overwrite: Whether it may take the place of a dataset that is there.
 
     Raises:
-        ValueRefused: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
+        InvalidValue: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
         OSError: The folder cannot be read; it cannot be written, when the writer is entered.
     """
 
@@ -184,7 +189,7 @@ class DatasetWriter:
         # A link stays one: what it leads to is replaced.
         self._folder = Path(folder).resolve()
         if devices_per_file < 1:
-            raise ValueRefused(f"devices_per_file={devices_per_file} is not 1 or more")
+            raise InvalidValue(f"devices_per_file={devices_per_file} is not 1 or more")
         _refuse_what_is_there(self._folder, overwrite=overwrite)
         self._devices_per_file = devices_per_file
         self._empty = joined([], raw=raw)
@@ -317,13 +322,13 @@ def _begins(table: pa.Table) -> list[int]:
 
 def _refuse_what_is_there(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise ValueRefused(f"{folder} is a file; a dataset is a folder of files, give another name")
+        raise InvalidValue(f"{folder} is a file; a dataset is a folder of files, give another name")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     strange = sorted(name for name in names if name != _LIST and not _PART.fullmatch(name))
     if strange or (names and _LIST not in names):
-        raise ValueRefused(f"{folder} is not empty, and holds something else than a dataset; give another folder")
+        raise InvalidValue(f"{folder} is not empty, and holds something else than a dataset; give another folder")
     if names and not overwrite:
-        raise ValueRefused(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
+        raise InvalidValue(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
 
 
 def _beside(folder: Path, what: str) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_sdk._arguments import instant
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.values import Value, ValueKind, plain_text
 from mirror_sdk.wire.model import write_timestamp
@@ -68,10 +68,10 @@ def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object
     }
 
 
-def based_on(
+def table_metadata(
     device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
 ) -> dict[str, object]:
-    """What a table is based on, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
+    """Return the metadata of a table, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
     return {
         "taken_at": None if taken_at is None else write_timestamp(taken_at),
         "devices": len({one for one in device_ids if one is not None}),
@@ -89,7 +89,7 @@ def moment(name: str, given: object, now: Callable[[], datetime] = utc_now) -> s
     """An instant for ``attrs``.
 
     Raises:
-        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+        InvalidValue: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
     return write_timestamp(instant(name, given, now))
 
@@ -170,7 +170,7 @@ def whole_table(tables: list[pa.Table], about: Mapping[str, object], *, tz: str 
     """The tables one after another, with one dictionary for each category column; the list is emptied.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     whole = with_basis(pa.concat_tables(tables).unify_dictionaries(), about)
     tables.clear()
@@ -196,12 +196,12 @@ def table_in_zone(table: pa.Table, tz: str) -> pa.Table:
     """The same table with its times in another zone, such as ``Europe/Berlin``.
 
     Raises:
-        ValueRefused: There is no such time zone.
+        InvalidValue: There is no such time zone.
     """
     try:
         ZoneInfo(tz)
     except (LookupError, TypeError, ValueError, OSError) as exc:
-        raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
     fields = [
         field.with_type(pa.timestamp(field.type.unit, tz=tz)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, based_on, to_table
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, table_metadata, to_table
 from mirror_sdk.wire.device_events import DeviceEvent
 
 DEVICE_EVENTS_SCHEMA = pa.schema(
@@ -36,5 +36,5 @@ def device_events_table(events: Sequence[DeviceEvent], *, server: str) -> tuple[
         "description": [event.description for event in events],
     }
     taken_at = max((event.date_time for event in events), default=None)
-    about = based_on(device_ids, taken_at, complete=True, server=server)
+    about = table_metadata(device_ids, taken_at, complete=True, server=server)
     return [to_table(columns, DEVICE_EVENTS_SCHEMA)], about

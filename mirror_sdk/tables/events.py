@@ -12,8 +12,8 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.tables.columns import (
     CATEGORY,
     INSTANT,
-    based_on,
     fixed_category,
+    table_metadata,
     to_table,
     value_columns,
     value_fields,
@@ -124,7 +124,7 @@ class EventParts:
         self._end_table()
         table = pa.concat_tables(self._tables)
         device_ids = table["device_id"].unique().to_pylist()
-        about = based_on(device_ids, self._taken_at, complete=self._complete, server=server)
+        about = table_metadata(device_ids, self._taken_at, complete=self._complete, server=server)
         if position is not None:
             about["position"] = position
         if state is not None:

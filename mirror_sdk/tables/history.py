@@ -117,7 +117,7 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
 
     Args:
         events: An events table for Arrow with plain texts; each entry once, in the order of the log.
-        holes: The stretches in which nothing could be heard: from when until when.
+        holes: The intervals in which nothing could be heard: from when until when.
         raw: Whether the payloads are a column too.
     """
     event = events["event"]

@@ -50,9 +50,6 @@ STATE_SCHEMA = pa.schema(
 REVISIONS = ("reported_revision", "desired_revision")
 """The columns that tell the order of changes."""
 
-ADDED_COLUMNS = (*REVISIONS, "acknowledged_at", "acknowledged_by")
-"""The columns that tables of earlier versions do not have."""
-
 STATE_RAW_SCHEMA = pa.schema(
     [
         *STATE_SCHEMA,

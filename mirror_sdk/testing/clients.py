@@ -9,12 +9,11 @@ import httpx
 
 from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.async_log_reader import AsyncLogReader
-from mirror_sdk._service.channels import AnswerPump
-from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk.webhook import AsyncCallbackReader, CallbackReader
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk._session.client_session import ClientSession
+from mirror_sdk.config import Settings
 
 _REAL_SECONDS = 0.01
 """What a pause takes at most, so that a client whose every request fails does not keep a core busy."""
@@ -41,31 +40,41 @@ class Pauses:
         await asyncio.sleep(min(seconds, _REAL_SECONDS))
 
 
+class _BriskSession(ClientSession):
+    """The session of a :class:`BriskClient`."""
+
+    def __init__(self, settings: Settings, *, timeout: float, transport: httpx.BaseTransport) -> None:
+        self._pauses = Pauses()
+        super().__init__(settings, timeout_seconds=timeout, transport=transport)
+        self.sender._sleep = self._pauses.sleep
+
+    def new_log_reader(self, after: int | None) -> LogReader:
+        """A reader that jumps over pauses."""
+        return LogReader(self.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
+
+
 class BriskClient(MirrorClient):
     """A :class:`~mirror_sdk.MirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.BaseTransport) -> None:
-        super().__init__(base_url, api_key, timeout=timeout, transport=transport)
-        self._pauses = Pauses()
-        self._sender._sleep = self._pauses.sleep
-        self._pump = AnswerPump(self._new_reader(), Inbox())
+        self._hold(_BriskSession(Settings.of(base_url, api_key), timeout=timeout, transport=transport))
 
-    def _new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
-        if self._callbacks is not None:
-            return super()._new_reader(after=after)
-        return LogReader(self._send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
+
+class _BriskAsyncSession(AsyncClientSession):
+    """The session of a :class:`BriskAsyncClient`."""
+
+    def __init__(self, settings: Settings, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
+        self._pauses = Pauses()
+        super().__init__(settings, timeout_seconds=timeout, transport=transport)
+        self.sender._sleep = self._pauses.sleep_on_loop
+
+    def new_log_reader(self, after: int | None) -> AsyncLogReader:
+        """A reader that jumps over pauses."""
+        return AsyncLogReader(self.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep_on_loop)
 
 
 class BriskAsyncClient(AsyncMirrorClient):
     """An :class:`~mirror_sdk.AsyncMirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
-        super().__init__(base_url, api_key, timeout=timeout, transport=transport)
-        self._pauses = Pauses()
-        self._sender._sleep = self._pauses.sleep_on_loop
-        self._pump = AsyncAnswerPump(self._new_reader(), Inbox())
-
-    def _new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
-        if self._callbacks is not None:
-            return super()._new_reader(after=after)
-        return AsyncLogReader(self._send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep_on_loop)
+        self._hold(_BriskAsyncSession(Settings.of(base_url, api_key), timeout=timeout, transport=transport))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from mirror_sdk.bench.bench import Bench
+from mirror_sdk.simulator.simulator import Simulator
 
 Duration = float | str | timedelta
 """Seconds, a text such as ``"1h 30min"``, or a timedelta."""
@@ -39,8 +39,8 @@ class Clock:
     Only an open poll is held in real time, since it is the client that waits there.
     """
 
-    def __init__(self, bench: Bench, moved: Callable[[], object]) -> None:
-        self._bench = bench
+    def __init__(self, simulator: Simulator, moved: Callable[[], object]) -> None:
+        self._simulator = simulator
         self._moved = moved
 
     def __repr__(self) -> str:
@@ -48,7 +48,7 @@ class Clock:
 
     def now(self) -> datetime:
         """The mirror's present, in UTC."""
-        return self._bench.get_clock()
+        return self._simulator.get_clock()
 
     def advance(self, duration: Duration) -> datetime:
         """Let time pass; returns when all that fell due in it has happened.
@@ -62,6 +62,6 @@ class Clock:
         Raises:
             ValueError: It is no duration, or outside of this range.
         """
-        now = self._bench.advance(seconds_of(duration))
+        now = self._simulator.advance(seconds_of(duration))
         self._moved()
         return now

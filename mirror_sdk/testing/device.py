@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mirror_sdk.bench.bench import Bench
-from mirror_sdk.wire.bench import BenchDevice
+from mirror_sdk.simulator.simulator import Simulator
+from mirror_sdk.wire.simulator import SimulatorDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +25,26 @@ class FleetDevice:
     endpoint_type: str
     queue_mode: bool
     paths: tuple[str, ...]
-    _bench: Bench = field(repr=False, compare=False)
+    _simulator: Simulator = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, device: BenchDevice, bench: Bench) -> FleetDevice:
-        """The handle of a device the bench lists."""
+    def of(cls, device: SimulatorDevice, simulator: Simulator) -> FleetDevice:
+        """The handle of a device the simulator lists."""
         paths = tuple(resource.path for resource in device.resources)
-        return cls(device.id, device.endpoint_name, device.endpoint_type, device.queue_mode, paths, bench)
+        return cls(device.id, device.endpoint_name, device.endpoint_type, device.queue_mode, paths, simulator)
 
     def values(self) -> dict[str, str]:
         """The values the device itself has now, as texts by path; the mirror may know others, or none."""
-        device = next(device for device in self._bench.list_devices() if device.id == self.id)
+        device = next(device for device in self._simulator.list_devices() if device.id == self.id)
         return {resource.path: resource.value for resource in device.resources}
 
     def set_value(self, path: str, value: object) -> None:
         """Have the device change a value of its own, which it tells if it is observed.
 
-        See :meth:`mirror_sdk.Bench.set_value`.
+        See :meth:`mirror_sdk.Simulator.set_value`.
         """
-        self._bench.set_value(self.id, path, value)
+        self._simulator.set_value(self.id, path, value)
 
     def set_online(self, online: bool) -> None:
         """Cut the device off, or connect it again, which makes it speak at once."""
-        self._bench.set_online(self.id, online)
+        self._simulator.set_online(self.id, online)

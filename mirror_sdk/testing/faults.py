@@ -26,7 +26,7 @@ from mirror_sdk.testing.fault import (
     ExchangeVerb,
     Fault,
 )
-from mirror_sdk.wire.bench import AnswerMode
+from mirror_sdk.wire.simulator import AnswerMode
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from mirror_server.core.instants import to_datetime
-from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.hooks import read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
@@ -107,7 +107,7 @@ class InProcessServer:
 
     def add_devices(self, count: int, seed: int) -> list[str]:
         """Add simulated devices of a seed; gives their ids."""
-        added = self._services.part(Bench).run(lambda bench: bench.simulator.add_seeded(count, seed))
+        added = self._services.part(SimulatorControl).run(lambda control: control.backend.add_seeded(count, seed))
         return added.result(_PATIENCE_SECONDS)
 
     def send(self, request: httpx.Request) -> httpx.Response:

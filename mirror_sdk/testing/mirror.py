@@ -11,9 +11,9 @@ import httpx
 from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk.bench.bench import Bench
-from mirror_sdk.bench.operations import bench_id_of
 from mirror_sdk.events import Event, read_events
+from mirror_sdk.simulator.operations import simulator_id_of
+from mirror_sdk.simulator.simulator import Simulator
 from mirror_sdk.testing.clients import BriskAsyncClient, BriskClient
 from mirror_sdk.testing.clock import Clock
 from mirror_sdk.testing.device import FleetDevice
@@ -34,7 +34,7 @@ class Mirror:
 
     Attributes:
         url: Base URL for clients; it leads nowhere without the transport.
-        bench: Plays the devices; no fault acts on it.
+        simulator: Plays the devices; no fault acts on it.
         clock: The mirror's time.
         faults: What is to go wrong.
         client: A client of one application, whose notification log begins with the mirror.
@@ -50,15 +50,15 @@ class Mirror:
         self._server = _new_server(folder)
         self._clients: list[MirrorClient] = []
         operator = self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server)))
-        self.bench: Bench = Bench(operator)
+        self.simulator: Simulator = Simulator(operator)
         self.faults: Faults = Faults(
             now=self._server.now,
-            set_answer=self.bench.set_answer,
-            id_of=lambda device: operator._run(bench_id_of(device)),
+            set_answer=self.simulator.set_answer,
+            id_of=lambda device: operator._session.run(simulator_id_of(device)),
             restart_server=self.restart,
             patience_seconds=self._server.patience_seconds,
         )
-        self.clock: Clock = Clock(self.bench, moved=self.faults.wake)
+        self.clock: Clock = Clock(self.simulator, moved=self.faults.wake)
         self.transport: httpx.BaseTransport = FaultyTransport(self._server, self.faults, self.clock.advance)
         self.client: MirrorClient = self.new_client()
 
@@ -118,7 +118,7 @@ class Mirror:
         """Add simulated devices of all kinds in turn, with values that follow the clock.
 
         Thermometer, weather station, light, smart plug, door contact, thermostat, and again. The same calls give the
-        same devices, ids and values in every run. ``bench.add_device`` adds one of your own design.
+        same devices, ids and values in every run. ``simulator.add_device`` adds one of your own design.
 
         Args:
             n: How many.
@@ -130,8 +130,8 @@ class Mirror:
         if n < 0:
             raise ValueError(f"n={n} is no number of devices; give 0 or more")
         added = self._server.add_devices(n, seed)
-        listed = {device.id: device for device in self.bench.list_devices()}
-        return [FleetDevice.of(listed[device_id], self.bench) for device_id in added]
+        listed = {device.id: device for device in self.simulator.list_devices()}
+        return [FleetDevice.of(listed[device_id], self.simulator) for device_id in added]
 
     def read_log(self, client: MirrorClient | None = None, *, after: int = 0) -> list[Event]:
         """What the notification log of a client has now, with the faults that act on it; nothing is waited for.
@@ -140,7 +140,7 @@ class Mirror:
             client: Whose log; that of ``mirror.client`` by default.
             after: Number of an entry (``Event.seq``) to begin behind.
         """
-        reader = LogReader((client or self.client)._send, after=after)
+        reader = LogReader((client or self.client)._session.send, after=after)
         events: list[Event] = []
         before: int | None = None
         while reader.position != before:
@@ -166,7 +166,7 @@ class Mirror:
 
 
 class _Plain(httpx.BaseTransport):
-    """The way of the bench, on which no fault acts."""
+    """The way of the simulator, on which no fault acts."""
 
     def __init__(self, server: InProcessServer) -> None:
         self._server = server

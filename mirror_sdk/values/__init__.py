@@ -6,7 +6,7 @@ text/plain and TLV say nothing of types: the object table does, and what it does
 CBOR and SenML have types of their own, which the table narrows down. A payload that is not what it should be becomes a
 value of kind ``opaque`` with its bytes and the reason, never an error.
 
->>> from mirror_sdk.values import decode, parse_value
+>>> from mirror_sdk.values import decode, encode, parse_value
 >>> decode(b"21.5", "text/plain", "/3303/0/5700").python
 21.5
 >>> decode(b"warm", "text/plain", "/3303/0/5700").problem
@@ -26,12 +26,33 @@ What people type is read by :func:`~mirror_sdk.parse_value`, as ``write_value(..
 55
 >>> parse_value("5,5", "/3311/0/5851")
 Traceback (most recent call last):
-mirror_sdk.errors.ValueRefused: ...
+mirror_sdk.errors.InvalidValue: ...
+
+A content type of your own gets a decoder, and for writes an encoder, with :func:`~mirror_sdk.register_decoder`. Every
+client, table, explanation and widget of the process then has its values; a payload that the decoder rejects stays
+``opaque``. Processes that others start, such as workers of Dask, register it themselves.
+
+>>> import json
+>>> from mirror_sdk import register_decoder, unregister_decoder
+>>> EXAMPLE = "application/vnd.example+json"
+>>> register_decoder(
+...     EXAMPLE,
+...     decode=lambda payload, path: json.loads(payload)["value"],
+...     encode=lambda value, path: json.dumps({"value": value}).encode(),
+... )
+>>> decode(b'{"value": 21.5, "battery": 93}', EXAMPLE, "/3303/0/5700").python
+21.5
+>>> encode(40, "/3311/0/5851", EXAMPLE)
+(b'{"value": 40}', 'application/vnd.example+json')
+>>> decode(b"{}", EXAMPLE, "/3303/0/5700").problem
+"the decoder of application/vnd.example+json failed: KeyError: 'value'"
+>>> unregister_decoder(EXAMPLE)  # such as at the end of a test
 
 Source: LwM2M core, data types and data formats; wire.md 1 and 2.
 """
 
-from mirror_sdk.values.codecs import (
+from mirror_sdk.values.codecs import decode, decode_many, encode, plain_type
+from mirror_sdk.values.content_types import (
     CBOR,
     JSON,
     LINK_FORMAT,
@@ -41,11 +62,8 @@ from mirror_sdk.values.codecs import (
     SENML_CBOR,
     SENML_JSON,
     TEXT_PLAIN,
-    decode,
-    decode_many,
-    encode,
-    plain_type,
 )
+from mirror_sdk.values.decoders import Decoder, Encoder, register_decoder, unregister_decoder
 from mirror_sdk.values.typed import parse_value
 from mirror_sdk.values.value import NO_VALUE, InstanceValues, PythonValue, Value, ValueKind, plain_text, written
 
@@ -60,6 +78,8 @@ __all__ = [
     "SENML_CBOR",
     "SENML_JSON",
     "TEXT_PLAIN",
+    "Decoder",
+    "Encoder",
     "InstanceValues",
     "PythonValue",
     "Value",
@@ -70,5 +90,7 @@ __all__ = [
     "parse_value",
     "plain_text",
     "plain_type",
+    "register_decoder",
+    "unregister_decoder",
     "written",
 ]

@@ -1,19 +1,31 @@
-"""Payloads become typed values, and values payloads: one entry of ``_CODECS`` per content type.
+"""Payloads become typed values, and values payloads: one entry of ``_CODECS`` per content type that is read here.
 
 Source: wire.md 1 and 2; LwM2M core, data formats.
 """
 
 from __future__ import annotations
 
-import numbers
 import reprlib
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
-from mirror_sdk.values.declared import Reading, Unreadable, accepted, refused
+from mirror_sdk.values.content_types import (
+    ALIASES,
+    CBOR,
+    JSON,
+    LINK_FORMAT,
+    LWM2M_JSON,
+    LWM2M_TLV,
+    OCTET_STREAM,
+    SENML_CBOR,
+    SENML_JSON,
+    TEXT_PLAIN,
+    media_type,
+)
+from mirror_sdk.values.declared import HIGHEST_ID, Reading, Unreadable, accepted, plain_scalar, refused
+from mirror_sdk.values.decoders import Codec, registered_codec
 from mirror_sdk.values.items import read_cbor, read_json, write_cbor, write_json
 from mirror_sdk.values.records import (
     Pack,
@@ -30,48 +42,10 @@ from mirror_sdk.values.records import (
 )
 from mirror_sdk.values.text import read_links, read_text, write_text
 from mirror_sdk.values.tlv import join_instances, read_tlv, split_tlv, write_tlv
-from mirror_sdk.values.value import PythonValue, Value, ValueKind
+from mirror_sdk.values.value import Value, ValueKind
 from mirror_sdk.wire.paths import parse_path
 
-TEXT_PLAIN = "text/plain"
-OCTET_STREAM = "application/octet-stream"
-LINK_FORMAT = "application/link-format"
-JSON = "application/json"
-CBOR = "application/cbor"
-SENML_JSON = "application/senml+json"
-SENML_CBOR = "application/senml+cbor"
-LWM2M_TLV = "application/vnd.oma.lwm2m+tlv"
-LWM2M_JSON = "application/vnd.oma.lwm2m+json"
-
-CONTENT_FORMATS: Mapping[int, str] = {
-    0: TEXT_PLAIN,
-    40: LINK_FORMAT,
-    42: OCTET_STREAM,
-    50: JSON,
-    60: CBOR,
-    110: SENML_JSON,
-    112: SENML_CBOR,
-    11542: LWM2M_TLV,
-    11543: LWM2M_JSON,
-    1541: TEXT_PLAIN,
-    1542: LWM2M_TLV,
-    1543: LWM2M_JSON,
-    1544: OCTET_STREAM,
-}
-"""CoAP's numbers of the content types; those from 1541 to 1544 are of clients from before LwM2M 1.0 was released.
-
-Source: CoAP Content-Formats registry; LwM2M core, data formats.
-"""
-
-_ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FORMATS.items()} | {
-    "application/nanoservice-tlv": LWM2M_TLV,
-    "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
-    "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
-}
-"""The numbers, and spellings of the years before they were registered."""
-
 _MAX_INTEGER_BITS = 64
-_HIGHEST_ID = 65535
 
 _SPLIT: Mapping[str, Callable[[bytes, str], list[Pack]]] = {
     SENML_JSON: split_senml_json,
@@ -80,27 +54,20 @@ _SPLIT: Mapping[str, Callable[[bytes, str], list[Pack]]] = {
 }
 
 
-class _Codec(NamedTuple):
-    """``read`` raises ``Unreadable``; ``write`` takes a checked value, and is ``None`` where only bytes are written."""
-
-    read: Callable[[bytes, str], Mapping[str, Reading]]
-    write: Callable[[PythonValue, str, ResourceType | None], bytes] | None = None
-
-
 def _read_octets(raw: bytes, path: str) -> dict[str, Reading]:
     return {path: Reading(ValueKind.OPAQUE, raw)}
 
 
-_CODECS: Mapping[str, _Codec] = {
-    TEXT_PLAIN: _Codec(read_text, write_text),
-    OCTET_STREAM: _Codec(_read_octets),
-    LINK_FORMAT: _Codec(read_links),
-    JSON: _Codec(read_json, write_json),
-    CBOR: _Codec(read_cbor, write_cbor),
-    SENML_JSON: _Codec(read_senml_json, write_senml_json),
-    SENML_CBOR: _Codec(read_senml_cbor, write_senml_cbor),
-    LWM2M_TLV: _Codec(read_tlv, write_tlv),
-    LWM2M_JSON: _Codec(read_lwm2m_json, write_lwm2m_json),
+_CODECS: Mapping[str, Codec] = {
+    TEXT_PLAIN: Codec(read_text, write_text),
+    OCTET_STREAM: Codec(_read_octets),
+    LINK_FORMAT: Codec(read_links),
+    JSON: Codec(read_json, write_json),
+    CBOR: Codec(read_cbor, write_cbor),
+    SENML_JSON: Codec(read_senml_json, write_senml_json),
+    SENML_CBOR: Codec(read_senml_cbor, write_senml_cbor),
+    LWM2M_TLV: Codec(read_tlv, write_tlv),
+    LWM2M_JSON: Codec(read_lwm2m_json, write_lwm2m_json),
 }
 
 
@@ -269,9 +236,9 @@ def encode(
         The payload and its content type.
 
     Raises:
-        ValueRefused: The value is not of the declared type, out of its range, a naive datetime or not finite; the
-            resource is executable or read-only; or the content type is unknown or cannot hold the value. The message
-            says what the resource takes.
+        InvalidValue: The value is not of the declared type, out of its range, a naive datetime or not finite; the
+            resource is executable or read-only; the content type is unknown or cannot hold the value; or a registered
+            encoder failed. The message says what the resource takes.
 
     Source: wire.md 2.
     """
@@ -280,14 +247,14 @@ def encode(
     definition = lookup(path)
     if definition is not None:
         _check_access(definition, path, allow_read_only=allow_read_only)
-    plain = _plain(value)
+    plain = plain_scalar(value)
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
-        raise ValueRefused(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
+        raise InvalidValue(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
     name = media_type(_written_type(content_type))
-    codec = _CODECS.get(name)
+    codec = _CODECS.get(name) or registered_codec(name)
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         return _octets(plain, definition, path), content_type
     resource_type = None if definition is None else definition.type
@@ -299,17 +266,17 @@ def _encode_instances(
 ) -> tuple[bytes, str]:
     """Write each resource instance by itself, and join them to a multiple resource."""
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
-        raise ValueRefused(f"{path!r} has no instances; give a mapping for a resource, such as /3/0/7")
-    if not all(type(number) is int and 0 <= number <= _HIGHEST_ID for number in values):
-        raise ValueRefused(
-            f"{path} takes a mapping by instance ids, whole numbers from 0 to {_HIGHEST_ID}, such as"
+        raise InvalidValue(f"{path!r} has no instances; give a mapping for a resource, such as /3/0/7")
+    if not all(type(number) is int and 0 <= number <= HIGHEST_ID for number in values):
+        raise InvalidValue(
+            f"{path} takes a mapping by instance ids, whole numbers from 0 to {HIGHEST_ID}, such as"
             f" {{0: 3800, 1: 5000}}; {reprlib.repr(dict(values))} has others"
         )
     if content_type is None:
         content_type = LWM2M_TLV if lookup(path) else SENML_JSON
     name = media_type(_written_type(content_type))
     if name not in {LWM2M_TLV, SENML_JSON}:
-        raise ValueRefused(f"{path}: {name} holds no mapping; take {LWM2M_TLV} or {SENML_JSON}")
+        raise InvalidValue(f"{path}: {name} holds no mapping; take {LWM2M_TLV} or {SENML_JSON}")
     parts = [
         encode(values[number], f"{path}/{number}", name, allow_read_only=allow_read_only)[0]
         for number in sorted(values)
@@ -323,15 +290,15 @@ def _written_type(content_type: object) -> str:
     """A content type as it may be sent: the interface takes names alone."""
     if isinstance(content_type, str) and "/" in content_type:
         return content_type
-    name = _ALIASES.get(str(content_type), TEXT_PLAIN)
-    raise ValueRefused(f"content_type={content_type!r} is no name of a content type; write it like {name!r}")
+    name = ALIASES.get(str(content_type), TEXT_PLAIN)
+    raise InvalidValue(f"content_type={content_type!r} is no name of a content type; write it like {name!r}")
 
 
 def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only: bool) -> None:
     if definition.access == "E":
-        raise ValueRefused(f"{path} ({definition.label}) takes no value, it is executable; execute it instead")
+        raise InvalidValue(f"{path} ({definition.label}) takes no value, it is executable; execute it instead")
     if definition.access == "R" and not allow_read_only:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{path} ({definition.label}) is declared read-only; if this device takes it all the same, "
             "give allow_read_only=True"
         )
@@ -343,31 +310,14 @@ def _octets(value: object, definition: ResourceDefinition | None, path: str) -> 
     return value
 
 
-def _codec(content_type: str | None, path: str) -> _Codec:
+def _codec(content_type: str | None, path: str) -> Codec:
     if content_type is None:
         definition = lookup(path)
         opaque = definition is not None and definition.type is ResourceType.OPAQUE
         return _CODECS[OCTET_STREAM if opaque else TEXT_PLAIN]
-    return _CODECS.get(media_type(content_type)) or _Codec(_read_unknown)
+    name = media_type(content_type)
+    return _CODECS.get(name) or registered_codec(name) or Codec(_read_unknown)
 
 
 def _read_unknown(*_: object) -> NoReturn:
     raise Unreadable("the content type is unknown")
-
-
-@lru_cache(maxsize=256)
-def media_type(content_type: str) -> str:
-    """The content type without its parameters; a text in another encoding than UTF-8 stays a type of its own."""
-    name, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    charsets = {part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")}
-    return _ALIASES.get(name, name) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type
-
-
-def _plain(value: object) -> object:
-    """A numpy scalar as its Python twin, anything else as it is."""
-    item = getattr(value, "item", None)
-    if item is None or getattr(value, "shape", None) != ():
-        return value
-    twin = item()
-    # datetime64[ns] has a plain int as its twin, which would be written as a number.
-    return twin if isinstance(value, numbers.Real) or isinstance(twin, bool) else value

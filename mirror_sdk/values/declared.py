@@ -6,6 +6,7 @@ Source: LwM2M core, annex on data types.
 from __future__ import annotations
 
 import math
+import numbers
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType
 from mirror_sdk.values.value import PythonValue, ValueKind
 
@@ -23,7 +24,7 @@ EXACT_FLOATS = 2**53
 """From here on a float may stand for several integers."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
-_HIGHEST_ID = 65535
+HIGHEST_ID = 65535
 _LONGEST_INTEGER = 20
 _OBJLINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 _SHOWN_BYTES = 24
@@ -67,7 +68,7 @@ def to_epoch(instant: datetime) -> int:
 def objlink(text: object) -> str | None:
     """An object link as it is written in text: ``3303:0``."""
     link = _OBJLINK.fullmatch(text) if isinstance(text, str) else None
-    return link[0] if link and max(int(link[1]), int(link[2])) <= _HIGHEST_ID else None
+    return link[0] if link and max(int(link[1]), int(link[2])) <= HIGHEST_ID else None
 
 
 def finite(number: object) -> float | int | None:
@@ -218,7 +219,7 @@ def accepted(value: object, definition: ResourceDefinition | None, path: str) ->
     """The value as what is declared for the path takes it.
 
     Raises:
-        ValueRefused: It is not of the declared type, out of its range, or a text UTF-8 cannot hold.
+        InvalidValue: It is not of the declared type, out of its range, or a text UTF-8 cannot hold.
     """
     form = _form(definition)
     low, high = (definition and definition.range) or (-math.inf, math.inf)
@@ -247,7 +248,7 @@ def _form(definition: ResourceDefinition | None) -> _DeclaredType:
     return _UNDECLARED if definition is None else _DECLARED[definition.type]
 
 
-def refused(path: str, definition: ResourceDefinition | None, value: object, takes: str, cure: str) -> ValueRefused:
+def refused(path: str, definition: ResourceDefinition | None, value: object, takes: str, cure: str) -> InvalidValue:
     """The error for a value a resource does not take."""
     label = f" ({definition.label}, {definition.type})" if definition else ""
     if definition is not None and definition.multiple and _looks_like_several(value):
@@ -256,7 +257,7 @@ def refused(path: str, definition: ResourceDefinition | None, value: object, tak
             "give a dict of instance ids and values, such as {0: 3800, 1: 5000}, in Python; a text, a cell of a table"
             " or an argument in a shell holds a single value"
         )
-    return ValueRefused(f"{path}{label} takes {takes}, not {reprlib.repr(value)}; {cure}")
+    return InvalidValue(f"{path}{label} takes {takes}, not {reprlib.repr(value)}; {cure}")
 
 
 def _looks_like_several(value: object) -> bool:
@@ -282,6 +283,16 @@ _OWN_TYPES: Mapping[type, ResourceType] = {
     bytes: ResourceType.OPAQUE,
     datetime: ResourceType.TIME,
 }
+
+
+def plain_scalar(value: object) -> object:
+    """A numpy scalar as its Python twin, anything else as it is."""
+    item = getattr(value, "item", None)
+    if item is None or getattr(value, "shape", None) != ():
+        return value
+    twin = item()
+    # datetime64[ns] has a plain int as its twin, which would be written as a number.
+    return twin if isinstance(value, numbers.Real) or isinstance(twin, bool) else value
 
 
 def from_item(resource_type: ResourceType | None, item: object, raw: bytes) -> Reading:

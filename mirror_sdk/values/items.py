@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import cbor2
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values.declared import Reading, Unreadable, from_item, to_epoch
 from mirror_sdk.values.value import PythonValue
@@ -80,10 +80,10 @@ def write_json(value: PythonValue, path: str, _: ResourceType | None) -> bytes:
     """A checked value as JSON.
 
     Raises:
-        ValueRefused: It is bytes, which JSON does not have.
+        InvalidValue: It is bytes, which JSON does not have.
     """
     if isinstance(value, bytes):
-        raise ValueRefused(f"{path}: JSON has no bytes; leave content_type out, or take another one")
+        raise InvalidValue(f"{path}: JSON has no bytes; leave content_type out, or take another one")
     return json.dumps(to_epoch(value) if isinstance(value, datetime) else value, ensure_ascii=False).encode()
 
 

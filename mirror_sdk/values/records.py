@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import cbor2
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values.declared import Reading, Unreadable, as_float, from_item, to_epoch
 from mirror_sdk.values.items import parse_cbor, parse_json
@@ -296,7 +296,7 @@ def _reading(entry: _Entry, raw: bytes) -> Reading:
 
 def _check_resource(path: str) -> None:
     if not is_resource(path):
-        raise ValueRefused(f"{path!r} is no resource path, and this content type names one; write it like /3303/0/5700")
+        raise InvalidValue(f"{path!r} is no resource path, and this content type names one; write it like /3303/0/5700")
 
 
 def _field(value: PythonValue, resource_type: ResourceType | None) -> str:
@@ -322,7 +322,7 @@ def write_senml_json(value: PythonValue, path: str, resource_type: ResourceType 
     """A checked value as a SenML pack of one record.
 
     Raises:
-        ValueRefused: The path is none of a resource.
+        InvalidValue: The path is none of a resource.
     """
     _check_resource(path)
     return _json([{"n": path, _field(value, resource_type): _json_item(value)}])

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values.declared import Reading, Unreadable, as_declared, from_epoch, to_epoch
 from mirror_sdk.values.value import PythonValue, ValueKind
@@ -249,18 +249,18 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
     """A checked value as the one resource, or resource instance, of a TLV.
 
     Raises:
-        ValueRefused: Nothing is declared for the path, so the bytes the device expects are not known; or it is too
+        InvalidValue: Nothing is declared for the path, so the bytes the device expects are not known; or it is too
             long for this format.
     """
     if resource_type is None:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{path} is not declared, and TLV writes each type in its own way; declare it with register_object, "
             "or give bytes that are TLV already"
         )
     _, _, resource_id, *instance_ids = _ids(path)
     content = _WRITE[resource_type](value)
     if len(content) > _MOST_BYTES:
-        raise ValueRefused(f"{path}: {len(content)} bytes are too many for TLV; {_MOST_BYTES} are the most")
+        raise InvalidValue(f"{path}: {len(content)} bytes are too many for TLV; {_MOST_BYTES} are the most")
     if not instance_ids:
         return _entry(_Kind.RESOURCE, resource_id, content)
     return _entry(_Kind.MULTIPLE_RESOURCE, resource_id, _entry(_Kind.RESOURCE_INSTANCE, instance_ids[0], content))

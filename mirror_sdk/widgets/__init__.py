@@ -1,10 +1,10 @@
-"""Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetMap` and :class:`WritePanel`.
+"""Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetTable` and :class:`WritePanel`.
 
 They show the fleet as it lives. Changing a field of a widget only filters and sends nothing to a device: only a button
 does.
 
->>> FleetMap(client)  # drift, stale values and pending writes; .selected is a table, a device opens beside it
-<FleetMap of ...>
+>>> FleetTable(client)  # drift, stale values and pending writes; .selected is a table, a device opens beside it
+<FleetTable of ...>
 >>> Explorer(client)  # search devices; select rows, then read, subscribe or write them
 <Explorer of ...>
 >>> EventWatcher(client, paths=["/3303/*"])  # live table and plot; .frame, .save(file), Record
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirror_sdk.widgets.explorer import Explorer
-    from mirror_sdk.widgets.fleet_map import FleetMap
+    from mirror_sdk.widgets.fleet_table import FleetTable
     from mirror_sdk.widgets.watcher import EventWatcher
     from mirror_sdk.widgets.write_panel import WritePanel
 
-__all__ = ["EventWatcher", "Explorer", "FleetMap", "WritePanel"]
+__all__ = ["EventWatcher", "Explorer", "FleetTable", "WritePanel"]
 
-_MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetMap": "fleet_map", "WritePanel": "write_panel"}
+_MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetTable": "fleet_table", "WritePanel": "write_panel"}
 
 if not TYPE_CHECKING:  # which would believe that there are names of any spelling
 
@@ -46,4 +46,4 @@ if not TYPE_CHECKING:  # which would believe that there are names of any spellin
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return __all__

@@ -15,6 +15,7 @@ from weakref import WeakSet
 import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
+from mirror_sdk._service.network import Network
 from mirror_sdk.events import Event, utc_now
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.cells import running_cell
@@ -126,8 +127,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         Raises:
             OSError: It cannot be written.
 
-        >>> from mirror_sdk.widgets import FleetMap
-        >>> FleetMap(client, live=False).to_html(folder / "fleet.html").name
+        >>> from mirror_sdk.widgets import FleetTable
+        >>> FleetTable(client, live=False).to_html(folder / "fleet.html").name
         'fleet.html'
         """
         with self._live.lock:
@@ -166,8 +167,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
     def close(self) -> None:
         """End it and take it off the page. Harmless when it is closed.
 
-        >>> from mirror_sdk.widgets import FleetMap
-        >>> fleet = FleetMap(client, live=False)
+        >>> from mirror_sdk.widgets import FleetTable
+        >>> fleet = FleetTable(client, live=False)
         >>> fleet.close()
         >>> print(fleet.comm)
         None
@@ -321,7 +322,7 @@ def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
     """
     cell = running_cell()
     if cell is None:
-        return (kind, client.base_url, client._key_mark), object()
+        return (kind, client.base_url, client._session.key_mark), object()
     return ("cell", cell.cell_id), cell.run_id
 
 
@@ -335,7 +336,9 @@ def _replace_earlier(widget: MirrorWidget) -> None:
             earlier.close()
             if earlier.client is not widget.client:
                 # IPython keeps the widget, and with it a client that its cell made and nobody uses any more.
-                earlier.client._sender.release_idle()
+                carrier = earlier.client._session.sender.carrier
+                if isinstance(carrier, Network):
+                    carrier.release_idle()
         there = WeakSet()
     there.add(widget)
     _open[place] = (run, there)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._tables import DeviceTable, is_table
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
@@ -51,7 +51,7 @@ class Explorer(MirrorWidget):
     Args:
         client: The mirror.
         device: Which device to show first: the device, its id or its endpoint name, or a table whose rows name one.
-        stale_after_seconds: What silence of a resource is never too long; see :class:`FleetMap`.
+        stale_after_seconds: What silence of a resource is never too long; see :class:`FleetTable`.
         live: Whether it changes by itself; without, a button works until it is done.
         keep_earlier: Whether an earlier explorer of this client stays, where the page does not tell which cell runs.
 
@@ -180,9 +180,9 @@ class Explorer(MirrorWidget):
         return f"{self.title_view.value}{self.resources.static_html()}{self.devices.static_html()}"
 
     def _id_of(self, device: DeviceLike | DeviceTable) -> str:
-        found = self.client._ids_of_all(device if is_table(device) else [device])
+        found = self.client._session.ids_of(device if is_table(device) else [device])
         if len(found) != 1:
-            raise ValueRefused(
+            raise InvalidValue(
                 f"device: the table names {len(found)} devices, and one is shown; choose one of its rows"
             )
         return found[0]

@@ -93,7 +93,7 @@ class EventFeed:
         """Begin the poller where there is none that runs; to be called now and then, it returns at once."""
         with self._lock:
             client = self._client()
-            if client is not None and client._sender.is_closed:
+            if client is not None and client._session.sender.is_closed:
                 # The watch has another client, and would go on.
                 self._stop()
             if self._is_starting or not self._subscriptions or self._is_running() or self._clock() < self._retry_at:
@@ -163,8 +163,8 @@ def _reader_of(client: MirrorClient) -> MirrorClient:
     Raises:
         ClientClosed: ``client`` was closed.
     """
-    sender = client._sender
-    if sender.is_closed or not sender.is_on_network or client._callbacks is not None or client._sockets is not None:
+    sender = client._session.sender
+    if sender.is_closed or not sender.is_on_network or client._session.channel != "long polling":
         return client
     return MirrorClient(client.base_url, sender.api_key, timeout=sender.timeout_seconds)
 

@@ -69,9 +69,6 @@ class Column:
         }
 
 
-_MODULE = (files(__package__) / "grid.js").read_text(encoding="utf-8")
-
-
 class Grid(LazyModule):
     """A table on the page.
 
@@ -89,7 +86,7 @@ class Grid(LazyModule):
     """
 
     _css = CSS
-    module_text = _MODULE
+    module_text = (files(__package__) / "grid.js").read_text(encoding="utf-8")
 
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     label = traitlets.Unicode().tag(sync=True)
@@ -124,8 +121,6 @@ class Grid(LazyModule):
             empty_text=empty_text,
             table={"version": 0, "rows": []},
             layout={"width": "100%"},
-            # The first line says of which sources it is made.
-            _module_id=_MODULE.partition("\n")[0],
         )
         self.on_msg(self._hear)
 

@@ -1,9 +1,11 @@
-"""A module of the page that is large: loaded once a page, not before its widget is known there, and in no notebook.
+"""Widgets whose JavaScript module is loaded once per page, and is not stored in the notebook.
 
-anywidget gives up on a widget whose module is not ready within two seconds, and tells it nothing from then on. A slow
-page needs longer for some megabytes: here a few lines are ready at once, and load the rest. A page that runs the cell
-gets it with the state of the widget, since a kernel that is busy responds to nothing; it then empties that state, which
-the notebook would store. Any other page requests the module.
+anywidget drops every message to a widget that is not ready within two seconds, for good. Loading some megabytes takes
+longer on a slow page, so a small module is ready at once and loads the large one. Where even that takes too long, it
+receives the messages itself.
+
+The page that runs the cell gets the module with the state of the widget, since a busy kernel responds to nothing. It
+then empties that state, which the notebook would store. Any other page requests the module.
 """
 
 from __future__ import annotations
@@ -30,6 +32,29 @@ function entry(id) {
   return modules.get(id);
 }
 
+// Empties the module's text, and returns the widget's own model: only the sender of a change leads to it.
+function emptied(model) {
+  let widgetModel;
+  const note = (sender) => (widgetModel = sender);
+  model.on("change:_module_text", note);
+  model.set("_module_text", `${model.get("_module_text")} `);
+  model.set("_module_text", "");
+  model.off("change:_module_text", note);
+  return widgetModel;
+}
+
+// anywidget's handler of messages rejects all of them, also an empty one, once the widget was not ready in time.
+async function receiveWithoutAnywidget(widgetModel) {
+  try {
+    await widgetModel._handle_comm_msg({ content: { data: {} } });
+  } catch {
+    const withoutAnywidget = Object.getPrototypeOf(widgetModel.constructor.prototype);
+    widgetModel.comm?.on_msg(withoutAnywidget._handle_comm_msg.bind(widgetModel));
+    // For what was sent until now.
+    widgetModel.comm?.send({ method: "request_state" }, {});
+  }
+}
+
 // The first widget requests the module for all; another one does where that is closed before it came.
 async function load(model) {
   const wanted = entry(model.get("_module_id"));
@@ -46,11 +71,11 @@ async function load(model) {
     model.send({ request: "module" });
   };
   model.on("msg:custom", receive);
-  if (model.get("_module_text")) {
-    use(model.get("_module_text"));
-    model.set("_module_text", "");
-    model.save_changes();
-  }
+  const text = model.get("_module_text");
+  if (text) use(text);
+  const widgetModel = emptied(model);
+  if (text) model.save_changes();
+  await receiveWithoutAnywidget(widgetModel);
   request();
   const timer = setInterval(request, 1000);
   try {
@@ -117,7 +142,7 @@ export default () => {
 
 
 class LazyModule(anywidget.AnyWidget):
-    """A widget with a large module; a subclass gives it, and an id that says which it is."""
+    """A widget whose module is ``module_text``; the first line of it says which module it is."""
 
     _esm = _ESM
     _module_id = traitlets.Unicode().tag(sync=True)
@@ -127,6 +152,10 @@ class LazyModule(anywidget.AnyWidget):
     def __init__(self, *arguments: Any, **state: Any) -> None:
         super().__init__(*arguments, **state)
         self.on_msg(self._send_module)
+
+    @traitlets.default("_module_id")
+    def _first_line(self) -> str:
+        return self.module_text.partition("\n")[0]
 
     @traitlets.default("_module_text")
     def _text_for_a_page(self) -> str:

@@ -1,3 +1,4 @@
+/* A field for a name, or for several (mirror_sdk/widgets/name_field.py). */
 const MOST_OFFERED = 20;
 
 /* What stands before the name that is being typed, and what is typed of it. */
@@ -79,4 +80,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default () => ({ render });

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-import anywidget
 import traitlets
 
+from mirror_sdk.widgets.lazy_module import LazyModule
 
-class NameField(anywidget.AnyWidget):
+
+class NameField(LazyModule):
     """A field for names. The page has all names once, and asks nobody while somebody types.
 
     Tab completes what is begun of a list as far as all names that begin so are the same, as in a shell; where there is
@@ -24,7 +25,7 @@ class NameField(anywidget.AnyWidget):
         placeholder: What stands in it while it is empty.
     """
 
-    _esm = (files(__package__) / "name_field.js").read_text(encoding="utf-8")
+    module_text = (files(__package__) / "name_field.js").read_text(encoding="utf-8")
 
     value = traitlets.Unicode().tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -68,7 +68,7 @@ class WritePanel(MirrorWidget):
         AmbiguousName: Several devices have a name that was given.
         TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`, or ``path`` is no text.
         UnknownDevice: No device has a name that was given.
-        ValueRefused: ``devices`` are none, or a limit is too small.
+        InvalidValue: ``devices`` are none, or a limit is too small.
 
     >>> with WritePanel(client, [light], live=False) as panel:
     ...     panel.model.devices.text

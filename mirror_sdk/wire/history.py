@@ -9,7 +9,7 @@ from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import Payload, Timestamp, WireModel
 
 HAPPENINGS = ("reported", "desired", "registration", "reg_update", "deregistration", "expired", "gap")
-"""What may have happened; a gap is a stretch in which nothing could be heard."""
+"""What may have happened; a gap is an interval in which nothing could be heard."""
 
 ORIGINS = ("read", "observation", "auto_observation", "registration", "write")
 """By what a value came."""

@@ -21,7 +21,7 @@ from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
     "mirror_server.cli": ["help"],
-    "mirror_server.cli.databases": ["backup", "check", "erase", "restore", "went-back"],
+    "mirror_server.cli.databases": ["backup", "check", "erase", "restore", "mark-restored"],
     "mirror_server.cli.keys": ["keys"],
     "mirror_server.cli.run": ["run"],
 }
@@ -31,7 +31,6 @@ for _added in of_all("commands"):
 TOPICS = {
     "operate": "mirror_server",
     "notifications": "mirror_server.notifications",
-    "wsgi": "mirror_server.wsgi",
     "extensions": "mirror_server.hooks",
 }
 for _added_topics in of_all("help_topics"):

@@ -39,9 +39,7 @@ MOST_BYTES = 4 * 1024 * 1024
 _KEPT_SHARE = 0.9
 """The share of a full log that is kept, so that not every further entry deletes some."""
 
-_LAST_STEMS = 1 << 40
-_ENDS = [f"{number:02x}" for number in range(1 << 8)]
-
+_LAST_PARTS = 1 << 48
 _SHARED_SECONDS = 0.1
 
 T = TypeVar("T")
@@ -182,8 +180,6 @@ class NotificationLog:
             page = None
             if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MOST_BYTES:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
-            if page is not None:
-                session.before_commit(partial(self._waiters.announce, app_id, Woken(page)))
             session.publish(LOG, app_id, here=partial(self._added, app_id, end.last_seq, page, at))
             for listener in self.on_responses if kind == ASYNC_RESPONSES else ():
                 listener(session, app_id, [entry for _, entry in added], end.last_seq - len(added) + 1, at)
@@ -353,9 +349,7 @@ def _uids() -> Iterator[str]:
     One costs a twentieth of a random UUID, which matters at thousands of entries a second.
     """
     front, last = str(uuid.uuid4()).rsplit("-", 1)
-    # All but the last two digits is formatted once for 256 of them.
-    stems = (f"{front}-{number % _LAST_STEMS:010x}" for number in count(int(last[:-2], 16)))
-    return (stem + end for stem in stems for end in _ENDS)
+    return (f"{front}-{number % _LAST_PARTS:012x}" for number in count(int(last, 16)))
 
 
 def beyond_log(name: str, position: int, last_seq: int) -> Refusal:

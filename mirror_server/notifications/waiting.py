@@ -23,16 +23,13 @@ class Waiter(Generic[T]):
     Attributes:
         name: The name of the log.
         is_poll: Whether it is counted among the open polls.
-        prepare: Called with the value that it may get in a moment, when that is not certain yet; of the waiters for one
-            log a single one is called. The value must not leave this process before.
     """
 
-    __slots__ = ("__weakref__", "_among", "_callbacks", "_failure", "_is_done", "_value", "is_poll", "name", "prepare")
+    __slots__ = ("__weakref__", "_among", "_callbacks", "_failure", "_is_done", "_value", "is_poll", "name")
 
     def __init__(self, among: Waiters[T], name: str, *, is_poll: bool) -> None:
         self.name = name
         self.is_poll = is_poll
-        self.prepare: Callable[[T], object] | None = None
         self._among = among
         self._callbacks: tuple[Callable[[Waiter[T]], object], ...] = ()
         self._is_done = False
@@ -125,13 +122,6 @@ class Waiters(Generic[T]):
             waiting.discard(waiter)
             if not waiting:
                 del self._waiting[waiter.name]
-
-    def announce(self, name: str, value: T) -> None:
-        """Let one of the waiters prepare for the value that they get if the transaction succeeds."""
-        with self.lock:
-            prepare = next((waiter.prepare for waiter in self._waiting.get(name, ())), None)
-        if prepare is not None:
-            prepare(value)
 
     def wake(self, name: str, value: T) -> None:
         """Give all waiters for a log a value."""

@@ -1,11 +1,11 @@
-"""An answer that comes later: when something is on disk, or when something arrives."""
+"""Responses that come later, when something is on disk or arrives, or part by part while they are made."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,16 +14,14 @@ from flask import Response
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+    from mirror_server.web.asgi import Reader
+
 PARK = "mirror.park"
 """Key of the WSGI environment under which a server that can wait without a thread takes what is not whole yet.
 
-That is a :class:`Deferred` or a :class:`~mirror_server.views.streamed.Streamed`. It answers whether it took it; one too
-many is refused.
+That is a :class:`Deferred` or a :class:`Streamed`. It answers whether it took it; one too many is refused.
 """
 
-
-Soon = Callable[[Callable[[], object]], None]
-"""Has something called soon in the thread where answers are made; it must not raise."""
 
 _LOOK_SECONDS = 0.5
 
@@ -69,8 +67,6 @@ class Deferred(Response):
             with data is not sent with a key that expired or was revoked meanwhile. A stored change is still confirmed.
         sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
             thread; where a server is killed or says nothing of it, never. It must not block.
-        prepare: Called by a server that makes answers in one thread, which has time while something is put on disk: it
-            has the answer prepared then, where what it is to tell is at hand.
     """
 
     def __init__(
@@ -86,7 +82,6 @@ class Deferred(Response):
         takes: bool = False,
         rechecks_key: bool = False,
         sent: Callable[[], object] | None = None,
-        prepare: Callable[[Soon], object] | None = None,
     ) -> None:
         super().__init__()
         self.future = future
@@ -99,7 +94,6 @@ class Deferred(Response):
         self._expired = expired
         self._close = close
         self.sent = sent
-        self.prepare = prepare
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
         """Nothing, for the server that took it; the answer comes later."""
@@ -128,6 +122,45 @@ class Deferred(Response):
     def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Block this thread until the answer can be made, or nobody waits for it any more; see :func:`wait_for`."""
         wait_for(self.future, self.timeout_seconds, is_over)
+
+
+class Streamed(Response):
+    """An answer that is sent part by part, each made when there is room for it.
+
+    A server that can wait without a thread takes it as it takes a :class:`Deferred`, has
+    :meth:`send` send it, and closes it at the end. Any other reads ``chunks``, in a thread that is held meanwhile.
+
+    Args:
+        chunks: The parts.
+        content_type: What they are.
+        headers: Further headers.
+
+    Attributes:
+        is_poll: Whether it may stay open for long, and so counts against the bound on polls.
+        is_interrupted: Whether it is to end before its time, where it holds a thread.
+    """
+
+    is_poll = False
+
+    def __init__(self, chunks: Iterable[bytes], *, content_type: str, headers: Mapping[str, str]) -> None:
+        super().__init__(chunks, content_type=content_type, headers=dict(headers))
+        self.is_interrupted: Callable[[], bool] = lambda: False
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """The head alone, for the server that took it."""
+        if PARK not in environ:
+            return super().__call__(environ, start_response)
+        start_response(self.status, self.get_wsgi_headers(environ).to_wsgi_list())
+        return ()
+
+    async def send(self, reader: Reader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+        """Send the body; false where it broke off, which its client is to see.
+
+        Args:
+            reader: The client.
+            ends: Of these one is done when the client goes away or the server stops.
+        """
+        raise NotImplementedError
 
 
 def wait_for(future: Awaited, timeout_seconds: float, is_over: Callable[[], bool]) -> bool:

@@ -11,10 +11,6 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel
 
-from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
-from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
-from mirror_server.views.requests import ORDERS
-
 View = TypeVar("View", bound=Callable[..., Any])
 Schema = dict[str, Any]
 
@@ -40,12 +36,6 @@ class Parameter:
 def header(name: str, meaning: str, schema: Schema = TEXT, *, is_extension: bool = True) -> Parameter:
     """A header of a request or of a response; none is required."""
     return Parameter(name, meaning, schema, is_extension, place="header")
-
-
-ETAG = header("ETag", "Changes with the content.", is_extension=False)
-UNLESS_CHANGED = header(
-    "If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304."
-)
 
 
 class Content(NamedTuple):
@@ -98,9 +88,6 @@ class Answer:
         self.headers = headers
 
 
-NOT_CHANGED = Answer(304, "Nothing has changed.", headers=(ETAG,))
-
-
 class Details(TypedDict, total=False):
     """Further keywords of :func:`described`.
 
@@ -149,31 +136,3 @@ def whole_number(low: int, high: int | None = None, default: int | None = None) 
 def words(*choices: str, default: str | None = None) -> Schema:
     """The schema of one of several words."""
     return TEXT | {"enum": list(choices)} | ({} if default is None else {"default": default})
-
-
-# `True` and `False` are accepted too, but client generators make constants of the words, which would clash.
-FLAG = words("true", "false")
-POSITION: Schema = {"oneOf": [whole_number(0), words("latest")]}
-"""A position of a reader that keeps its own."""
-
-
-def list_parameters(what: str, one: str, after: Schema = TEXT) -> tuple[Parameter, ...]:
-    """The parameters of :data:`PAGING` in the description of a list, whose items are named: ``devices``, ``device``."""
-    return (
-        Parameter("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
-        Parameter("after", f"The id of the last {one} of the page before.", after),
-        Parameter("order", "In which order of their ids.", words(*ORDERS, default="ASC")),
-        Parameter("include", f"With the number of all {what} that match.", words(*INCLUDED)),
-    )
-
-
-OF_ACCEPTED = (
-    header(
-        REQUESTED_AT_HEADER,
-        "When the request was accepted, by this service's clock: of a repeated async-id the first time. Of a write it"
-        " is `desired.requested_at` too.",
-        INSTANT,
-    ),
-    header(EXPIRES_AT_HEADER, "Until when the request may wait for the device, by this service's clock.", INSTANT),
-)
-"""What comes with the 202."""

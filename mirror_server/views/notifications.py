@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEAD
 from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.channels import POLL
-from mirror_server.notifications.log import NotificationLog, Page, Woken
+from mirror_server.notifications.log import NotificationLog, Page
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
@@ -27,7 +27,7 @@ from mirror_server.views.answers import (
     when_read,
     when_stored,
 )
-from mirror_server.views.deferred import PARK, Deferred, Soon
+from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
     asked_by,
@@ -180,9 +180,6 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     def answer(_: object = None) -> Response:
         return with_cursor(log.read_more(application, after, more))
 
-    def prepare(soon: Soon) -> None:
-        more.prepare = lambda woken: soon(partial(_encode, woken))
-
     with ExitStack() as undo:
         undo.callback(more.cancel)
         page = log.read(application, after, _QUICK_ENTRIES)
@@ -199,7 +196,6 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         close=more.cancel,
         is_poll=True,
         rechecks_key=True,
-        prepare=prepare,
     )
 
 
@@ -268,15 +264,6 @@ def _read_long(log: NotificationLog, application: str, after: int) -> Page:
     if page.entries:
         page.once(_with_cursor)
     return page
-
-
-def _encode(woken: Woken) -> None:
-    """Encode the response to all readers that are about to be woken, while the entry is put on disk."""
-    # An error shows again when the response is made.
-    with suppress(Exception):
-        answer = woken.added and woken.added.once(_with_cursor)
-        if isinstance(answer, SharedAnswer):
-            _ = answer.lines
 
 
 def _with_cursor(page: Page) -> Response:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 from flask import current_app, g, request
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
-from mirror_sdk.wire.model import Timestamp, place_and_fault
+from mirror_sdk.wire.model import place_and_fault
 from mirror_sdk.wire.older_calls import FLAGS
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
-from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.service.keys import Scope
 from mirror_server.store.conditions import Condition
 
@@ -50,8 +49,6 @@ _LONGEST_NAME = 100
 _MOST_CONTAINERS = 20_000
 _MOST_MEMBERS = 1000
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
-_TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 PAGING = ("limit", "after", "order", "include")
 """Parameters of every list; the others are filters."""
@@ -301,30 +298,6 @@ def read_integer(name: str, text: str, *, low: int, high: int | None = None) -> 
         wanted = f"from {low} to {high}" if high is not None else f"of at least {low}"
         raise Refusal.of_field(name, f"{text!r} is not a whole number {wanted}")
     return number
-
-
-def query_instant(name: str) -> Instant | None:
-    """An instant from the query, ``None`` where it is absent.
-
-    Raises:
-        Refusal: It is no instant, or there more than once (400).
-    """
-    text = query_text(name)
-    return None if text is None else read_instant(name, text)
-
-
-def read_instant(name: str, text: str) -> Instant:
-    """An instant from a text of RFC 3339.
-
-    Raises:
-        Refusal: It is none, or does not say its zone (400).
-    """
-    try:
-        # A bare number is no RFC 3339 time: whether it counts seconds or milliseconds would be a guess.
-        return from_datetime(_TIMESTAMP.validate_python(text if _DATE.match(text) else None))
-    except ValidationError as error:
-        fault = "has no zone" if error.errors()[0]["type"] == "timezone_aware" else "is no time"
-        raise Refusal.of_field(name, f"{text!r} {fault}; write it like 2026-11-20T12:37:55.576Z") from None
 
 
 def query_choice(name: str, choices: tuple[str, ...]) -> str | None:

@@ -7,16 +7,14 @@ thread (:mod:`mirror_server.web.bridge`) takes it by the WSGI environment; any o
 from __future__ import annotations
 
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flask import Flask, Request, Response, request
-from flask.sessions import NullSession, SecureCookieSession, SessionInterface, SessionMixin
 from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
@@ -26,34 +24,18 @@ from mirror_server.hooks import SERVER, extension_of, require_distinct
 from mirror_server.service.long_reads import Slots
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
-from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.deferred import PARK, Deferred, Streamed
 from mirror_server.views.requests import SERVICES, app_id, request_id
-from mirror_server.views.streamed import Streamed
-from mirror_server.web.admission import HEAD_ONLY, Admission
+from mirror_server.web.admission import Admission
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
     from mirror_server.server import Services
 
-_PARKED = "mirror.parked"
+_ROUTE = "mirror.route"
 _BEGAN = "mirror.began"
 _SLASHES = re.compile("/{2,}")
-_PEEK = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
-
-
-class _NoSessions(SessionInterface):
-    """The service has no sessions; Flask would make and look through an empty one at each request."""
-
-    def open_session(self, app: Flask, request: Request) -> SecureCookieSession:  # noqa: ARG002 - Flask's signature
-        """The same empty one for all."""
-        return _EMPTY_SESSION
-
-    def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
-        """There is nothing to save."""
-
-
-_EMPTY_SESSION = NullSession()
 
 
 class MirrorApp(Flask):
@@ -66,10 +48,10 @@ class MirrorApp(Flask):
 
     Attributes:
         blocking_polls: Slots for polls and streams that each hold a thread.
-        refusal: The answer to every request, where there is one: of a process that cannot serve.
+        stopping: Set to have these answered as if their time were over, because the server stops.
+        is_disconnected: Tells of a request that holds a thread whether its client closed the connection; a server that
+            can see that replaces it.
     """
-
-    session_interface = _NoSessions()
 
     def __init__(self, services: Services) -> None:
         super().__init__("mirror_server", static_folder=None)
@@ -77,11 +59,11 @@ class MirrorApp(Flask):
         self.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
         self.url_map.merge_slashes = False
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
-        self.refusal: Refusal | None = None
+        self.stopping = threading.Event()
+        self.is_disconnected: Callable[[WSGIEnvironment], bool] = lambda _: False
         self._rewrite_path = services.extensions.collected("rewrite_path")
         self._request_answered = services.extensions.collected("request_answered")
         self._admission = Admission(services)
-        self._is_stopping = threading.Event()
         self.before_request(self._let_in)
         self.after_request(self._finish)
         self.register_error_handler(Exception, lambda error: self._answer_to(error, request.environ))
@@ -94,10 +76,6 @@ class MirrorApp(Flask):
         environ = request.environ
         return self.url_map.bind("", path_info=get_path_info(environ), default_method=environ["REQUEST_METHOD"])
 
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """No view is a coroutine, so that Flask need not look at each request."""
-        return func
-
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0 and 9."""
         environ[_BEGAN] = time.perf_counter()
@@ -109,19 +87,15 @@ class MirrorApp(Flask):
 
     def _let_in(self) -> Response | None:
         """Decide before each request whether it comes in; an answer stands in for that of the view."""
-        if self.refusal is not None:
-            raise self.refusal
         asked = _asked()
-        answer = self._admission.admit(asked, self.view_functions.get(asked.endpoint or ""))
-        if answer is not None and HEAD_ONLY in asked.environ:
-            # Neither logged nor counted: the request itself will be.
-            asked.environ[_PARKED] = _route(asked)
-        return answer
+        return self._admission.admit(asked, self.view_functions.get(asked.endpoint or ""))
 
     def _finish(self, response: Response) -> Response:
         """Finish each request; an answer that is not whole yet is handed on, or waited for."""
         asked = _asked()
         environ = asked.environ
+        # A path or method that no rule has could be anything, and each a metric.
+        environ[_ROUTE] = (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
         take = environ.get(PARK, self._hold)
         while isinstance(response, (Deferred, Streamed)):
             refusal = take(response)
@@ -131,11 +105,11 @@ class MirrorApp(Flask):
             elif isinstance(response, Streamed):
                 break
             elif PARK in environ:
-                environ[_PARKED] = _route(asked)
-                break
+                return response
             else:
                 response = self._blocking_answer(response, environ)
-        return response if _PARKED in environ else self._complete(response, environ, _route(asked))
+        # A head alone is neither logged nor counted: the request itself will be.
+        return response if response.status_code == 100 else self.finish(response, environ)
 
     def _answer_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
         return answer_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
@@ -159,7 +133,7 @@ class MirrorApp(Flask):
             else:
                 deferred.wait()
             # What is not for a client that is gone is for its next poll.
-            if deferred.takes and _is_disconnected(environ):
+            if deferred.takes and self.is_disconnected(environ):
                 return Response(status=204)
             answer = self.answer(deferred, environ)
             if deferred.sent is not None:
@@ -168,18 +142,9 @@ class MirrorApp(Flask):
         finally:
             deferred.close()
 
-    def stop_waiting(self) -> None:
-        """Have the polls and streams that hold threads answered, as if their time were over."""
-        self._is_stopping.set()
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether it was told to."""
-        return self._is_stopping.is_set()
-
     def _is_over(self, environ: WSGIEnvironment) -> Callable[[], bool]:
         """Whether nobody waits any more for the answer to a request that holds a thread."""
-        return lambda: self.is_stopping or _is_disconnected(environ)
+        return lambda: self.stopping.is_set() or self.is_disconnected(environ)
 
     def answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request as it is now; it is yet to be finished.
@@ -198,15 +163,13 @@ class MirrorApp(Flask):
             return response
 
     def finish(self, response: Response, environ: WSGIEnvironment) -> Response:
-        """Give the answer of a parked request the headers of any other, and note that it is answered.
+        """Name the request in its response, and call the hook ``request_answered``.
 
-        An answer that others get too has these headers, so it may be finished when it is sent. What still has to be
-        waited for is given back as it is.
+        A response that others get too has these headers, so it may be finished when it is sent. A response that still
+        has to be waited for is returned as it is.
         """
-        return response if isinstance(response, Deferred) else self._complete(response, environ, environ[_PARKED])
-
-    def _complete(self, response: Response, environ: WSGIEnvironment, route: tuple[str, str]) -> Response:
-        """Name the request in its answer, and tell extensions of it."""
+        if isinstance(response, Deferred):
+            return response
         if not isinstance(response, SharedAnswer):
             # To look for such headers first takes longer.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
@@ -215,7 +178,7 @@ class MirrorApp(Flask):
             response.headers.add(*NOT_GUESSED)
         seconds = time.perf_counter() - environ[_BEGAN]
         for tell in self._request_answered:
-            tell(environ, response, route, seconds)
+            tell(environ, response, environ[_ROUTE], seconds)
         return response
 
 
@@ -252,31 +215,3 @@ def _asked() -> Request:
     """The request itself; the proxy looks it up at each use."""
     asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
     return asked
-
-
-def _route(asked: Request) -> tuple[str, str]:
-    """Method and rule of a request; a path or method that no rule has could be anything, and each a metric."""
-    return (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
-
-
-def _is_disconnected(environ: WSGIEnvironment) -> bool:
-    """Whether the client closed its connection; false under a WSGI server that does not show it."""
-    connection = _connection(environ)
-    if connection is None:
-        return False
-    try:
-        # Not its own method, which under TLS takes no flags.
-        return socket.socket.recv(connection, 1, _PEEK) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-
-
-def _connection(environ: WSGIEnvironment) -> socket.socket | None:
-    found = environ.get("gunicorn.socket")
-    if found is None:
-        # What waitress offers here notices the end only where it reads ahead; the connection is the same.
-        channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
-        found = getattr(channel, "socket", None)
-    return found if isinstance(found, socket.socket) else None

@@ -16,9 +16,8 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import Refusal
 from mirror_server.service.long_reads import Slots
 from mirror_server.views.answers import SharedAnswer
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred import Deferred, Streamed
 from mirror_server.views.requests import CALLER, noted, request_id
-from mirror_server.views.streamed import Streamed
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment

@@ -22,9 +22,8 @@ from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.service.long_reads import Slots
 from mirror_server.views.answers import SharedAnswer
-from mirror_server.views.deferred import PARK, Deferred, until_done
+from mirror_server.views.deferred import PARK, Deferred, Streamed, until_done
 from mirror_server.views.requests import noted
-from mirror_server.views.streamed import Streamed
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
 from mirror_server.web.asgi import Answer, Message, Reader, Receive, Send, Unfinished, Unread, environ_of
 from mirror_server.web.shares import Shares
@@ -242,8 +241,6 @@ class Bridge:
             parked.end()
         calls = self.calls
         deferred.future.add_done_callback(lambda _: calls.soon(parked.arrived))
-        if deferred.prepare is not None:
-            deferred.prepare(calls.soon)
         try:
             gone = await parked.is_gone(receive)
         finally:

@@ -40,7 +40,7 @@ _ARROW = "application/vnd.apache.arrow.stream"
 def naive(url: str, key: str) -> pd.DataFrame:
     """A GET a device, objects in a list, row dicts."""
     with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
-        objects = [client.get_device(device_id) for device_id in client.list_devices().ids]
+        objects = [client.get_device(device_id) for device_id in client.devices.list().ids]
     return pd.DataFrame([row for each in objects for row in rows(each)])
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mirror_server.arrow import to_array
 from mirror_server.clock import ManualClock
+from mirror_server.extensions.arrow import to_array
 from mirror_server.extensions.history.columns import SCHEMA, in_order
 from mirror_server.extensions.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sealing, store_segment
 from mirror_server.extensions.history.service import HistoryService

@@ -58,7 +58,7 @@ async def main() -> None:
 
         async def connect(client: AsyncMirrorClient) -> None:
             await stack.enter_async_context(client)
-            kept["lights"] = (await client.list_devices(endpoint_type="Light")).ids
+            kept["lights"] = (await client.devices.list(endpoint_type="Light")).ids
 
         async def apply(_client: AsyncMirrorClient) -> None:
             done = await kept["plan"].apply(concurrency=_IN_FLIGHT)
@@ -70,7 +70,7 @@ async def main() -> None:
 
         calls: dict[str, Callable[[AsyncMirrorClient], Awaitable[Any]]] = {
             "connect": connect,
-            "list_devices": AsyncMirrorClient.list_devices,
+            "list_devices": lambda client: client.devices.list(),
             "state_frame": AsyncMirrorClient.state_frame,
             "snapshot": AsyncMirrorClient.snapshot,
             "snapshot_dataset": lambda client: client.snapshot_dataset(folder / "dataset", overwrite=True),

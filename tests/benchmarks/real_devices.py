@@ -86,7 +86,7 @@ def registrations(run: Run) -> Iterator[Figure]:
         answer = fleet.ask(do="register", prefix="all", number=number)
         grown = resident_bytes(server.pid) - before
         with MirrorClient(server.url, filled.key) as client:
-            listed = [device.endpoint_name or "" for device in client.list_devices()]
+            listed = [device.endpoint_name or "" for device in client.devices.list()]
     mine = [name for name in listed if name.startswith("all-")]
     missing = number - len(set(mine)) + len(mine) - len(set(mine)) + answer["refused"]
     what = f"{number} devices registering at once"
@@ -159,7 +159,7 @@ def lost_at(fleet: Program, log: Log, rate: float, seconds: float) -> int:
 def read_ratio(run: Run, server: Server, key: str) -> Figure:
     """A read, until its answer came: of a device over CoAP, of a simulated one."""
     with MirrorClient(server.url, key) as client:
-        (real,) = client.list_devices(endpoint_name="notifying-0").ids
+        (real,) = client.devices.list(endpoint_name="notifying-0").ids
 
         def read(device_id: str) -> float:
             began = time.perf_counter()

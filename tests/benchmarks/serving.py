@@ -41,8 +41,8 @@ def under_wsgi(run: Run, filled: Filled, cores: frozenset[int], name: str) -> Ab
     """The mirror's app under waitress or gunicorn, with a thread for each connection."""
     port = free_port()
     bind, app = {
-        "waitress": (["--listen", f"127.0.0.1:{port}"], ["--call", "mirror_server.wsgi:create"]),
-        "gunicorn": (["--bind", f"127.0.0.1:{port}", "--workers", "1"], ["mirror_server.wsgi:create()"]),
+        "waitress": (["--listen", f"127.0.0.1:{port}"], ["--call", "mirror_server.extensions.wsgi.app:create"]),
+        "gunicorn": (["--bind", f"127.0.0.1:{port}", "--workers", "1"], ["mirror_server.extensions.wsgi.app:create()"]),
     }[name]
     command = [sys.executable, "-m", name, "--threads", str(run.scale.connections), *bind, *app]
     variables = {"MIRROR_DATABASE": copy(run, filled, f"{name}-{port}")}

@@ -6,12 +6,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from mirror_sdk.wire.bench import (
-    BenchAdvance,
-    BenchDevicePatch,
-    BenchNewDevice,
-    BenchResourceBody,
-)
 from mirror_sdk.wire.channel import CallbackRegistration, Channel, Serialization, SerializationConfig
 from mirror_sdk.wire.device_object import Desired, DeviceObject, Reported, ResourceState
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody
@@ -19,6 +13,12 @@ from mirror_sdk.wire.directory import Device, DevicePage
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, NotificationMessage
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
+from mirror_sdk.wire.simulator import (
+    SimulatorAdvance,
+    SimulatorDevicePatch,
+    SimulatorNewDevice,
+    SimulatorResourceBody,
+)
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 READ = {"method": "GET", "uri": "/3303/0/5700"}
@@ -96,17 +96,17 @@ REFUSED: dict[str, Case] = {
         ("state",),
     ),
     "an error whose code is a word": (ErrorBody, {"code": "bad", "type": "t", "message": "m"}, ("code",)),
-    "a device without a name": (BenchNewDevice, {"endpoint_name": ""}, ("endpoint_name",)),
-    "a device name of 65 characters": (BenchNewDevice, {"endpoint_name": "n" * 65}, ("endpoint_name",)),
-    "a value that is a number": (BenchResourceBody, {"value": 21.5}, ("value",)),
-    "a way of answering nobody knows": (BenchDevicePatch, {"answer": "maybe"}, ("answer",)),
-    "an answer before the question": (BenchDevicePatch, {"latency_seconds": -0.1}, ("latency_seconds",)),
-    "a clock that stands still": (BenchAdvance, {"advance_seconds": 0}, ("advance_seconds",)),
-    "a clock that goes on by more": (BenchAdvance, {"advance_seconds": 366 * 24 * 3600 + 1}, ("advance_seconds",)),
+    "a device without a name": (SimulatorNewDevice, {"endpoint_name": ""}, ("endpoint_name",)),
+    "a device name of 65 characters": (SimulatorNewDevice, {"endpoint_name": "n" * 65}, ("endpoint_name",)),
+    "a value that is a number": (SimulatorResourceBody, {"value": 21.5}, ("value",)),
+    "a way of answering nobody knows": (SimulatorDevicePatch, {"answer": "maybe"}, ("answer",)),
+    "an answer before the question": (SimulatorDevicePatch, {"latency_seconds": -0.1}, ("latency_seconds",)),
+    "a clock that stands still": (SimulatorAdvance, {"advance_seconds": 0}, ("advance_seconds",)),
+    "a clock that goes on by more": (SimulatorAdvance, {"advance_seconds": 366 * 24 * 3600 + 1}, ("advance_seconds",)),
 }
 
 AT_THE_LIMIT: dict[str, tuple[type[BaseModel], Any]] = {
-    "a clock that goes on by a leap year": (BenchAdvance, {"advance_seconds": 366 * 24 * 3600}),
+    "a clock that goes on by a leap year": (SimulatorAdvance, {"advance_seconds": 366 * 24 * 3600}),
     "an expiry of one second": (DeviceRequestBody, {**READ, "expiry_seconds": 1}),
     "an expiry of 30 days": (DeviceRequestBody, {**READ, "expiry_seconds": 30 * 24 * 3600}),
     "1024 rules": (PresubscriptionRules, [{}] * 1024),
@@ -115,7 +115,7 @@ AT_THE_LIMIT: dict[str, tuple[type[BaseModel], Any]] = {
     "a name of 64 characters": (PresubscriptionRule, {"endpoint-name": "n" * 64}),
     "a type of 64 characters": (PresubscriptionRule, {"endpoint-type": "t" * 63 + "*"}),
     "a callback URL of 400 characters": (CallbackRegistration, {"url": "http://" + "h" * 393}),
-    "a device name of 64 characters": (BenchNewDevice, {"endpoint_name": "n" * 64}),
+    "a device name of 64 characters": (SimulatorNewDevice, {"endpoint_name": "n" * 64}),
 }
 
 

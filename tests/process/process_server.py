@@ -262,7 +262,7 @@ class Application:
         return response.json() if response.content else None
 
     def add_device(self, name: str, *resources: Mapping[str, Any], **members: Any) -> str:
-        """Have the bench add a device; gives its id."""
+        """Have the simulator add a device; gives its id."""
         body = {"endpoint_name": name, "resources": list(resources), **members}
         device_id: str = self.json("POST", "/sim/v1/devices", json=body)["id"]
         return device_id

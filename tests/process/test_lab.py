@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from process_lab import ADDRESS, MIRROR, Lab
 from process_server import PATIENCE_SECONDS, answers, wait_until
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.cli import main
 from mirror_sdk.examples import list_notebooks
 
@@ -49,10 +49,10 @@ def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab):
     assert jupyter.startswith("http://127.0.0.1:")
     assert token not in environment["API_KEY"]
     with MirrorClient(host, environment["API_KEY"]) as client:
-        assert len(client.list_devices()) == 3
-        bench = Bench(client)
-        begun_at = bench.get_clock()
-        wait_until(lambda: bench.get_clock() > begun_at, "time to pass")
+        assert len(client.devices.list()) == 3
+        simulator = Simulator(client)
+        begun_at = simulator.get_clock()
+        wait_until(lambda: simulator.get_clock() > begun_at, "time to pass")
         client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
 
 
@@ -67,7 +67,7 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab):
     assert "<title>" in shown.text
     key = shown.url.fragment.removeprefix("key=")
     with MirrorClient(shared_lab.find(MIRROR)[1], key) as client:
-        assert len(client.list_devices()) == 3
+        assert len(client.devices.list()) == 3
     assert key not in shared_lab.output
 
     with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, follow_redirects=True) as visitor:
@@ -128,7 +128,7 @@ def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(sha
         jupyter = _child_of(lab.process.pid, "jupyterlab")
         environment = _environment_of(jupyter)
         with MirrorClient(environment["API_HOST"], environment["API_KEY"]) as client:
-            assert len(client.list_devices()) == 3 + 4 * WITH_COAP
+            assert len(client.devices.list()) == 3 + 4 * WITH_COAP
             assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
         lab.process.send_signal(signal.SIGINT)
         assert lab.process.wait(PATIENCE_SECONDS) == 0

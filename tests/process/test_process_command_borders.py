@@ -337,7 +337,7 @@ def test_files_are_utf_8_whatever_the_locale(shell, device, tmp_path):
     program = f"""
 from mirror_sdk import MirrorClient
 with MirrorClient.from_env() as client:
-    device_id = client.get_directory_device({device!a}).id
+    device_id = client.devices.get({device!a}).id
     client.plan([(device_id, {NAME!r}, {TEXT!a})]).save("plan.json")
     print(ascii(client.load_plan("plan.json").planned[0].endpoint_name))
     client.snapshot_dataset("fleet", endpoint_name={device!a})

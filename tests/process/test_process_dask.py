@@ -18,15 +18,15 @@ from dask.distributed import Client, LocalCluster
 from process_server import ServerProcess, run_command
 
 import mirror_sdk.dask
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.dask import read_mirror
 from mirror_sdk.errors import (
     AccessDenied,
     AuthenticationError,
     BadRequest,
     ConfigError,
+    InvalidValue,
     UnexpectedAnswer,
-    ValueRefused,
 )
 from mirror_server.service.keys import Scope
 
@@ -54,10 +54,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Devices with many and with few resources, some of which have values, a write, or nothing."""
     running = ServerProcess(tmp_path_factory.mktemp("dask"), "--simulate", "0", "--clock", "manual").start()
     with MirrorClient(running.url, running.key()) as client:
-        bench = Bench(client)
+        simulator = Simulator(client)
         for number in range(DEVICES):
             resources = KINDS[: number % 6]
-            device_id = bench.add_device(f"device-{number:02}", resources, endpoint_type=f"Type{number % 2}")
+            device_id = simulator.add_device(f"device-{number:02}", resources, endpoint_type=f"Type{number % 2}")
             for resource in resources[: number // 8]:
                 client.read_value(device_id, str(resource["path"]))
             if len(resources) > 2:
@@ -169,7 +169,7 @@ def test_a_key_that_is_given_is_shown_nowhere(server, cluster, capfd, caplog):
 def test_what_cannot_be_is_refused_at_once(server, key):
     with pytest.raises(BadRequest, match="devices_per_range"):
         read_mirror(server.url, key, devices_per_partition=0)
-    with pytest.raises(ValueRefused, match="paths"):
+    with pytest.raises(InvalidValue, match="paths"):
         read_mirror(server.url, key, paths="/3303/*")
     with pytest.raises(AccessDenied):
         read_mirror(server.url, server.key(Scope.WRITE))
@@ -185,7 +185,7 @@ def test_errors_come_back_from_the_workers(server, cluster):
     secret = server.key(Scope.READ)
     frame = read_mirror(server.url, secret)
     frame = frame.map_partitions(lambda part: part.mirror.in_zone("Nowhere"), meta=frame._meta)
-    with pytest.raises(ValueRefused, match="Nowhere"):
+    with pytest.raises(InvalidValue, match="Nowhere"):
         frame.compute()
     with pytest.raises(AccessDenied) as denied:
         read_mirror(server.url, server.key(Scope.ADMIN))
@@ -197,7 +197,7 @@ def test_the_examples_give_what_they_show(demo_environment, tmp_path, monkeypatc
         monkeypatch.setenv(name, value)
     with MirrorClient.from_env() as client, dask.config.set(scheduler="synchronous"):
         names: dict[str, Any] = {"client": client, "folder": tmp_path}
-        for device in client.list_devices(endpoint_type="WeatherStation"):
+        for device in client.devices.list(endpoint_type="WeatherStation"):
             client.read_value(device.id, TEMPERATURE)
         begin = client.history(limit=1).attrs["mirror"]["oldest_at"]
         names |= {"begin": datetime.fromisoformat(begin), "timedelta": timedelta}

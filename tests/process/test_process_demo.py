@@ -23,7 +23,7 @@ from process_server import (
     wait_until,
 )
 
-from mirror_sdk import Bench, MirrorClient, examples
+from mirror_sdk import MirrorClient, Simulator, examples
 from mirror_sdk.lab.demo import DemoError, DemoServer
 from mirror_sdk.lab.real_devices import RealDevices
 
@@ -61,16 +61,16 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
     assert f"# The key is kept in {tmp_path}/kept.db.key" in first.read_line()
     with client_of(old) as client:
         client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        Bench(client).add_device("mine")
-        Bench(client).advance(timedelta(hours=5))
+        Simulator(client).add_device("mine")
+        Simulator(client).advance(timedelta(hours=5))
     first.kill()
 
     new = read_exports(start_demo(option))
     assert new["API_KEY"] == old["API_KEY"]
     with MirrorClient(new["API_HOST"], old["API_KEY"]) as client:
         assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
-        assert len(client.list_devices(endpoint_name="mine")) == 1
-        assert Bench(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
+        assert len(client.devices.list(endpoint_name="mine")) == 1
+        assert Simulator(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
         assert "registration" in client.history()["what"].tolist()
 
 
@@ -81,16 +81,16 @@ def test_a_database_that_was_served_by_the_wall_clock_is_never_set_back(start_de
     read_exports(live)
     live.kill()
     with client_of(read_exports(start_demo(option))) as client:
-        assert Bench(client).get_clock() > began_at
+        assert Simulator(client).get_clock() > began_at
 
 
 def test_a_paced_clock_passes_by_itself_and_can_be_advanced(start_demo: StartDemo) -> None:
     began = time.monotonic()
     with client_of(read_exports(start_demo("--pace=600"))) as client:
-        bench = Bench(client)
-        wait_until(lambda: bench.get_clock() > BEGINS_AT + timedelta(minutes=5), "minutes to pass")
-        assert bench.get_clock() <= BEGINS_AT + 600 * timedelta(seconds=time.monotonic() - began)
-        assert bench.advance(timedelta(hours=24)) > BEGINS_AT + timedelta(hours=24)
+        simulator = Simulator(client)
+        wait_until(lambda: simulator.get_clock() > BEGINS_AT + timedelta(minutes=5), "minutes to pass")
+        assert simulator.get_clock() <= BEGINS_AT + 600 * timedelta(seconds=time.monotonic() - began)
+        assert simulator.advance(timedelta(hours=24)) > BEGINS_AT + timedelta(hours=24)
 
 
 def test_a_given_key_works_and_is_not_printed(start_demo: StartDemo) -> None:
@@ -98,7 +98,7 @@ def test_a_given_key_works_and_is_not_printed(start_demo: StartDemo) -> None:
     url = demo.read_line().removeprefix("export API_HOST=")
     wait_until(lambda: answers(url), "an answer")
     with MirrorClient(url, GIVEN_KEY) as client:
-        assert len(client.list_devices()) == 3
+        assert len(client.devices.list()) == 3
     demo.kill()
     assert GIVEN_KEY not in demo.stderr
 
@@ -148,7 +148,7 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
         "print(server.base_url, server.environment['API_KEY'], devices._process.pid, flush=True)\n"
         "sys.stdin.read()\n"
         "devices.close()\n"
-        "print(sorted((each.endpoint_name, each.state) for each in server.client().list_devices()))\n"
+        "print(sorted((each.endpoint_name, each.state) for each in server.client().devices.list()))\n"
         "server.close()\n"
     )
     with subprocess.Popen(

@@ -15,7 +15,7 @@ from forked import Forked
 from process_server import Application, ServerProcess, child_environment, run_python, wait_until
 from resource_paths import TEMPERATURE
 
-from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk import AsyncMirrorClient, ConfigError, InvalidValue, MirrorClient
 from mirror_sdk._service import network
 from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
 from mirror_sdk.webhook import WebhookReceiver
@@ -30,18 +30,18 @@ A_STOP_SECONDS = 9
 
 
 @pytest.fixture
-def bench(shared_server: ServerProcess) -> Application:
+def simulator(shared_server: ServerProcess) -> Application:
     return shared_server.application()
 
 
 @pytest.fixture
-def devices(bench: Application, request: pytest.FixtureRequest) -> list[str]:
-    return [bench.add_device(f"{request.node.name[:40]}-{number}", *RESOURCES) for number in range(8)]
+def devices(simulator: Application, request: pytest.FixtureRequest) -> list[str]:
+    return [simulator.add_device(f"{request.node.name[:40]}-{number}", *RESOURCES) for number in range(8)]
 
 
 @pytest.fixture
-def client(shared_server: ServerProcess, bench: Application) -> Iterator[MirrorClient]:
-    with MirrorClient(shared_server.url, bench.key) as made:
+def client(shared_server: ServerProcess, simulator: Application) -> Iterator[MirrorClient]:
+    with MirrorClient(shared_server.url, simulator.key) as made:
         yield made
 
 
@@ -107,16 +107,16 @@ def test_a_child_closes_its_client_and_not_that_of_its_parent(client, devices):
 
 def ports_of(client):
     """The local ports of the connections that the client has open."""
-    streams = list(client._sender._connections._sockets)
+    streams = list(client._session.sender._connections._sockets)
     opened = [stream for stream in streams if stream.get_extra_info("socket").fileno() >= 0]
     return {stream.get_extra_info("client_addr")[1] for stream in opened}
 
 
-def test_a_fork_while_another_thread_waits(client, bench, devices):
-    bench.patch_device(devices[0], online=False)
+def test_a_fork_while_another_thread_waits(client, simulator, devices):
+    simulator.patch_device(devices[0], online=False)
     waiting = client.begin_read(devices[0], TEMPERATURE)
     with in_thread(waiting.result, 120) as answer:
-        wait_until(lambda: client._pump._is_reading, "a poll")
+        wait_until(lambda: client._session.pump._is_reading, "a poll")
 
         def act():
             first = client.read_value(devices[1], TEMPERATURE, timeout=60)
@@ -127,20 +127,20 @@ def test_a_fork_while_another_thread_waits(client, bench, devices):
         closing = Forked(client.close)
         closing.result()
         assert not answer.done()
-        bench.patch_device(devices[0], online=True)
+        simulator.patch_device(devices[0], online=True)
         assert answer.result(120).python == 21.5
 
 
-def test_a_request_is_answered_to_both(client, bench, devices):
-    bench.patch_device(devices[0], online=False)
+def test_a_request_is_answered_to_both(client, simulator, devices):
+    simulator.patch_device(devices[0], online=False)
     request = client.begin_read(devices[0], TEMPERATURE)
     child = Forked(lambda: request.result(60).python)
-    bench.patch_device(devices[0], online=True)
+    simulator.patch_device(devices[0], online=True)
     assert request.result(60).python == 21.5
     assert child.result() == 21.5
 
 
-def test_a_watch_stays_with_the_parent(client, bench, devices):
+def test_a_watch_stays_with_the_parent(client, simulator, devices):
     seen, may_go_on = [], threading.Event()
 
     def slow(event):
@@ -149,7 +149,7 @@ def test_a_watch_stays_with_the_parent(client, bench, devices):
 
     client.subscribe(devices[0], TEMPERATURE)
     with client.watch(slow, paths=[TEMPERATURE]) as watch:
-        bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "22"})
+        simulator.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "22"})
         wait_until(lambda: seen, "an event")
 
         def act():
@@ -160,18 +160,18 @@ def test_a_watch_stays_with_the_parent(client, bench, devices):
 
         assert Forked(act).result() == [False, "<Watch stopped, 0 errors>", 0, True]
         may_go_on.set()
-        bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "23"})
+        simulator.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "23"})
         wait_until(lambda: [event.value.python for event in seen][-1] == 23, "the parent's next event")
         assert watch.is_running
 
 
-def test_a_recorder_stays_with_the_parent(client, bench, devices, tmp_path):
+def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
     client.subscribe(devices[0], TEMPERATURE)
     with client.record(tmp_path / "run.parquet") as recorder:
 
         def change(value):
             before = recorder.events
-            bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": value})
+            simulator.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": value})
             wait_until(lambda: recorder.events > before, "it is recorded")
 
         change("22")
@@ -184,7 +184,7 @@ def test_a_recorder_stays_with_the_parent(client, bench, devices, tmp_path):
 
         assert Forked(act).result() == [False, "stopped,", True]
         # The lock is still the parent's.
-        with pytest.raises(ValueRefused, match="another recorder"):
+        with pytest.raises(InvalidValue, match="another recorder"):
             client.record(tmp_path / "run.parquet")
         change("23")
     assert recorder.audit().complete
@@ -253,37 +253,37 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_fork_waits_for_the_end_of_what_is_imported_elsewhere(shared_server, bench):
+def test_a_fork_waits_for_the_end_of_what_is_imported_elsewhere(shared_server, simulator):
     """In the child it would stay half made, and locked by a thread that is not there."""
     ran = run_python(
-        "-c", FORKS_IN_AN_IMPORT, seconds=150, env=child_environment(API_HOST=shared_server.url, API_KEY=bench.key)
+        "-c", FORKS_IN_AN_IMPORT, seconds=150, env=child_environment(API_HOST=shared_server.url, API_KEY=simulator.key)
     )
     assert ran.returncode == 0, ran.stderr
 
 
-def test_a_plan_that_is_applied_elsewhere_may_be_applied_in_a_child(client, bench, devices):
+def test_a_plan_that_is_applied_elsewhere_may_be_applied_in_a_child(client, simulator, devices):
     path = "/3311/0/5850"
-    light = bench.add_device("light-of-the-plan", {"path": path, "value": "0", "writable": True})
-    bench.patch_device(light, online=False)
+    light = simulator.add_device("light-of-the-plan", {"path": path, "value": "0", "writable": True})
+    simulator.patch_device(light, online=False)
     plan = client.plan([(light, path, True)])
     with in_thread(lambda: plan.apply(timeout=60)) as applied:
-        wait_until(lambda: client.list_device_requests(light), "the write")
+        wait_until(lambda: client.requests.list(light), "the write")
 
         def act():
             return plan.apply(timeout=60)["status"].tolist()
 
         child = Forked(act)
-        bench.patch_device(light, online=True)
+        simulator.patch_device(light, online=True)
         assert child.result() == ["success"]
         assert applied.result(120)["status"].tolist() == ["success"]
 
 
-def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, bench, devices):
+def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, simulator, devices):
     async def main():
         seen = []
-        async with AsyncMirrorClient(shared_server.url, bench.key) as client:
+        async with AsyncMirrorClient(shared_server.url, simulator.key) as client:
             await client.subscribe(devices[0], TEMPERATURE)
-            bench.patch_device(devices[1], online=False)
+            simulator.patch_device(devices[1], online=False)
             waiting = await client.begin_read(devices[1], TEMPERATURE)
             reading = asyncio.create_task(waiting.result(120))
             async with await client.watch(seen.append, paths=[TEMPERATURE]) as watch:
@@ -300,8 +300,8 @@ def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, bench, dev
                 told = await asyncio.to_thread(Forked(lambda: asyncio.run(in_child())).result)
                 assert told == [False, "<AsyncWatch stopped, 0 errors>", 0, 0, False]
                 assert not reading.done()
-                bench.patch_device(devices[1], online=True)
-                bench.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "22"})
+                simulator.patch_device(devices[1], online=True)
+                simulator.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "22"})
                 assert (await reading).python == 21.5
                 while not seen:
                     await asyncio.sleep(0.01)

@@ -10,7 +10,7 @@ from process_server import PATIENCE_SECONDS, child_environment, wait_until
 from recording_readers import READERS
 from resource_paths import TEMPERATURE
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.cli import main
 from mirror_sdk.recording import read_recording
 
@@ -39,13 +39,13 @@ def client(server, key):
 @pytest.fixture
 def change(client):
     """Changes the observed temperature of a device."""
-    bench = Bench(client)
-    device_id = bench.add_device("thermometer", RESOURCES)
+    simulator = Simulator(client)
+    device_id = simulator.add_device("thermometer", RESOURCES)
     client.subscribe(device_id, TEMPERATURE)
 
     def change(*values):
         for value in values:
-            bench.set_value(device_id, TEMPERATURE, float(value))
+            simulator.set_value(device_id, TEMPERATURE, float(value))
 
     return change
 

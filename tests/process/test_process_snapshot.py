@@ -10,7 +10,7 @@ import pytest
 from process_server import ServerProcess
 from resource_paths import TEMPERATURE
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.wire.snapshot import ARROW
 
 pytestmark = pytest.mark.process
@@ -24,18 +24,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A fleet whose snapshot is larger than all that is buffered on the way."""
     running = ServerProcess(tmp_path_factory.mktemp("snapshot"), "--simulate", "0").start()
     with MirrorClient(running.url, running.key()) as client:
-        bench = Bench(client)
+        simulator = Simulator(client)
         for number in range(DEVICES):
-            add_large_device(client, bench, f"device-{number:02}")
+            add_large_device(client, simulator, f"device-{number:02}")
     yield running
     running.close()
 
 
-def add_large_device(client: MirrorClient, bench: Bench, name: str) -> None:
+def add_large_device(client: MirrorClient, simulator: Simulator, name: str) -> None:
     """A device with ten large values, and a number of which every change is reported."""
     resources = [{"path": path, "value": LARGE, "observable": True} for path in LARGE_PATHS]
     resources.append({"path": TEMPERATURE, "value": "0", "observable": True, "auto_observable": True})
-    device_id = bench.add_device(name, resources)
+    device_id = simulator.add_device(name, resources)
     requests = [client.begin_read(device_id, path) for path in [*LARGE_PATHS, TEMPERATURE]]
     for request in requests:
         request.result(60)
@@ -60,7 +60,7 @@ def read_some(connection: socket.socket, count: int) -> bytes:
 def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess) -> None:
     with closing(begin(server)) as stalled, MirrorClient(server.url, server.key()) as client:
         assert read_some(stalled, 100_000).startswith(b"HTTP/1.1 200")
-        device = client.list_devices()[0].id
+        device = client.devices.list()[0].id
         for _ in range(20):
             client.read_value(device, TEMPERATURE, timeout=60)
         assert len(client.snapshot()) == 11 * DEVICES
@@ -71,15 +71,15 @@ def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> Non
     """Every device is set to the same number, round after round; a table shows two neighbouring rounds at most."""
     stop = threading.Event()
     with MirrorClient(server.url, server.key()) as writer, MirrorClient(server.url, server.key()) as client:
-        bench = Bench(writer)
-        ids = client.list_devices().ids
+        simulator = Simulator(writer)
+        ids = client.devices.list().ids
 
         def report() -> None:
             number = 0
             while not stop.is_set():
                 number += 1
                 for device_id in ids:
-                    bench.set_value(device_id, TEMPERATURE, str(number))
+                    simulator.set_value(device_id, TEMPERATURE, str(number))
 
         thread = threading.Thread(target=report)
         thread.start()

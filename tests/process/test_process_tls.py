@@ -142,7 +142,7 @@ def test_plain_http_and_old_tls_are_not_spoken_beside_it(served_files, server):
 
 async def devices_of(url: str, key: str) -> int:
     async with AsyncMirrorClient(url, key) as client:
-        return len(await client.list_devices())
+        return len(await client.devices.list())
 
 
 def test_sdk_trusts_what_the_environment_names(served_files, server, tmp_path, monkeypatch):
@@ -151,7 +151,7 @@ def test_sdk_trusts_what_the_environment_names(served_files, server, tmp_path, m
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     key = server.key()
     with MirrorClient(server.url, key) as client:
-        assert len(client.list_devices()) == 2
+        assert len(client.devices.list()) == 2
         client.use_websocket()
         assert client.status().channel == "websocket"
     assert asyncio.run(devices_of(server.url, key)) == 2
@@ -159,14 +159,14 @@ def test_sdk_trusts_what_the_environment_names(served_files, server, tmp_path, m
 
 def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(server):
     with MirrorClient(server.url, "key", max_retries=0) as client:
-        for call in (client.list_devices, client.use_websocket):
+        for call in (client.devices.list, client.use_websocket):
             with pytest.raises(ConnectionFailed, match=r"CERTIFICATE_VERIFY_FAILED.*; .*SSL_CERT_FILE"):
                 call()
     with (
         MirrorClient(server.url.replace("https:", "http:"), "key", max_retries=0) as client,
         pytest.raises(ConnectionFailed, match="if it speaks TLS, begin its address with https://"),
     ):
-        client.list_devices()
+        client.devices.list()
 
 
 def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(served_files, server):

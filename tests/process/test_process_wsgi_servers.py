@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
@@ -43,10 +42,11 @@ BEFORE_THE_END_SECONDS = 30
 """Less than a poll is held here: what happens in this time is not its end."""
 BEFORE_A_HEARTBEAT_SECONDS = 10
 """A stream that writes one sees that nobody is there any more."""
+APP = "mirror_server.extensions.wsgi.app"
 COMMANDS = {
-    "gunicorn": "gunicorn --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 mirror_server.wsgi:create()",
-    "workers": "gunicorn --workers 3 --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 mirror_server.wsgi:create()",
-    "waitress": "waitress --threads 8 --listen 127.0.0.1:0 --call mirror_server.wsgi:create",
+    "gunicorn": f"gunicorn --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 {APP}:create()",
+    "workers": f"gunicorn --workers 3 --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 {APP}:create()",
+    "waitress": f"waitress --threads 8 --listen 127.0.0.1:0 --call {APP}:create",
 }
 
 
@@ -247,13 +247,6 @@ def run_program(program: str, **variables: str) -> subprocess.CompletedProcess[s
     return run_python(*shlex.split(program), env=child_environment(**variables))
 
 
-def test_a_setting_that_cannot_be_used_is_told_in_a_line():
-    ended = run_program("-c 'import mirror_server.wsgi as w; w.create()'", MIRROR_KEEP_LOG_SECONDS="soon")
-    assert ended.returncode == 3
-    assert "MIRROR_KEEP_LOG_SECONDS" in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1, ended.stderr
-
-
 @pytest.mark.parametrize(
     ("option", "words"), [("--workers=2", ["--workers 1", "PostgreSQL"]), ("--preload", ["without --preload"])]
 )
@@ -265,26 +258,6 @@ def test_gunicorn_ends_with_the_reason_where_it_cannot_be_served(tmp_path, optio
     (line,) = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
     assert all(word in line for word in words)
     assert "Traceback" not in ended.stderr
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
-def test_a_process_that_is_forked_from_the_one_that_made_the_app_refuses_and_says_so(tmp_path):
-    program = """
-import logging, os, sys
-from mirror_server.wsgi import create
-logging.basicConfig(level=logging.ERROR)
-app = create()
-child = os.fork()
-if not child:
-    answers = [app.test_client().get(path) for path in ("/healthz", "/v3/devices")]
-    print([(answer.status_code, "make the app after the fork" in answer.json["message"]) for answer in answers])
-    sys.exit(0)
-os.waitpid(child, 0)
-print(app.test_client().get("/readyz").status_code)
-"""
-    ended = run_program(f"-c {shlex.quote(program)}", MIRROR_DATABASE=databases.new_database_url(tmp_path))
-    assert ended.stdout.splitlines() == ["[(503, True), (503, True)]", "200"], ended.stderr
-    assert ended.stderr.count("forked") == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")

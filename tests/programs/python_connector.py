@@ -19,10 +19,10 @@ from steps import (
     REBOOT,
     TEMPERATURE,
     Receiver,
-    bench,
     device_ids,
     device_measures,
     finish,
+    simulator,
     step,
     tell_calls,
     until,
@@ -113,7 +113,7 @@ called("deleteAllSubscriptions", lambda: done(library.deleteAllSubscriptions()),
 called("getPreSubscription", lambda: done(library.getPreSubscription()), [])
 registered = []
 library.setHandler("registrations", lambda message: registered.extend(message["registrations"]))
-bench("POST", f"/devices/{station}/registration")
+simulator("POST", f"/devices/{station}/registration")
 called("setHandler", lambda: until(lambda: [each["ep"] for each in registered])[0], station)
 called("stopLongPolling", library.stopLongPolling, None)
 

@@ -14,10 +14,10 @@ from steps import (
     TEMPERATURE,
     Receiver,
     Refused,
-    bench,
     device_ids,
     device_measures,
     finish,
+    simulator,
     step,
     tell_calls,
     until,
@@ -159,7 +159,7 @@ connected("list_presubscriptions", lambda: list(connect.list_presubscriptions())
 
 # What it calls subscribe.
 changes = connect.subscribe(channels.DeviceStateChanges(device_id=station))
-bench("POST", f"/devices/{station}/registration")
+simulator("POST", f"/devices/{station}/registration")
 name = "weather-station-01"
 step("subscribe.DeviceStateChanges", lambda: next(changes).block(timeout=PATIENCE_SECONDS)["alias"], name)
 observed = connect.subscribe(channels.ResourceValues(device_id=thermostat, resource_path=TEMPERATURE))
@@ -217,7 +217,7 @@ listed("update_query", lambda: directory.update_query(query, name="all lights").
 listed("delete_query", lambda: directory.delete_query(query))
 listed("list_queries", lambda: list(directory.list_queries()), [])
 door = ids["door-contact-02"]
-bench("DELETE", f"/devices/{door}/registration")
+simulator("DELETE", f"/devices/{door}/registration")
 
 
 def events_of_the_door():

@@ -1,4 +1,4 @@
-"""What the drivers in Python share: steps that are told as lines of JSON, the bench, and a receiver of webhooks."""
+"""What the drivers in Python share: steps that are told as lines of JSON, the simulator, and a receiver of webhooks."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def until(read):
     return found
 
 
-def bench(method, path, body=None):
+def simulator(method, path, body=None):
     """Play the device's side."""
     request = urllib.request.Request(
         f"{HOST}/sim/v1{path}",
@@ -80,12 +80,12 @@ def bench(method, path, body=None):
 
 def device_ids():
     """Endpoint name -> id."""
-    return {device["endpoint_name"]: device["id"] for device in bench("GET", "/devices")["data"]}
+    return {device["endpoint_name"]: device["id"] for device in simulator("GET", "/devices")["data"]}
 
 
 def device_measures(device_id, value):
     """The device's own temperature changes."""
-    bench("PUT", f"/devices/{device_id}/resources{TEMPERATURE}", {"value": value})
+    simulator("PUT", f"/devices/{device_id}/resources{TEMPERATURE}", {"value": value})
 
 
 class Receiver:

@@ -14,8 +14,10 @@ from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, Async
 from mirror_sdk.cassette import AsyncCassette
 from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
+from mirror_sdk.resources.base import ClientResource
 
 LAST_TURNS = 10
+ASYNCHRONOUS = (AsyncMirrorClient, AsyncDeviceRequest, AsyncPlan, AsyncRecorder, AsyncWatch, ClientResource)
 
 
 class Loop:
@@ -55,7 +57,7 @@ def pause_in_no_time(client: Any) -> list[float]:
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    client._sender._sleep = sleep if isinstance(client, Blocking) else slept.append
+    client._session.sender._sleep = sleep if isinstance(client, Blocking) else slept.append
     return slept
 
 
@@ -68,7 +70,7 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._wrapped, "aclose" if name == "close" else name)
-        return self._blocking(found) if callable(found) else found
+        return self._blocking(found) if callable(found) else self._wrap(found)
 
     def __repr__(self) -> str:
         return repr(self._wrapped)
@@ -93,7 +95,7 @@ class Blocking:
         return call
 
     def _wrap(self, made: Any) -> Any:
-        if isinstance(made, AsyncMirrorClient | AsyncDeviceRequest | AsyncPlan | AsyncRecorder | AsyncWatch):
+        if isinstance(made, ASYNCHRONOUS):
             return Blocking(made, self._loop)
         if isinstance(made, AsyncCassette):
             return BlockingCassette(made, self._loop)

@@ -24,7 +24,7 @@ from databases import new_database_url
 from usual import RESOURCES, URL
 from werkzeug.serving import make_server
 
-from mirror_sdk import AsyncMirrorClient, Bench, MirrorClient
+from mirror_sdk import AsyncMirrorClient, MirrorClient, Simulator
 from mirror_sdk.cli import main
 from mirror_server.config import Settings
 from mirror_server.hooks import read_settings
@@ -67,7 +67,7 @@ def kept_seconds(request: pytest.FixtureRequest) -> float | None:
 
 @pytest.fixture
 def manual_clock() -> bool:
-    """Whether time stands still until the bench lets it pass. A test may say otherwise."""
+    """Whether time stands still until the simulator lets it pass. A test may say otherwise."""
     return True
 
 
@@ -86,7 +86,7 @@ def mirror(tmp_path: Path, kept_seconds: float | None, manual_clock: bool) -> It
     bridge = Bridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_parked_polls=100))
     yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
     # The poll of a watch ends with its server: by itself it is held for half a minute, in which other tests run.
-    app.stop_waiting()
+    app.stopping.set()
     end_at = time.monotonic() + LONGEST_END_SECONDS
     while app.blocking_polls.in_use and time.monotonic() < end_at:
         time.sleep(0.01)
@@ -169,7 +169,7 @@ def address(mirror: Mirror) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
-    mirror.transport.app.stop_waiting()
+    mirror.transport.app.stopping.set()
     server.shutdown()
     thread.join(60)
     server.server_close()
@@ -189,14 +189,14 @@ def client(new_client: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def bench(mirror: Mirror) -> Iterator[Bench]:
+def simulator(mirror: Mirror) -> Iterator[Simulator]:
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as operator:
-        yield Bench(operator)
+        yield Simulator(operator)
 
 
 @pytest.fixture
-def device_id(bench: Bench) -> str:
-    return bench.add_device("sensor-1", RESOURCES, endpoint_type="Light")
+def device_id(simulator: Simulator) -> str:
+    return simulator.add_device("sensor-1", RESOURCES, endpoint_type="Light")
 
 
 @pytest.fixture
@@ -207,16 +207,16 @@ def plain(mirror: Mirror) -> Iterator[MirrorClient]:
 
 
 @pytest.fixture
-def ids(bench: Bench, plain: MirrorClient) -> list[str]:
+def ids(simulator: Simulator, plain: MirrorClient) -> list[str]:
     """Four devices: with values and a write, without the unit, without resources, deregistered."""
-    found = [bench.add_device("a", ALL_KINDS, endpoint_type="Light"), bench.add_device("b", ALL_KINDS[::2])]
+    found = [simulator.add_device("a", ALL_KINDS, endpoint_type="Light"), simulator.add_device("b", ALL_KINDS[::2])]
     for resource in ALL_KINDS:
         plain.read_value(found[0], resource["path"])
     plain.write_value(found[0], LIGHT, True)
     plain.read_value(found[1], TEMPERATURE)
-    found.append(bench.add_device("c", []))
-    found.append(bench.add_device("d", ALL_KINDS[:1]))
-    bench.deregister(found[3])
+    found.append(simulator.add_device("c", []))
+    found.append(simulator.add_device("d", ALL_KINDS[:1]))
+    simulator.deregister(found[3])
     return found
 
 
@@ -252,16 +252,16 @@ def rivals(mirror: Mirror, client_of: Callable[..., Any]) -> list[Any]:
 
 
 @pytest.fixture
-def observed(client: MirrorClient, bench: Bench, device_id: str) -> Callable[..., datetime]:
+def observed(client: MirrorClient, simulator: Simulator, device_id: str) -> Callable[..., datetime]:
     """Changes the temperature, which is observed, a second after the last change; gives when it is then."""
     client.subscribe(device_id, TEMPERATURE)
-    bench.advance(1)
+    simulator.advance(1)
 
     def change(*values: object) -> datetime:
         for value in values:
-            bench.advance(1)
-            bench.set_value(device_id, TEMPERATURE, value)
-        return bench.get_clock()
+            simulator.advance(1)
+            simulator.set_value(device_id, TEMPERATURE, value)
+        return simulator.get_clock()
 
     return change
 

@@ -8,20 +8,20 @@ import pyarrow as pa
 import pytest
 from changed_answers import DIMMED, LEVEL, TEMPERATURE
 
-from mirror_sdk import EmptyTableWarning, NotFound, UnknownDevice, UnknownResource, ValueRefused
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+from mirror_sdk import EmptyTableWarning, InvalidValue, NotFound, UnknownDevice, UnknownResource
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 
 
 @pytest.fixture
-def rooms(bench):
-    return [bench.add_device(f"room-{number}", DIMMED, endpoint_type="Room") for number in range(4)]
+def rooms(simulator):
+    return [simulator.add_device(f"room-{number}", DIMMED, endpoint_type="Room") for number in range(4)]
 
 
 @pytest.fixture
-def warm(client, bench, rooms):
+def warm(client, simulator, rooms):
     """The question: which rooms are above 30 degrees; two are."""
     for number, room in enumerate(rooms):
-        bench.set_value(room, TEMPERATURE, str(28 + number))
+        simulator.set_value(room, TEMPERATURE, str(28 + number))
         client.read_value(room, TEMPERATURE)
         client.read_value(room, LEVEL)
     found = client.snapshot().query("path == '/3303/0/5700' and reported_num > 29")
@@ -66,11 +66,11 @@ def test_each_row_may_have_a_value_of_its_own(client, rooms, warm):
     assert client.plan(found, value=[pd.NA, 2]).frame["wanted_num"].tolist() == [2]
 
 
-def test_events_are_those_of_the_devices_of_a_table(client, bench, rooms, warm):
+def test_events_are_those_of_the_devices_of_a_table(client, simulator, rooms, warm):
     client.subscribe(client.snapshot(paths=[TEMPERATURE]))
     events = client.events(timeout=0, devices=warm, after=0)
-    bench.set_value(rooms[0], TEMPERATURE, "35")
-    bench.set_value(rooms[3], TEMPERATURE, "36")
+    simulator.set_value(rooms[0], TEMPERATURE, "35")
+    simulator.set_value(rooms[3], TEMPERATURE, "36")
     assert {event.device_id for event in events if event.path == TEMPERATURE} == set(rooms[2:])
 
 
@@ -82,18 +82,18 @@ def test_what_names_no_devices_is_refused_and_nothing_is_done(client, rooms, war
         (pd.concat([warm, warm[["device_id"]]], axis=1), "2 columns device_id|more than once"),
     ):
         for act in (client.snapshot, client.state_frame, client.subscribe, lambda frame: client.plan(frame, value=0)):
-            with pytest.raises(ValueRefused, match=said):
+            with pytest.raises(InvalidValue, match=said):
                 act(wrong)
     assert [client.list_subscriptions(room) for room in rooms] == [[]] * 4
 
 
 def test_a_table_without_paths_needs_one(client, warm):
-    directory = client.list_devices().to_frame()
+    directory = client.devices.list().to_frame()
     for act in (client.subscribe, lambda frame: client.plan(frame, value=0)):
-        with pytest.raises(ValueRefused, match="no column path"):
+        with pytest.raises(InvalidValue, match="no column path"):
             act(directory)
     assert len(client.plan(directory, path=LEVEL, value=0)) == 4
-    with pytest.raises(ValueRefused, match=r"no path; table\.dropna"):
+    with pytest.raises(InvalidValue, match=r"no path; table\.dropna"):
         client.subscribe(warm.assign(path=[TEMPERATURE, pd.NA]))
 
 
@@ -104,11 +104,11 @@ def test_a_value_that_goes_with_no_row_is_refused(client, warm):
         ({"value": pd.Series([1, 2])}, "other rows than the table"),
         ({"value": 1, "path": LEVEL, "if_match": True}, "goes without path="),
     ):
-        with pytest.raises(ValueRefused, match=said):
+        with pytest.raises(InvalidValue, match=said):
             client.plan(warm, **options)
-        with pytest.raises(ValueRefused, match="go with a table"):
+        with pytest.raises(InvalidValue, match="go with a table"):
             client.plan([("room-1", LEVEL, 3)], **options)
-    with pytest.raises(ValueRefused, match="a column value, and value= was given"):
+    with pytest.raises(InvalidValue, match="a column value, and value= was given"):
         client.plan(warm.assign(value=3), value=4)
 
 
@@ -145,37 +145,37 @@ def test_widgets_take_the_devices_of_a_table(plain, rooms):
         assert panel.model.devices.picked == sorted(rooms[1:])
     with EventWatcher(plain, state, live=False) as watcher:
         assert set(watcher.model.devices) == set(rooms[1:])
-    with FleetMap(plain, live=False) as fleet:
+    with FleetTable(plain, live=False) as fleet:
         fleet.select(state)
         assert set(fleet.selected["device_id"]) == set(rooms[1:])
     with Explorer(plain, state[state["endpoint_name"] == "room-2"], live=False) as explorer:
         assert explorer.model.title == "room-2"
         explorer.choose(state)
         assert "names 3 devices" in " ".join(explorer.model.notices.texts)
-    with pytest.raises(ValueRefused, match="names 3 devices"):
+    with pytest.raises(InvalidValue, match="names 3 devices"):
         Explorer(plain, state, live=False)
-    with pytest.raises(ValueRefused, match="has no device_id"):
+    with pytest.raises(InvalidValue, match="has no device_id"):
         WritePanel(plain, state.assign(device_id=pd.NA), live=False)
 
 
 @pytest.mark.parametrize("form", [pa.table, pl.DataFrame], ids=["arrow", "polars"])
-def test_integers_stay_what_they_are_where_others_are_missing(client, bench, form):
-    lifetime, server = "/1/0/1", bench.add_device("server", [{"path": "/1/0/1", "value": "1", "writable": True}])
+def test_integers_stay_what_they_are_where_others_are_missing(client, simulator, form):
+    lifetime, server = "/1/0/1", simulator.add_device("server", [{"path": "/1/0/1", "value": "1", "writable": True}])
     rows = {"device_id": [server, server], "path": [lifetime, LEVEL], "value": [2**53 + 1, None]}
     assert set(client.plan(form(rows)).apply()["status"]) == {"success"}
     assert client.read_value(server, lifetime) == 2**53 + 1
 
 
 @pytest.mark.parametrize("name", ["device_id", "path"])
-def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, bench, name):
-    bench.add_device("12", DIMMED)
+def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, simulator, name):
+    simulator.add_device("12", DIMMED)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]
     for cell in (12, 12.0, None, float("nan"), pd.NA):
         told = f"{name} of a row is {cell}, not a text; texts of digits stay texts"
         if pd.isna(cell):
             told = f"{name} of a row that has a value is missing; name it, or leave out such rows"
-        with pytest.raises(ValueRefused, match=told):
+        with pytest.raises(InvalidValue, match=told):
             client.plan(rows.assign(**{name: pd.Series([cell, None], dtype=object)}))
-    with pytest.raises(ValueRefused, match="device_id of a row is 12"):
+    with pytest.raises(InvalidValue, match="device_id of a row is 12"):
         client.plan(pd.DataFrame({LEVEL: [3]}, index=pd.Index([12], name="device_id")))

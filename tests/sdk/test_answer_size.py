@@ -39,7 +39,7 @@ GZIP = {"Content-Encoding": "gzip"}
 CALLS = {
     "snapshot": lambda client, folder: client.snapshot(),
     "snapshot_dataset": lambda client, folder: client.snapshot_dataset(folder / "fleet"),
-    "list_devices": lambda client, folder: list(client.list_devices()),
+    "list_devices": lambda client, folder: list(client.devices.list()),
     "get_device": lambda client, folder: client.get_device(DEVICE),
 }
 

@@ -76,12 +76,12 @@ def counts(client):
     return status.waiting, status.unclaimed, status.duplicates
 
 
-def test_one_request_reads_writes_and_executes(over, bench, device_id):
+def test_one_request_reads_writes_and_executes(over, simulator, device_id):
     client, transport = over()
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     transport.told()
     begins = client.status().position
-    bench.set_value(device_id, TEMPERATURE, 22.5)
+    simulator.set_value(device_id, TEMPERATURE, 22.5)
     assert client.read_value(device_id, TEMPERATURE) == 22.5
     client.write_value(device_id, SWITCH, True)
     client.execute(device_id, REBOOT)
@@ -127,11 +127,11 @@ def observing(over, mirror, device_id):
     return client, transport
 
 
-def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing, bench, device_id):
+def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing, simulator, device_id):
     client, transport = observing
     events = client.events(timeout=0)
     begins = client.status().position
-    bench.set_value(device_id, TEMPERATURE, 23.5)
+    simulator.set_value(device_id, TEMPERATURE, 23.5)
     for _ in range(3):
         assert client.read_value(device_id, TEMPERATURE) == 23.5
     # The observation stands before.
@@ -145,24 +145,24 @@ def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing,
     assert len([event for event in events if event.kind.name == "ASYNC_RESPONSE"]) == 4
 
 
-def test_who_else_waits_has_the_log_read(over, bench, device_id):
+def test_who_else_waits_has_the_log_read(over, simulator, device_id):
     client, transport = over()
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     request = client.begin_read(device_id, SWITCH)
-    other = bench.add_device("other", [{"path": TEMPERATURE, "value": "7"}])
+    other = simulator.add_device("other", [{"path": TEMPERATURE, "value": "7"}])
     transport.told()
     assert client.read_value(other, TEMPERATURE) == 7.0
     assert [prefer for _, path, prefer in transport.told() if path != CHANNEL] == [None]
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     assert request.result().python is False
     client.read_value(other, TEMPERATURE)
     assert transport.told()[-1] == held(other)
 
 
-def test_a_log_that_is_far_behind_is_read(observing, bench, device_id):
+def test_a_log_that_is_far_behind_is_read(observing, simulator, device_id):
     client, transport = observing
-    getattr(client, "_wrapped", client)._pump.inbox._keep = 2
-    bench.set_value(device_id, TEMPERATURE, 23.5)
+    getattr(client, "_wrapped", client)._session.pump.inbox._keep = 2
+    simulator.set_value(device_id, TEMPERATURE, 23.5)
     transport.told()
     for _ in range(3):
         client.read_value(device_id, SWITCH)
@@ -255,17 +255,17 @@ def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, devi
     assert told.value.attempts == 3
 
 
-def test_a_webhook_brings_nothing_of_before_and_nothing_is_made_of_what_comes_twice(over, bench, device_id):
+def test_a_webhook_brings_nothing_of_before_and_nothing_is_made_of_what_comes_twice(over, simulator, device_id):
     client, transport = over()
     client.subscribe(device_id, TEMPERATURE)
     for number in range(3):
         client.read_value(device_id, SWITCH)
-        bench.set_value(device_id, TEMPERATURE, number)
+        simulator.set_value(device_id, TEMPERATURE, number)
     client.read_value(device_id, SWITCH)
     with WebhookReceiver() as receiver:
         client.use_webhook(receiver)
         events = client.events(limit=1, timeout=60)
-        bench.set_value(device_id, TEMPERATURE, 30)
+        simulator.set_value(device_id, TEMPERATURE, 30)
         assert [event.value.python for event in events] == [30.0]
         assert client.status().unclaimed == 0
         transport.told()
@@ -314,20 +314,20 @@ def test_of_many_threads_one_is_held_at_a_time(mirror, device_id):
     assert transport.most_held <= 1
 
 
-def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, bench, run, device_id):
+def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, simulator, run, device_id):
     transport = ByTheBridge(mirror)
 
     async def scene(client):
         assert await client.read_value(device_id, TEMPERATURE) == 21.5
-        await asyncio.to_thread(bench.set_answer, device_id, "silent")
+        await asyncio.to_thread(simulator.set_answer, device_id, "silent")
         reading = asyncio.ensure_future(client.read_value(device_id, TEMPERATURE))
         while not transport.held:
             await asyncio.sleep(0)
         reading.cancel()
         await asyncio.wait([reading])
         assert reading.cancelled()
-        await asyncio.to_thread(bench.set_answer, device_id, "normal")
-        await asyncio.to_thread(bench.advance, 120)
+        await asyncio.to_thread(simulator.set_answer, device_id, "normal")
+        await asyncio.to_thread(simulator.advance, 120)
         transport.told()
         assert await client.read_value(device_id, TEMPERATURE) == 21.5
         assert transport.told() == [held(device_id)]

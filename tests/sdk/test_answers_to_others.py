@@ -18,12 +18,12 @@ OBJECT = "/v3/devices/{}/echo"
     ("path", "ask"),
     [
         (OBJECT, lambda client, device_id: client.get_device(device_id)),
-        ("/v3/devices/{}", lambda client, device_id: client.get_directory_device(device_id)),
-        ("/v2/device-requests/{}", lambda client, device_id: client.list_device_requests(device_id)),
+        ("/v3/devices/{}", lambda client, device_id: client.devices.get(device_id)),
+        ("/v2/device-requests/{}", lambda client, device_id: client.requests.list(device_id)),
         (OBJECT, lambda client, device_id: client.state_frame([device_id]).shape),
     ],
 )
-def test_an_answer_about_another_device(client_over, bench, ids, path, ask):
+def test_an_answer_about_another_device(client_over, simulator, ids, path, ask):
     kept = []
 
     def swap(request, answer):
@@ -34,7 +34,7 @@ def test_an_answer_about_another_device(client_over, bench, ids, path, ask):
         return answer
 
     client = client_over(swap)
-    bench.set_online(ids[1], False)
+    simulator.set_online(ids[1], False)
     client.begin_read(ids[1], TEMPERATURE)
     assert ask(client, ids[1])
     with pytest.raises(UnexpectedAnswer, match=f"about device '{ids[0]}'.*about '{ids[1]}'"):
@@ -62,15 +62,15 @@ def test_a_request_under_another_async_id(client_over, ids):
 def test_devices_of_another_selection(client_over, ids):
     client = client_over(lambda request, answer: whole if request.url.path == "/v3/devices" and whole else answer)
     whole = None
-    listed = client.list_devices()
+    listed = client.devices.list()
     page = {"data": [device.to_wire() for device in listed], "has_more": False, "limit": 50, "order": "ASC"}
     whole = httpx.Response(200, json=page)
     first, _, third, _ = sorted(ids)
     exactly = {"id": ids[0], "endpoint_name": "a", "endpoint_type": "Light", "state": "registered"}
     for name, value in {**exactly, "id__in": ids[:2], "id__gt": first, "id__lte": third}.items():
         with pytest.raises(UnexpectedAnswer, match=name.partition("__")[0]):
-            client.list_devices(**({name: value} if name in exactly else {"filters": {name: value}}))
-    assert client.list_devices(filters={"id__in": ids, "endpoint_name__neq": "nobody"}).ids == listed.ids
+            client.devices.list(**({name: value} if name in exactly else {"filters": {name: value}}))
+    assert client.devices.list(filters={"id__in": ids, "endpoint_name__neq": "nobody"}).ids == listed.ids
 
 
 @pytest.mark.parametrize("is_arrow", [True, False])

@@ -11,7 +11,7 @@ import pytest
 from changed_answers import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, Event
-from mirror_sdk._service.async_sender import MOST_AT_ONCE
+from mirror_sdk._service.event_loop import MOST_AT_ONCE
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -19,52 +19,52 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, bench, device_id):
-    bench.set_online(device_id, False)
+def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, simulator, device_id):
+    simulator.set_online(device_id, False)
 
     async def scene(client):
         requests = [await client.begin_read(device_id, TEMPERATURE) for _ in range(3)]
         waits = [asyncio.create_task(request.result(60)) for request in requests]
-        await until(lambda: client._pump._is_reading and len(client._pump._onlookers) == 2)
+        await until(lambda: client._session.pump._is_reading and len(client._session.pump._onlookers) == 2)
         waits[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waits[0]
-        await asyncio.to_thread(bench.set_online, device_id, True)
+        await asyncio.to_thread(simulator.set_online, device_id, True)
         values = [(await wait).python for wait in waits[1:]]
         return values, (await requests[0].result(60)).python
 
     assert run(scene) == ([21.5, 21.5], 21.5)
 
 
-def test_a_cancelled_wait_leaves_nothing_behind(run, bench, device_id):
-    bench.set_online(device_id, False)
+def test_a_cancelled_wait_leaves_nothing_behind(run, simulator, device_id):
+    simulator.set_online(device_id, False)
 
     async def scene(client):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.read_value(device_id, TEMPERATURE), 0.1)
-        assert not client._pump._is_reading
-        assert not client._pump._onlookers
-        assert client._pump.inbox.is_idle
+        assert not client._session.pump._is_reading
+        assert not client._session.pump._onlookers
+        assert client._session.pump.inbox.is_idle
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(client.events(timeout=20)), 0.1)
 
     run(scene)
 
 
-def test_a_cancelled_step_of_the_events_loses_nothing(run, bench, device_id):
+def test_a_cancelled_step_of_the_events_loses_nothing(run, simulator, device_id):
     async def scene(client):
         async with client.events(timeout=60) as first, client.events(timeout=60) as second:
             for _ in range(2):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(anext(first), 0.05)
             await client.subscribe(device_id, TEMPERATURE)
-            await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, "30")
+            await asyncio.to_thread(simulator.set_value, device_id, TEMPERATURE, "30")
             return [[(await anext(events)).value.python for _ in range(2)] for events in (first, second)]
 
     assert run(scene) == [[21.5, 30.0]] * 2
 
 
-def test_a_callback_may_be_async_and_its_errors_are_kept(run, bench, device_id):
+def test_a_callback_may_be_async_and_its_errors_are_kept(run, simulator, device_id):
     async def scene(client):
         async def callback(event: Event) -> None:
             await asyncio.sleep(0)
@@ -72,7 +72,7 @@ def test_a_callback_may_be_async_and_its_errors_are_kept(run, bench, device_id):
 
         await client.subscribe(device_id, TEMPERATURE)
         async with await client.watch(callback, paths=[TEMPERATURE]) as watch:
-            await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, "30")
+            await asyncio.to_thread(simulator.set_value, device_id, TEMPERATURE, "30")
             await until(lambda: watch.errors)
             assert watch.is_running
         assert not watch.is_running
@@ -81,14 +81,14 @@ def test_a_callback_may_be_async_and_its_errors_are_kept(run, bench, device_id):
     assert run(scene) == {ValueError}
 
 
-def test_a_callback_may_stop_its_own_watch(run, bench, device_id):
+def test_a_callback_may_stop_its_own_watch(run, simulator, device_id):
     async def scene(client):
         async def callback(event: Event) -> None:
             await watch.stop()
 
         await client.subscribe(device_id, TEMPERATURE)
         watch = await client.watch(callback, paths=[TEMPERATURE])
-        await asyncio.to_thread(bench.set_value, device_id, TEMPERATURE, "30")
+        await asyncio.to_thread(simulator.set_value, device_id, TEMPERATURE, "30")
         await until(lambda: not watch.is_running)
 
     run(scene)

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_resources import ASYNC_RESOURCES
 from test_docstrings import WANTED, examples_of, given
 
 from mirror_sdk import (
-    AsyncBench,
     AsyncDeviceRequest,
     AsyncEvents,
     AsyncMirrorClient,
+    AsyncSimulator,
     AsyncWatch,
-    Bench,
+    Simulator,
 )
 from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.config import KEY_VARIABLE
@@ -30,7 +31,8 @@ from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import AsyncRecorder
 
-CLASSES = [AsyncBench, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
+CLASSES = [AsyncSimulator, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
+CLASSES += ASYNC_RESOURCES.values()
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 EXAMPLES = examples_of([*CLASSES, PlacedRequest, PlanReport])
 
@@ -39,11 +41,11 @@ EXAMPLES = examples_of([*CLASSES, PlacedRequest, PlanReport])
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.filterwarnings("error")
-def test_the_example_gives_what_it_shows(mirror: Any, bench: Bench, tmp_path: Path, name: str) -> None:
-    asyncio.run(show(EXAMPLES[name], bench, mirror, tmp_path))
+def test_the_example_gives_what_it_shows(mirror: Any, simulator: Simulator, tmp_path: Path, name: str) -> None:
+    asyncio.run(show(EXAMPLES[name], simulator, mirror, tmp_path))
 
 
-async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -> None:
+async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder: Path) -> None:
     """Run the examples one after the other, with what they take for granted."""
     async with (
         contextlib.AsyncExitStack() as stack,
@@ -51,8 +53,8 @@ async def show(test: doctest.DocTest, bench: Bench, mirror: Any, folder: Path) -
         AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as operator,
     ):
         # A key sees what happens from its first request on.
-        await client.list_devices()
-        names = {"client": client, "bench": AsyncBench(operator), **given(bench, folder)}
+        await client.devices.list()
+        names = {"client": client, "simulator": AsyncSimulator(operator), **given(simulator, folder)}
         names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
         if test.name == "AsyncMirrorClient.use_websocket":
             server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))

@@ -9,15 +9,15 @@ LIGHT = "light-01"
 pytestmark = pytest.mark.usefixtures("no_environment")
 
 
-def test_the_page_is_opened_at_a_device_by_its_id(bench, client, opened):
-    device = bench.add_device(LIGHT, [])
+def test_the_page_is_opened_at_a_device_by_its_id(simulator, client, opened):
+    device = simulator.add_device(LIGHT, [])
     assert client.browse(LIGHT) == client.browse(device) == f"{URL}/#device={device}"
     assert client.browse() == f"{URL}/"
     assert opened == [f"{URL}/#device={device}"] * 2 + [f"{URL}/"]
 
 
-def test_a_name_that_leads_to_no_device_opens_nothing(bench, client, opened):
-    bench.add_device(LIGHT, [])
+def test_a_name_that_leads_to_no_device_opens_nothing(simulator, client, opened):
+    simulator.add_device(LIGHT, [])
     with pytest.raises(UnknownDevice, match="light-01"):
         client.browse("light-1")
     with pytest.raises(TypeError, match="device_id"):
@@ -25,8 +25,8 @@ def test_a_name_that_leads_to_no_device_opens_nothing(bench, client, opened):
     assert opened == []
 
 
-def test_a_lab_has_the_page_of_its_own_mirror_alone(client, client_of, bench, opened, monkeypatch):
-    device = bench.add_device(LIGHT, [])
+def test_a_lab_has_the_page_of_its_own_mirror_alone(client, client_of, simulator, opened, monkeypatch):
+    device = simulator.add_device(LIGHT, [])
     monkeypatch.setenv("API_PAGE", "http://localhost:8888/mirror-page")
     assert client.browse() == f"{URL}/"
     monkeypatch.setenv("API_HOST", f"{URL}/")

@@ -12,11 +12,11 @@ from waits import wait_until
 import mirror_sdk
 from mirror_sdk import (
     AccessDenied,
-    Bench,
     Event,
     EventKind,
+    InvalidValue,
     MirrorClient,
-    ValueRefused,
+    Simulator,
     WaitTimeout,
 )
 from mirror_server.service.keys import Scope
@@ -27,16 +27,16 @@ pytestmark = pytest.mark.both_clients
 # Devices
 
 
-def test_devices_are_chosen_by_every_filter_given_and_no_more_than_are_wanted(client, bench):
-    lamp = bench.add_device("lamp", endpoint_type="Light")
-    fan = bench.add_device("fan", endpoint_type="Fan")
-    bench.deregister(fan)
-    assert client.list_devices(endpoint_type="Light", id=lamp).ids == [lamp]
-    assert client.list_devices(state="deregistered").ids == [fan]
-    assert client.list_devices(state="registered", endpoint_name="fan").ids == []
-    assert client.list_devices(limit=0).ids == []
-    filters = {"endpoint_type__in": ["Fan"], "created_at__gte": bench.get_clock()}
-    assert client.list_devices(filters=filters).ids == [fan]
+def test_devices_are_chosen_by_every_filter_given_and_no_more_than_are_wanted(client, simulator):
+    lamp = simulator.add_device("lamp", endpoint_type="Light")
+    fan = simulator.add_device("fan", endpoint_type="Fan")
+    simulator.deregister(fan)
+    assert client.devices.list(endpoint_type="Light", id=lamp).ids == [lamp]
+    assert client.devices.list(state="deregistered").ids == [fan]
+    assert client.devices.list(state="registered", endpoint_name="fan").ids == []
+    assert client.devices.list(limit=0).ids == []
+    filters = {"endpoint_type__in": ["Fan"], "created_at__gte": simulator.get_clock()}
+    assert client.devices.list(filters=filters).ids == [fan]
 
 
 # Device requests
@@ -54,21 +54,21 @@ def test_a_handle_tells_what_was_asked_and_when(client, device_id):
     assert (request.done(), request.exception()) == (True, None)
 
 
-def test_a_wait_that_timed_out_can_be_taken_up_again(client, bench, device_id):
-    bench.set_online(device_id, False)
+def test_a_wait_that_timed_out_can_be_taken_up_again(client, simulator, device_id):
+    simulator.set_online(device_id, False)
     request = client.begin_read(device_id, TEMPERATURE)
     with pytest.raises(WaitTimeout, match="may still finish"):
         request.result(timeout=0)
     assert not request.done()
     # Answers find their requests in any order.
     writes = [client.begin_write(device_id, SWITCH, number % 2 == 0) for number in range(5)]
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     assert request.result().python == 21.5
     assert [write.exception() for write in reversed(writes)] == [None] * 5
 
 
 def test_a_value_that_does_not_go_with_its_resource_is_not_sent(client, device_id):
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValue):
         client.write_value(device_id, SWITCH, "warm")
     assert client.get_device(device_id)[SWITCH].desired is None
 
@@ -76,28 +76,28 @@ def test_a_value_that_does_not_go_with_its_resource_is_not_sent(client, device_i
 # Subscriptions and events
 
 
-def test_events_are_those_from_the_call_on(client, bench, device_id):
+def test_events_are_those_from_the_call_on(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
-    bench.set_value(device_id, TEMPERATURE, 1)
+    simulator.set_value(device_id, TEMPERATURE, 1)
     events = client.events(limit=2)
-    bench.set_value(device_id, TEMPERATURE, 22.5)
-    bench.deregister(device_id)
+    simulator.set_value(device_id, TEMPERATURE, 22.5)
+    simulator.deregister(device_id)
     first, second = events
     told = (first.kind, first.device_id, first.path, first.value.python, first.changed_at)
-    assert told == ("observation", device_id, TEMPERATURE, 22.5, bench.get_clock())
+    assert told == ("observation", device_id, TEMPERATURE, 22.5, simulator.get_clock())
     assert (second.kind, second.device_id) == (EventKind.DEREGISTRATION, device_id)
     assert list(client.events(after=0, limit=0)) == []
 
 
-def test_a_watch_hears_what_it_asked_for(client, bench, device_id):
+def test_a_watch_hears_what_it_asked_for(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     client.subscribe(device_id, SWITCH)
-    bench.set_value(device_id, TEMPERATURE, 20)
+    simulator.set_value(device_id, TEMPERATURE, 20)
     seen: list[Event] = []
-    watch = client.watch(seen.append, paths=["/3303/*"], device_ids=[device_id])
-    bench.set_value(device_id, SWITCH, "1")
-    bench.set_value(device_id, TEMPERATURE, 22.5)
-    bench.set_value(device_id, TEMPERATURE, 23.5)
+    watch = client.watch(seen.append, paths=["/3303/*"], devices=[device_id])
+    simulator.set_value(device_id, SWITCH, "1")
+    simulator.set_value(device_id, TEMPERATURE, 22.5)
+    simulator.set_value(device_id, TEMPERATURE, 23.5)
     wait_until(lambda: len(seen) >= 2)
     assert [event.value.python for event in seen if event.value is not None] == [22.5, 23.5]
     client.close()
@@ -118,7 +118,7 @@ def test_the_key_is_in_no_repr_and_in_no_error(mirror):
     with MirrorClient("http://mirror.localhost", key, transport=mirror.transport) as client:
         with pytest.raises(AccessDenied) as denied:
             client.get_presubscriptions()
-        texts = [repr(client), repr(Bench(client)), repr(denied.value), str(vars(denied.value))]
+        texts = [repr(client), repr(Simulator(client)), repr(denied.value), str(vars(denied.value))]
     assert texts[0] == "<MirrorClient http://mirror.localhost>"
     assert not [text for text in texts if key in text]
 
@@ -136,7 +136,7 @@ import sys, mirror_sdk
 print([name for name in sys.modules if name.startswith(('mirror_sdk.', 'httpx'))])
 from mirror_sdk import MirrorClient
 unused = {'httpx', 'pandas', 'rich', 'mirror_sdk._async_client', 'flask', 'asyncio', 'http.server', 'xml.etree'}
-print(sorted((unused | {'mirror_sdk.wire.bench'}) & set(sys.modules)))
+print(sorted((unused | {'mirror_sdk.wire.simulator'}) & set(sys.modules)))
 MirrorClient('http://localhost', 'a-key').close()
 from mirror_sdk import AsyncMirrorClient
 AsyncMirrorClient('http://localhost', 'a-key')

@@ -43,7 +43,7 @@ def test_a_connection_that_comes_too_late_is_closed_and_nothing_is_sent(monkeypa
     monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect)
     client = MirrorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "key", timeout=PATIENCE_SECONDS)
     with ThreadPoolExecutor(1) as others:
-        call = others.submit(client.list_devices)
+        call = others.submit(client.devices.list)
         assert is_making.wait(PATIENCE_SECONDS)
         client.close()
         is_closed.set()
@@ -80,7 +80,7 @@ def test_who_waits_for_a_handshake_or_an_answer_is_told_at_once(monkeypatch, lis
     with ThreadPoolExecutor(1) as others, ExitStack() as stack:
         # Where the test fails the other would else be waited for.
         stack.callback(client.close)
-        call = others.submit(client.list_devices)
+        call = others.submit(client.devices.list)
         near = listener.accept()[0]
         near.settimeout(PATIENCE_SECONDS)
         if proxy == "https" or (scheme == "https" and sent is not None):

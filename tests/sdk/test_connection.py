@@ -28,16 +28,16 @@ def telling(client_over):
     return change
 
 
-def test_a_simulated_device(client, bench, device_id):
-    found = client.get_connection(device_id)
+def test_a_simulated_device(client, simulator, device_id):
+    found = client.devices.connection(device_id)
     assert (found.protocol, found.way, found.reachable) == ("simulated", "simulated", True)
     assert (found.lifetime_seconds, found.lwm2m_version, found.address) == (86400, None, None)
-    assert found.last_contact_at == bench.get_clock()
+    assert found.last_contact_at == simulator.get_clock()
     assert repr(found) == "<DeviceConnection simulated, reachable, last contact 2026-01-05 08:00:00.000>"
 
 
 def test_a_real_device_is_shown_in_words(telling, device_id):
-    found = telling(OVER_DTLS).get_connection(device_id)
+    found = telling(OVER_DTLS).devices.connection(device_id)
     assert found.rows() == [
         ("protocol", "LwM2M 1.1 over CoAP with DTLS"),
         ("binding", "UQ"),
@@ -64,33 +64,33 @@ def test_the_protocols_in_words():
 def test_an_explanation_tells_by_which_way_a_value_came_and_from_where(telling, device_id):
     client = telling(OVER_DTLS)
     client.read_value(device_id, TEMPERATURE)
-    why = client.explain(device_id, TEMPERATURE).why
+    why = client.devices.explain(device_id, TEMPERATURE).why
     assert "It came by LwM2M 1.1 over CoAP with DTLS: a read brought it." in why
     assert "The device speaks LwM2M 1.1 over CoAP with DTLS; its messages come from [2001:db8::1]:40000." in why
     # A key that may not know the address does without.
     client = telling(OVER_DTLS | {"address": None, "protocol": "coap"})
-    assert "The device speaks LwM2M 1.1 over CoAP." in client.explain(device_id, TEMPERATURE).why
+    assert "The device speaks LwM2M 1.1 over CoAP." in client.devices.explain(device_id, TEMPERATURE).why
 
 
 def test_a_service_that_does_not_tell(client_over, device_id):
     client = client_over(partial(without, "/connection"))
     with pytest.raises(NotFound):
-        client.get_connection(device_id)
+        client.devices.connection(device_id)
     client.read_value(device_id, TEMPERATURE)
-    told = str(client.explain(device_id, TEMPERATURE))
+    told = str(client.devices.explain(device_id, TEMPERATURE))
     assert "It came so: a read brought it." in told
     assert "speaks" not in told
 
 
-def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, bench):
-    device_id = bench.add_device("sleeper-1", RESOURCES[:1], queue_mode=True)
-    awake = client.explain(device_id, TEMPERATURE)
-    assert client.get_connection(device_id).reachable
+def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, simulator):
+    device_id = simulator.add_device("sleeper-1", RESOURCES[:1], queue_mode=True)
+    awake = client.devices.explain(device_id, TEMPERATURE)
+    assert client.devices.connection(device_id).reachable
     assert "The device is awake, and will sleep again soon: then requests wait for its next contact." in awake.why
     assert awake.refresh[0] == f"client.read_value('{device_id}', '{TEMPERATURE}')"
-    bench.advance(300)
-    asleep = client.explain(device_id, TEMPERATURE)
-    assert not client.get_connection(device_id).reachable
+    simulator.advance(300)
+    asleep = client.devices.explain(device_id, TEMPERATURE)
+    assert not client.devices.connection(device_id).reachable
     assert "The device sleeps: it takes requests when it next makes contact." in asleep.why
     assert asleep.refresh[0].endswith("which waits until the device next makes contact")
 
@@ -99,7 +99,7 @@ def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, b
 def test_an_explanation_tells_whether_a_real_device_that_is_always_awake_can_be_reached_now(
     telling, device_id, reachable
 ):
-    told = telling(OVER_DTLS | {"binding": "U", "reachable": reachable}).explain(device_id, TEMPERATURE)
+    told = telling(OVER_DTLS | {"binding": "U", "reachable": reachable}).devices.explain(device_id, TEMPERATURE)
     said = "The device cannot be reached now: it takes requests when it next makes contact."
     assert (said in told.why) is not reachable
     assert told.refresh[0].endswith("waits until the device next makes contact") is not reachable

@@ -13,7 +13,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from mirrored import device as device_object
 from mirrored import resource as state
 
-import mirror_sdk
 from mirror_sdk import UnknownResource
 from mirror_sdk.device import DeviceList
 from mirror_sdk.tables.state import state_table
@@ -111,11 +110,6 @@ def test_an_unknown_path_lists_close_ones():
     assert (device.get("/3304/0/5700"), device.get("Temperature", "no path")) == (None, "no path")
 
 
-@pytest.mark.parametrize("name", ["Resource", "ReportedValue", "DesiredValue"])
-def test_pickles_that_name_the_module_of_the_device_are_read(name):
-    assert pickle.loads(f"cmirror_sdk.device\n{name}\n.".encode()) is getattr(mirror_sdk, name)
-
-
 def test_the_card_shows_a_row_for_each_resource():
     device = device_object(state("/3311/0/5851", b"40", b"60", subscribed=True), state("/3/0/0"))
     header, dimmer, manufacturer = Cells(device._repr_html_()).rows
@@ -162,7 +156,7 @@ def test_a_desired_value_is_read_in_the_content_type_it_was_written_in():
 
 def test_names_and_paths_are_completed(client, device_id):
     shell = InteractiveShell()
-    shell.user_ns |= {"devices": client.list_devices(), "device": client.get_device(device_id)}
+    shell.user_ns |= {"devices": client.devices.list(), "device": client.get_device(device_id)}
     with provisionalcompleter():
         for begun, whole in {'devices["sen': "sensor-1", 'device["/3303': "/3303/0/5700"}.items():
             assert whole in {one.text for one in shell.Completer.completions(begun, len(begun))}

@@ -5,9 +5,9 @@ import io
 import json
 
 
-def test_device_events_are_listed(shell, bench, device_id):
-    other = bench.add_device("other")
-    bench.deregister(device_id)
+def test_device_events_are_listed(shell, simulator, device_id):
+    other = simulator.add_device("other")
+    simulator.deregister(device_id)
     rows = json.loads(shell("device-events", "--json").stdout)
     assert [(row["device_id"], row["event"], row["state_change"]) for row in rows] == [
         (device_id, "registration", True),
@@ -25,9 +25,9 @@ def test_device_events_are_listed(shell, bench, device_id):
     assert "nobody" in shell("device-events", "--device", "nobody").stderr
 
 
-def test_a_saved_filter_selects_devices(shell, plain, bench, device_id):
-    bench.add_device("lamp", endpoint_type="Lamp")
-    plain.create_device_query("lamps", {"endpoint_type": "Lamp"})
+def test_a_saved_filter_selects_devices(shell, plain, simulator, device_id):
+    simulator.add_device("lamp", endpoint_type="Lamp")
+    plain.devices.queries.create("lamps", {"endpoint_type": "Lamp"})
     (row,) = json.loads(shell("devices", "--query", "lamps", "--json").stdout)
     assert row["endpoint_name"] == "lamp"
     refused = shell("devices", "--query", "lights")
@@ -35,10 +35,10 @@ def test_a_saved_filter_selects_devices(shell, plain, bench, device_id):
     assert "no filter is saved as 'lights'" in refused.stderr
 
 
-def test_devices_are_filtered_by_their_attributes(shell, bench, plain, device_id):
-    other = bench.add_device("other")
+def test_devices_are_filtered_by_their_attributes(shell, simulator, plain, device_id):
+    other = simulator.add_device("other")
     for device, room in ((device_id, "B12"), (other, "B13")):
-        plain.set_device(device, attributes={"room": room, "floor": "1"})
+        plain.devices.update(device, attributes={"room": room, "floor": "1"})
     (row,) = json.loads(shell("devices", "--where", "room=B12", "--where", "floor=1", "--json").stdout)
     assert row["id"] == device_id
     assert "no device is like that" in shell("devices", "--where", "room=B14").output

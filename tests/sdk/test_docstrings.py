@@ -9,15 +9,16 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from changed_answers import DIMMER, RESOURCES
+from client_resources import RESOURCES as CLIENT_RESOURCES
 
 from mirror_sdk import (
-    Bench,
     DeviceList,
     DeviceObject,
     DeviceRequest,
     MirrorClient,
     PreconditionFailed,
     Resource,
+    Simulator,
     Value,
     WebhookReceiver,
     examples,
@@ -29,14 +30,15 @@ from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
 from mirror_sdk.snapshot.dataset import SnapshotDataset
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 from mirror_sdk.widgets.base import MirrorWidget
 
 pytestmark = pytest.mark.keeps_history
-WIDGETS = [EventWatcher, Explorer, FleetMap, WritePanel]
+WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
-    *(Bench, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
+    *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
     *(PlacedRequest, Questions, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *CLIENT_RESOURCES.values(),
 ]
 MODULES = [
     "mirror_sdk",
@@ -59,7 +61,7 @@ WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
 """What the plan is of that a :class:`PlanReport` has in its examples."""
 STATION = RESOURCES[:1]
 LIGHT = [{"path": "/3/0/4", "value": "", "executable": True}, RESOURCES[2], DIMMER]
-GENERATED = {Bench, DeviceRequest, MirrorClient, Plan}
+GENERATED = {Simulator, DeviceRequest, MirrorClient, Plan, *CLIENT_RESOURCES.values()}
 """Made from asynchronous classes, whose examples test_async_docstrings.py runs."""
 
 
@@ -72,21 +74,21 @@ def examples_of(kinds):
 EXAMPLES = examples_of([*(kind for kind in CLASSES if kind not in GENERATED), *map(importlib.import_module, MODULES)])
 
 
-def given(bench, folder):
+def given(simulator, folder):
     """What the examples of synchronous and asynchronous classes take for granted."""
-    light = bench.add_device("light-01", LIGHT, endpoint_type="Light")
-    station = bench.add_device("station-01", STATION, endpoint_type="Station")
+    light = simulator.add_device("light-01", LIGHT, endpoint_type="Light")
+    station = simulator.add_device("station-01", STATION, endpoint_type="Station")
     kinds = {kind.__name__: kind for kind in (timedelta, PreconditionFailed, WebhookReceiver)}
     return {"light": light, "station": station, "folder": folder, "pd": pd, **kinds}
 
 
 @pytest.fixture
-def names(plain, bench, tmp_path, opened):
+def names(plain, simulator, tmp_path, opened):
     """What the examples take for granted."""
     # A key sees what happens from its first request on.
-    plain.list_devices()
+    plain.devices.list()
     kinds = {kind.__name__: kind for kind in (MirrorClient, Recording, *WIDGETS)}
-    yield {"client": plain, "bench": bench, **given(bench, tmp_path), "examples": examples, **kinds}
+    yield {"client": plain, "simulator": simulator, **given(simulator, tmp_path), "examples": examples, **kinds}
     plt.close("all")
 
 

@@ -111,8 +111,8 @@ def ask(client):
     async def twice():
         async with client:
             with pytest.raises(ConfigError):
-                await client.list_devices()
-            await client.list_devices()
+                await client.devices.list()
+            await client.devices.list()
 
     if isinstance(client, AsyncMirrorClient):
         asyncio.run(twice())

@@ -56,11 +56,11 @@ def status_of(address):
 
 @pytest.mark.parametrize("channel", ["polling", "pushed"])
 def test_it_hears_what_its_resources_report_and_leaves_nothing_behind(
-    channel, request, own, bench, device_id, status_of, key
+    channel, request, own, simulator, device_id, status_of, key
 ):
     with listening(request.getfixturevalue(channel)) as events:
         assert next_observation(events) == (device_id, TEMPERATURE, 21.5)
-        bench.set_value(device_id, TEMPERATURE, 25)
+        simulator.set_value(device_id, TEMPERATURE, 25)
         assert next_observation(events) == (device_id, TEMPERATURE, 25.0)
         assert own.list_subscriptions(device_id) == [TEMPERATURE]
         assert len(own.get_presubscriptions()) == 1

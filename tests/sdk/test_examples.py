@@ -20,43 +20,43 @@ PAGES = ["#ffffff", "#111111"]
 
 
 def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_and_subscriptions_any_more(
-    plain, bench, ids
+    plain, simulator, ids
 ):
     plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
-    (valve,) = examples.have_devices(bench, [VALVE]).values()
+    (valve,) = examples.have_devices(simulator, [VALVE]).values()
     assert plain.list_subscriptions(valve) == ["/3308/0/5900"]
-    bench.deregister(ids[2])
-    bench.set_online(ids[0], False)
-    bench.set_answer(ids[1], "reject")
-    bench.set_latency_seconds(ids[1], 2)
+    simulator.deregister(ids[2])
+    simulator.set_online(ids[0], False)
+    simulator.set_answer(ids[1], "reject")
+    simulator.set_latency_seconds(ids[1], 2)
     examples.start_over(plain)
-    behaviours = {(device.online, device.answer, device.latency_seconds) for device in bench.list_devices()}
+    behaviours = {(device.online, device.answer, device.latency_seconds) for device in simulator.list_devices()}
     assert behaviours == {(True, "normal", 0)}
-    assert ids[2] in [device.id for device in plain.list_devices(state="deregistered")]
+    assert ids[2] in [device.id for device in plain.devices.list(state="deregistered")]
     assert (plain.get_presubscriptions(), plain.list_subscriptions(valve)) == ([], [])
 
 
 @pytest.mark.parametrize("manual_clock", [False])
-def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(plain, bench, monkeypatch):
-    valve = bench.add_device(**VALVE)
-    bench.set_online(valve, False)
-    assert not bench.has_manual_clock()
+def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(plain, simulator, monkeypatch):
+    valve = simulator.add_device(**VALVE)
+    simulator.set_online(valve, False)
+    assert not simulator.has_manual_clock()
     with pytest.raises(DemoError, match=r"start it by mirror-server demo --clock manual, or unset API_HOST"):
         examples.start_over(plain)
-    assert [device.online for device in bench.list_devices()] == [False]
+    assert [device.online for device in simulator.list_devices()] == [False]
     plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
-    monkeypatch.setattr("mirror_sdk.wire.routes.BENCH_DEVICES", "/sim/v1/nothing")
+    monkeypatch.setattr("mirror_sdk.wire.routes.SIMULATOR_DEVICES", "/sim/v1/nothing")
     with pytest.raises(NotFound):
         examples.start_over(plain)
     assert len(plain.get_presubscriptions()) == 1
 
 
-def test_a_device_is_as_it_is_described_the_second_time_too(plain, bench):
-    first = examples.have_devices(bench, [VALVE])
+def test_a_device_is_as_it_is_described_the_second_time_too(plain, simulator):
+    first = examples.have_devices(simulator, [VALVE])
     plain.write_value("valve-01", "/3308/0/5900", 19)
-    bench.deregister("valve-01")
-    assert examples.have_devices(bench, [VALVE]) == first
-    assert plain.get_directory_device("valve-01").state == "registered"
+    simulator.deregister("valve-01")
+    assert examples.have_devices(simulator, [VALVE]) == first
+    assert plain.devices.get("valve-01").state == "registered"
     assert plain.read_value("valve-01", "/3308/0/5900") == 20.5
 
 
@@ -71,11 +71,11 @@ HOURS = [
 
 
 @pytest.mark.parametrize(("hour", "options", "expected"), HOURS)
-def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(bench, hour, options, expected):
-    begun = bench.advance(timedelta(minutes=20))
+def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(simulator, hour, options, expected):
+    begun = simulator.advance(timedelta(minutes=20))
     assert begun == datetime(2026, 1, 5, 8, 20, tzinfo=UTC)
-    assert examples.advance_to(bench, hour, **options) == expected
-    assert bench.get_clock() == expected
+    assert examples.advance_to(simulator, hour, **options) == expected
+    assert simulator.get_clock() == expected
 
 
 def test_plots_can_be_read_on_light_and_dark_pages_and_have_no_background():

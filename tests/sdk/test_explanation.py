@@ -18,8 +18,8 @@ RESOURCES = [
 
 
 @pytest.fixture
-def device_id(bench):
-    return bench.add_device("sensor-1", RESOURCES, endpoint_type="Light")
+def device_id(simulator):
+    return simulator.add_device("sensor-1", RESOURCES, endpoint_type="Light")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def explained(client, device_id):
     """What would refresh a resource of the device, by an explanation with these words and without those."""
 
     def explain(path, *words, without=(), by=client):
-        told = by.explain(device_id, path)
+        told = by.devices.explain(device_id, path)
         assert [word for word in words if word not in str(told)] == []
         assert [word for word in without if word in str(told)] == []
         return told.refresh
@@ -36,7 +36,7 @@ def explained(client, device_id):
 
 
 def test_a_value_that_was_never_read(client, device_id):
-    told = client.explain(device_id, TEMPERATURE)
+    told = client.devices.explain(device_id, TEMPERATURE)
     assert str(told).startswith("Temperature · Sensor Value of sensor-1 (/3303/0/5700)")
     for words in ("Nothing was ever reported", "Nobody is subscribed to it.", "Nothing was ever written to it"):
         assert words in str(told)
@@ -45,9 +45,9 @@ def test_a_value_that_was_never_read(client, device_id):
     assert "<li>Nobody is subscribed to it.</li>" in told._repr_html_()
 
 
-def test_a_value_that_was_read_a_while_ago(client, bench, device_id, explained):
+def test_a_value_that_was_read_a_while_ago(client, simulator, device_id, explained):
     client.read_value(device_id, TEMPERATURE)
-    bench.advance(timedelta(hours=3))
+    simulator.advance(timedelta(hours=3))
     received = "The last reported value is 21.5, received at 2026-01-05T08:00:00"
     explained(TEMPERATURE, received, "3 hours ago", "a read brought it")
 
@@ -68,13 +68,13 @@ def test_a_subscription_of_another_application_is_none_of_this_one(client, new_c
 
 
 def test_a_rule_that_waits_for_the_next_registration_and_one_that_took_effect(
-    client, bench, mirror, device_id, explained
+    client, simulator, mirror, device_id, explained
 ):
     client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
     refresh = explained(TEMPERATURE, "takes effect when the device next registers or updates its registration")
     advice, _, what_for = refresh[1].partition(", to have ")
     assert what_for == "the rule take effect now"
-    bench.register(device_id)
+    simulator.register(device_id)
     explained(TEMPERATURE, "by this application, through the rule {'endpoint-type': 'Light'")
     client.delete_subscriptions(device_id)
     eval(advice, {"client": client})
@@ -86,8 +86,8 @@ def test_a_rule_that_waits_for_the_next_registration_and_one_that_took_effect(
     assert "a subscription is not possible" in explained(LEVEL, without=["takes effect"])[1]
 
 
-def test_a_value_the_device_sent_by_itself(bench, device_id, explained):
-    bench.set_value(device_id, ALARM, "1")
+def test_a_value_the_device_sent_by_itself(simulator, device_id, explained):
+    simulator.set_value(device_id, ALARM, "1")
     refresh = explained(ALARM, "auto-observed")
     assert refresh[1].startswith("client.subscribe(")
     assert "the mirror has what the device sends meanwhile" in refresh[1]
@@ -116,32 +116,32 @@ def test_how_long_the_device_said_that_its_value_holds(
     explained(TEMPERATURE, *words, without=without, by=client_over(change))
 
 
-def test_what_became_of_the_last_write(client, bench, device_id, explained):
+def test_what_became_of_the_last_write(client, simulator, device_id, explained):
     client.write_value(device_id, LEVEL, 40)
     explained(LEVEL, "The last write, of 40, succeeded at", "The device has reported nothing since.")
     client.read_value(device_id, LEVEL)
     explained(LEVEL, "The device has reported it since.")
-    bench.set_value(device_id, LEVEL, 5)
+    simulator.set_value(device_id, LEVEL, 5)
     client.read_value(device_id, LEVEL)
     explained(LEVEL, "another value since")
-    bench.advance(timedelta(minutes=1))
+    simulator.advance(timedelta(minutes=1))
     client.write_value(device_id, LEVEL, 5)
     explained(LEVEL, "The reported value is older than that write: the device has reported nothing since.")
-    bench.set_answer(device_id, "reject")
+    simulator.set_answer(device_id, "reject")
     client.begin_write(device_id, LEVEL, 40).exception()
     explained(LEVEL, "The last write, of 40, failed at", "REJECTED, the device refused")
     assert client.get_device(device_id)[LEVEL].desired.category == "REJECTED"
-    bench.set_answer(device_id, "normal")
+    simulator.set_answer(device_id, "normal")
     client.write_value(device_id, LEVEL, 40)
     assert client.get_device(device_id)[LEVEL].desired.category is None
 
 
-def test_a_write_under_way_and_a_device_that_is_away(client, bench, device_id, explained):
-    bench.set_online(device_id, False)
+def test_a_write_under_way_and_a_device_that_is_away(client, simulator, device_id, explained):
+    simulator.set_online(device_id, False)
     client.begin_write(device_id, LEVEL, 40)
     explained(LEVEL, "A write of 40 is under way", "A write of this application waits since")
-    bench.set_online(device_id, True)
-    bench.deregister(device_id)
+    simulator.set_online(device_id, True)
+    simulator.deregister(device_id)
     refresh = explained(LEVEL, "The device is not registered", "a subscription is not possible")
     assert "once the device has registered again" in refresh[0]
 
@@ -154,14 +154,14 @@ def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, mirr
     assert refresh[1].startswith("a key with the scope subscribe can subscribe it")
 
 
-def test_what_cannot_be_read_or_is_not_there(client, bench, device_id, explained):
-    gate = bench.add_device("gate-1", [{"path": "/3/0/4", "value": "", "executable": True}])
-    assert client.explain(gate, "/3/0/4").refresh == ("nothing: Device · Reboot cannot be read",)
-    bench.remove_resource(device_id, TEMPERATURE)
-    bench.update_registration(device_id)
+def test_what_cannot_be_read_or_is_not_there(client, simulator, device_id, explained):
+    gate = simulator.add_device("gate-1", [{"path": "/3/0/4", "value": "", "executable": True}])
+    assert client.devices.explain(gate, "/3/0/4").refresh == ("nothing: Device · Reboot cannot be read",)
+    simulator.remove_resource(device_id, TEMPERATURE)
+    simulator.update_registration(device_id)
     refresh = explained(TEMPERATURE, "does not have this resource any more")
     assert refresh == ("nothing, before the device introduces the resource again",)
     with pytest.raises(NotFound):
-        client.explain("0" * 32, TEMPERATURE)
+        client.devices.explain("0" * 32, TEMPERATURE)
     with pytest.raises(KeyError, match="close to it: /3303/0/5700"):
-        client.explain(device_id, "/3303/0/5701")
+        client.devices.explain(device_id, "/3303/0/5701")

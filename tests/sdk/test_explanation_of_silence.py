@@ -18,33 +18,33 @@ NOTHING_TO_DO = "nothing needs to be done"
 
 
 @pytest.fixture
-def device_id(bench):
-    return bench.add_device("sensor-1", RESOURCES)
+def device_id(simulator):
+    return simulator.add_device("sensor-1", RESOURCES)
 
 
-def report(bench, device_id, *, every_seconds=60):
+def report(simulator, device_id, *, every_seconds=60):
     """Have the device send a value again and again; it is silent after the last one."""
     for number in range(5):
-        bench.advance(every_seconds)
-        bench.set_value(device_id, TEMPERATURE, f"{bench.get_clock():%H%M}{number}")
+        simulator.advance(every_seconds)
+        simulator.set_value(device_id, TEMPERATURE, f"{simulator.get_clock():%H%M}{number}")
 
 
 def told_of(client, device_id):
-    told = client.explain(device_id, TEMPERATURE)
+    told = client.devices.explain(device_id, TEMPERATURE)
     return str(told), told.refresh
 
 
-def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, bench, device_id):
+def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
-    report(bench, device_id)
+    report(simulator, device_id)
     words, refresh = told_of(client, device_id)
     assert f"{EVERY_MINUTE} and was last heard at 2026-01-05T08:05:00.000Z, 0 s ago, as was to be expected." in words
     later = f"{NOTHING_TO_DO} for later changes: the device sends them"
     assert refresh == (f"client.read_value('{device_id}', '{TEMPERATURE}')", later)
-    bench.set_online(device_id, False)
-    bench.advance(timedelta(minutes=2))
+    simulator.set_online(device_id, False)
+    simulator.advance(timedelta(minutes=2))
     assert "its longest silence before was 60 s" in told_of(client, device_id)[0]
-    bench.advance(timedelta(hours=3))
+    simulator.advance(timedelta(hours=3))
     words, refresh = told_of(client, device_id)
     heard = "was last heard at 2026-01-05T08:05:00.000Z, 3 hours ago"
     assert f"{EVERY_MINUTE} and {heard}: {CUT_OFF}, unless nothing has changed since." in words
@@ -52,59 +52,59 @@ def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, bench, devic
     assert "the device sends each change" not in words
     assert "which tells whether the device is cut off: then it waits for the next contact" in refresh[0]
     assert refresh[1] == "later changes come by themselves once the device is heard again, and not before"
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     assert CUT_OFF not in told_of(client, device_id)[0], "it is heard again"
 
 
-def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, bench):
-    sleeper = bench.add_device("sleeper-1", RESOURCES, queue_mode=True)
+def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, simulator):
+    sleeper = simulator.add_device("sleeper-1", RESOURCES, queue_mode=True)
     client.subscribe(sleeper, TEMPERATURE)
-    report(bench, sleeper, every_seconds=900)
-    bench.advance(timedelta(minutes=15))
+    report(simulator, sleeper, every_seconds=900)
+    simulator.advance(timedelta(minutes=15))
     words, refresh = told_of(client, sleeper)
     assert "The device sleeps" in words
     assert "It usually reports to this application every 15 min and was last heard at" in words
     assert CUT_OFF not in words
     assert refresh[0].endswith("which waits until the device next makes contact")
     assert refresh[1].startswith(NOTHING_TO_DO)
-    bench.advance(timedelta(hours=2))
+    simulator.advance(timedelta(hours=2))
     assert CUT_OFF not in told_of(client, sleeper)[0], "it goes on to make contact, which the directory tells"
-    bench.set_online(sleeper, False)
-    bench.advance(timedelta(hours=2))
+    simulator.set_online(sleeper, False)
+    simulator.advance(timedelta(hours=2))
     words, refresh = told_of(client, sleeper)
     assert CUT_OFF in words
     assert NOTHING_TO_DO not in words
 
 
-def test_a_rhythm_that_is_not_known_is_not_guessed(client, bench, device_id):
+def test_a_rhythm_that_is_not_known_is_not_guessed(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
-    bench.set_online(device_id, False)
-    bench.advance(timedelta(hours=3))
+    simulator.set_online(device_id, False)
+    simulator.advance(timedelta(hours=3))
     words, refresh = told_of(client, device_id)
     assert "It was last heard at 2026-01-05T08:00:00.000Z, 3 hours ago; its rhythm is not known." in words
     assert CUT_OFF not in words
     assert refresh[1] == f"{NOTHING_TO_DO} for later changes: the device sends them, as long as it is in contact"
 
 
-def test_what_another_application_is_told_makes_no_rhythm_here(client, new_client, bench, device_id):
+def test_what_another_application_is_told_makes_no_rhythm_here(client, new_client, simulator, device_id):
     other = new_client()
     other.subscribe(device_id, TEMPERATURE)
-    report(bench, device_id)
+    report(simulator, device_id)
     assert "08:05:00.000Z, 0 s ago; its rhythm is not known" in told_of(client, device_id)[0]
     assert EVERY_MINUTE in told_of(other, device_id)[0]
 
 
 @pytest.fixture
-def reporting(client, bench, device_id):
+def reporting(client, simulator, device_id):
     """The device, which reported to the client."""
     client.subscribe(device_id, TEMPERATURE)
-    report(bench, device_id)
+    report(simulator, device_id)
     return device_id
 
 
-def test_a_registration_that_ends_by_itself_is_nothing_that_was_heard(client, bench, reporting):
-    bench.set_online(reporting, False)
-    bench.advance(timedelta(days=2))
+def test_a_registration_that_ends_by_itself_is_nothing_that_was_heard(client, simulator, reporting):
+    simulator.set_online(reporting, False)
+    simulator.advance(timedelta(days=2))
     words, _ = told_of(client, reporting)
     assert CUT_OFF not in words
     assert "Its last registration event was at 2026-01-06T08:00:00.000Z" in words, "its registration expired"
@@ -122,7 +122,7 @@ def test_nothing_counts_as_read_by_an_explanation(client, mirror, reporting):
     assert read() == before
 
 
-def test_a_service_that_tells_less(client_over, bench, device_id):
+def test_a_service_that_tells_less(client_over, simulator, device_id):
     def tell_less(request, answer):
         if request.url.path.endswith("/contacts"):
             answer.status_code = 404
@@ -130,7 +130,7 @@ def test_a_service_that_tells_less(client_over, bench, device_id):
 
     client = client_over(tell_less)
     client.subscribe(device_id, TEMPERATURE)
-    report(bench, device_id)
+    report(simulator, device_id)
     assert "its rhythm is not known" in told_of(client, device_id)[0]
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import mirror_sdk
-from mirror_sdk import plan
+from mirror_sdk import plan, widgets
 
 WAYS = [
     "import mirror_sdk.frames",
@@ -85,4 +85,9 @@ def test_so_does_a_command_that_shows_one():
 
 def test_plans_have_a_name_for_annotations():
     assert (mirror_sdk.Plan, mirror_sdk.AsyncPlan) == (plan.Plan, plan.AsyncPlan)
-    assert {"Plan", "AsyncPlan"} <= set(dir(mirror_sdk))
+
+
+def test_completion_shows_public_names_alone():
+    assert dir(mirror_sdk) == sorted({*mirror_sdk.__all__, "AsyncPlan", "Plan", "__version__"})
+    assert dir(widgets) == ["EventWatcher", "Explorer", "FleetTable", "WritePanel"]
+    assert all(getattr(mirror_sdk, name) for name in dir(mirror_sdk))

@@ -19,18 +19,18 @@ def other(new_client):
 
 
 @pytest.fixture
-def device_id(bench):
-    return bench.add_device("light-1", [{"path": LEVEL, "value": "10", "writable": True}], endpoint_type="Light")
+def device_id(simulator):
+    return simulator.add_device("light-1", [{"path": LEVEL, "value": "10", "writable": True}], endpoint_type="Light")
 
 
 @pytest.fixture
-def failed(client, other, bench, device_id):
+def failed(client, other, simulator, device_id):
     """The request of a write of the first client that the device rejected; the other one has looked at the log."""
     list(other.events(limit=1, timeout=0))
-    bench.set_answer(device_id, "reject")
+    simulator.set_answer(device_id, "reject")
     request = client.begin_write(device_id, LEVEL, 40)
     assert request.exception().category == "REJECTED"
-    bench.set_answer(device_id, "normal")
+    simulator.set_answer(device_id, "normal")
     return request
 
 
@@ -38,8 +38,8 @@ def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, de
     own, others = (each.get_device(device_id)[LEVEL].desired for each in (client, other))
     assert own.status is others.status is DesiredStatus.FAILURE
     assert (own.category, others.category) == ("REJECTED", None)
-    assert "REJECTED, the device refused" in str(client.explain(device_id, LEVEL))
-    told = str(other.explain(device_id, LEVEL))
+    assert "REJECTED, the device refused" in str(client.devices.explain(device_id, LEVEL))
+    told = str(other.devices.explain(device_id, LEVEL))
     assert "why is told only to the application that placed it" in told
     assert "REJECTED" not in told
     pd.testing.assert_frame_equal(client.snapshot(), other.snapshot())
@@ -48,13 +48,13 @@ def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, de
     assert events_frame(other.events(timeout=0, after=0))["category"].dropna().tolist() == []
 
 
-def test_a_write_whose_failure_is_not_explained_may_have_reached_the_device(client, other, bench, device_id):
+def test_a_write_whose_failure_is_not_explained_may_have_reached_the_device(client, other, simulator, device_id):
     """So a plan of another application writes the value that was reported before it once more."""
     client.read_value(device_id, LEVEL)
-    bench.set_answer(device_id, "silent")
+    simulator.set_answer(device_id, "silent")
     client.begin_write(device_id, LEVEL, 40, expiry_seconds=300)
-    bench.advance(timedelta(seconds=301))
-    bench.set_answer(device_id, "normal")
+    simulator.advance(timedelta(seconds=301))
+    simulator.set_answer(device_id, "normal")
     assert other.get_device(device_id)[LEVEL].desired.status is DesiredStatus.FAILURE
     for each in (client, other):
         assert each.plan([(device_id, LEVEL, 10)]).frame["decision"].tolist() == ["write"]

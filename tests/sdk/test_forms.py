@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from changed_answers import TEMPERATURE
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.recording import Recording, read_recording
 from mirror_sdk.tables.columns import basis_of_table
@@ -31,12 +31,12 @@ OF_NOW = ["received_at"]
 
 
 @pytest.fixture
-def fleet(client, bench, ids):
+def fleet(client, simulator, ids):
     """A fleet with values, with writes that are done and one that waits, and with events."""
     client.begin_write(ids[3], TEMPERATURE, 20, allow_read_only=True)
     events = client.events(timeout=60, limit=4)
     client.subscribe(ids[0], TEMPERATURE)
-    bench.register(ids[1])
+    simulator.register(ids[1])
     client.read_value(ids[1], TEMPERATURE)
     client.begin_read(ids[0], "/3303/0/5701").result()
     assert len(list(events)) == 4
@@ -75,12 +75,12 @@ def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refuse
         assert table.schema.equals(schema)
         assert polars.columns == table.column_names
         pd.testing.assert_frame_equal(from_arrow(table), frame)
-        with pytest.raises(ValueRefused, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
+        with pytest.raises(InvalidValue, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
             ask(client, as_="numpy")
         for form in ("arrow", "polars"):
-            with pytest.raises(ValueRefused, match="tz='Nowhere' is no time zone"):
+            with pytest.raises(InvalidValue, match="tz='Nowhere' is no time zone"):
                 ask(client, as_=form, tz="Nowhere")
-    with pytest.raises(ValueRefused, match="no form of a table"):
+    with pytest.raises(InvalidValue, match="no form of a table"):
         read_parquet("none.parquet", as_="numpy")
 
 
@@ -170,11 +170,11 @@ def test_its_stream_alone_is_enough(client, fleet):
         assert from_arrow(OnlyAStream(state))["reported_num"].tolist() == from_arrow(arrow)["reported_num"].tolist()
 
 
-def test_a_recording_has_all_forms(client, bench, fleet, tmp_path):
+def test_a_recording_has_all_forms(client, simulator, fleet, tmp_path):
     with client.record(tmp_path / "run.parquet"):
         client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
-        bench.set_value(fleet[0], TEMPERATURE, 30)
-    recording, now = Recording(tmp_path / "run.parquet"), bench.get_clock()
+        simulator.set_value(fleet[0], TEMPERATURE, 30)
+    recording, now = Recording(tmp_path / "run.parquet"), simulator.get_clock()
     begin = pd.Timestamp(recording.audit().from_at)
     for ask in (
         lambda **options: recording.events(raw=True, **options),

@@ -12,7 +12,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, NotFound, UnexpectedAnswer, UnknownDevice, ValueRefused
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer, UnknownDevice
 from mirror_sdk.history.contract import COLUMNS
 from mirror_sdk.wire.snapshot import END_KEY
 
@@ -25,23 +25,23 @@ def kept_seconds():
 
 
 @pytest.fixture
-def begin(bench):
+def begin(simulator):
     """The instant behind which all that is told of here happens."""
-    bench.advance(60)
-    return bench.get_clock()
+    simulator.advance(60)
+    return simulator.get_clock()
 
 
 @pytest.fixture
-def devices(begin, bench, plain):
+def devices(begin, simulator, plain):
     """Two devices: one observed, read and written to, and one that only registered."""
-    first, second = (bench.add_device(name, RESOURCES, endpoint_type="Light") for name in ("a", "b"))
+    first, second = (simulator.add_device(name, RESOURCES, endpoint_type="Light") for name in ("a", "b"))
     plain.subscribe(first, TEMPERATURE)
     for value in (22.5, 23.5):
-        bench.advance(10)
-        bench.set_value(first, TEMPERATURE, value)
+        simulator.advance(10)
+        simulator.set_value(first, TEMPERATURE, value)
     plain.read_value(first, "/3/0/0")
     plain.write_value(first, LIGHT, True)
-    bench.advance(10)
+    simulator.advance(10)
     return [first, second]
 
 
@@ -70,8 +70,8 @@ def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain,
     assert earlier["value_num"].tolist()[-1] == 22.5
     assert client.as_of("15s", **chosen)["reported_num"].tolist() == [22.5]
     assert client.changes("15s", **chosen)["after_num"].tolist() == [23.5]
-    assert {event.device_id for event in plain.list_device_events(begin="1h")} == set(devices)
-    assert plain.list_device_events(begin="10s") == []
+    assert {event.device_id for event in plain.devices.events(begin="1h")} == set(devices)
+    assert plain.devices.events(begin="10s") == []
 
 
 def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
@@ -94,7 +94,7 @@ def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
     assert about["oldest_at"] <= about["begin"] < about["taken_at"]
 
 
-def test_a_stretch_has_its_begin_and_not_its_end(client, devices, begin):
+def test_an_interval_has_its_begin_and_not_its_end(client, devices, begin):
     first, last = client.history(["a"], [TEMPERATURE], begin=begin)["changed_at"].dropna().unique().tolist()[-2:]
     micro = timedelta(microseconds=1)
     for begin_at, end_at, expected in [
@@ -112,7 +112,7 @@ def test_devices_are_named_as_anywhere(client, devices, begin):
     assert len(expected) == 6
     for chosen in (
         {"devices": ["a"]},
-        {"devices": client.list_devices(endpoint_name="a")},
+        {"devices": client.devices.list(endpoint_name="a")},
         {"filters": {"endpoint_name__in": ["a"]}},
         {"devices": devices, "endpoint_name": "a"},
     ):
@@ -127,8 +127,8 @@ def test_paths_choose_rows_but_for_those_without(client, devices, begin):
     assert "registration" in frame["what"].tolist()
 
 
-def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, bench, begin, monkeypatch):
-    ids = [bench.add_device(f"device-{number}", RESOURCES) for number in range(5)]
+def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, simulator, begin, monkeypatch):
+    ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     whole = client.history(ids)
     assert (whole["what"] == "gap").sum() == (client.history()["what"] == "gap").sum()
     monkeypatch.setattr("mirror_sdk.history.request._IDS_AT_A_TIME", 2)
@@ -137,14 +137,14 @@ def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, bench
     assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))
 
 
-def test_a_device_that_is_not_there_is_told_and_a_quiet_one_is_not(client, bench, devices):
+def test_a_device_that_is_not_there_is_told_and_a_quiet_one_is_not(client, simulator, devices):
     for named, error in ((["nobody"], UnknownDevice), ([devices[0], "0" * 32], NotFound)):
         with pytest.raises(error, match=named[-1]):
             client.history(named)
-    assert client.history(devices, begin=bench.get_clock()).empty
+    assert client.history(devices, begin=simulator.get_clock()).empty
 
 
-def test_what_cannot_be_meant_is_refused(client, bench):
+def test_what_cannot_be_meant_is_refused(client, simulator):
     for asked, words in (
         ({"begin": datetime(2026, 1, 5)}, "begin=.* has no time zone"),
         ({"end": datetime(2026, 1, 5)}, "end=.* has no time zone"),
@@ -155,7 +155,7 @@ def test_what_cannot_be_meant_is_refused(client, bench):
         ({"tz": "Nowhere"}, "time zone"),
         ({"as_": "excel"}, "as_="),
     ):
-        with pytest.raises(ValueRefused, match=words):
+        with pytest.raises(InvalidValue, match=words):
             client.history(**asked)
 
 
@@ -183,7 +183,7 @@ def test_it_is_there_in_other_forms(client, devices, begin):
 
 @pytest.mark.parametrize(("is_arrow", "cuts"), [(True, 2), (False, 1)])
 def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
-    client_told, bench, plain, devices, is_arrow, cuts, monkeypatch
+    client_told, simulator, plain, devices, is_arrow, cuts, monkeypatch
 ):
     monkeypatch.setattr("mirror_server.extensions.history.arrow._MOST_ROWS", 2)
     whole = plain.history()
@@ -195,8 +195,8 @@ def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
             return told
         asked.append(request.url.params.get("after"))
         # What changes between two answers is not told.
-        bench.advance(10)
-        bench.set_value(devices[0], TEMPERATURE, 99)
+        simulator.advance(10)
+        simulator.set_value(devices[0], TEMPERATURE, 99)
         return told if len(asked) > cuts else answer_with(told, told.content[: len(told.content) * 7 // 10])
 
     # No row is there twice, and none is missing.
@@ -259,8 +259,8 @@ def with_an_odd_line(request, answer):
     return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if refused.is_success else refused
 
 
-def test_rows_and_ends_that_cannot_be_are_refused(client_told, bench, devices, begin):
-    end = bench.get_clock()
+def test_rows_and_ends_that_cannot_be_are_refused(client_told, simulator, devices, begin):
+    end = simulator.get_clock()
     for change, words in (
         (with_rows(lambda rows: [rows[0], *rows]), "twice or out of order"),
         (with_rows(lambda rows: [*rows[1:], rows[0]]), "twice or out of order"),
@@ -293,12 +293,12 @@ def test_more_than_the_limit_is_refused(mirror, client_of, devices):
 # What is not there
 
 
-def test_what_lies_before_the_history_is_told_with_the_oldest_instant(client, bench, devices):
-    begin = bench.get_clock() - timedelta(days=20)
+def test_what_lies_before_the_history_is_told_with_the_oldest_instant(client, simulator, devices):
+    begin = simulator.get_clock() - timedelta(days=20)
     with pytest.raises(BeforeHistory, match="BEFORE_HISTORY") as caught:
         client.history(begin=begin)
     oldest = caught.value.oldest_at
-    assert begin < oldest <= bench.get_clock()
+    assert begin < oldest <= simulator.get_clock()
     assert client.history(begin=oldest).attrs["mirror"]["oldest_at"] == oldest.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
@@ -344,6 +344,6 @@ def test_a_device_object_without_a_client_says_what_it_needs(plain, devices, beg
     device = plain.get_device("a")
     pickled = pickle.loads(pickle.dumps(device))
     assert pickled == device
-    with pytest.raises(ValueRefused, match="give client="):
+    with pytest.raises(InvalidValue, match="give client="):
         pickled.history(TEMPERATURE)
     assert_frame_equal(pickled.history(client=plain, begin=begin), device.history(begin=begin))

@@ -10,16 +10,16 @@ import pytest
 from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP, add_lights
 
-from mirror_sdk import PreconditionFailed, ValueRefused
-from mirror_sdk.resource import seen_revision
+from mirror_sdk import InvalidValue, PreconditionFailed
+from mirror_sdk._service.asked import expected_revision
 from mirror_sdk.wire.device_object import DesiredStatus
 
 REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "message": "seen is not what is"}
 
 
 @pytest.fixture
-def light(bench):
-    return add_lights(bench, 1, resources=[DIMMER, LAMP])[0]
+def light(simulator):
+    return add_lights(simulator, 1, resources=[DIMMER, LAMP])[0]
 
 
 def test_whoever_has_seen_the_last_write_writes(client, light):
@@ -48,7 +48,7 @@ def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_clie
         assert error.resource == client.get_device(light)[LEVEL]
         assert (error.resource.desired_value, error.resource.desired.status) == (40, DesiredStatus.SUCCESS)
         assert "write with its revision" in str(error)
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     client.write_value(light, LEVEL, 70, if_match=error.resource)
     assert client.get_device(light)[LEVEL].desired_value == 70
     assert pickle.loads(pickle.dumps(error)).resource.desired_value == 40
@@ -65,10 +65,10 @@ def test_the_same_request_again_is_the_one_there_is(client, new_client, light):
 def test_what_is_no_revision_is_refused_before_anything_is_asked(client_of):
     for wrong in (True, "17", 17.0, pd.NA, None, [17], object()):
         with pytest.raises(TypeError, match="0 stands for one never written"):
-            seen_revision(wrong)
+            expected_revision(wrong)
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):
-        with pytest.raises(ValueRefused, match="is no revision"):
+        with pytest.raises(InvalidValue, match="is no revision"):
             client.begin_write("light-0", LEVEL, 40, if_match=wrong)
 
 
@@ -78,7 +78,7 @@ def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
     body = {"device_id": "0" * 32, "created_at": "2026-11-20T12:37:49.000Z", "resources": [resource]}
     client = client_of(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=body)))
     seen = client.get_device("0" * 32)[LEVEL]
-    with pytest.raises(ValueRefused, match="tells no revisions"):
+    with pytest.raises(InvalidValue, match="tells no revisions"):
         client.begin_write("0" * 32, LEVEL, 70, if_match=seen)
 
 

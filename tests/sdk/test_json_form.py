@@ -124,8 +124,8 @@ def test_what_json_has_no_form_for_has_a_documented_one(value, told):
     assert plain(value) == told
 
 
-def test_what_a_client_gives_becomes_json(client, bench):
-    light = bench.add_device("light-01", [DIMMER], endpoint_type="Light")
+def test_what_a_client_gives_becomes_json(client, simulator):
+    light = simulator.add_device("light-01", [DIMMER], endpoint_type="Light")
     client.read_value("light-01", LEVEL)
     request = client.begin_write("light-01", LEVEL, 40)
     check(request)
@@ -136,11 +136,11 @@ def test_what_a_client_gives_becomes_json(client, bench):
     reported, desired = resource["reported"], resource["desired"]
     assert (reported["value"], reported["kind"], resource["label"]) == (10, "number", "Light Control · Dimmer")
     assert (desired["value"], desired["status"]) == (40, "success")
-    assert check(client.list_devices())["devices"] == [check(client.get_directory_device("light-01"))]
-    assert check(client.explain("light-01", LEVEL))["title"].endswith(f"({LEVEL})")
+    assert check(client.devices.list())["devices"] == [check(client.devices.get("light-01"))]
+    assert check(client.devices.explain("light-01", LEVEL))["title"].endswith(f"({LEVEL})")
     assert check(client.status())["is_connected"] is True
     client.begin_read("light-01", LEVEL)
-    for found in (client.events(after=0, timeout=0), client.list_device_requests(), client.list_resources("light-01")):
+    for found in (client.events(after=0, timeout=0), client.requests.list(), client.devices.resources("light-01")):
         for one in found:
             check(one)
     plan = client.plan([*[("light-01", LEVEL, 50)] * 2, ("nobody", LEVEL, object()), ("aaaaa", LEVEL, b"x")])

@@ -20,22 +20,22 @@ def handles(*requests):
     return [getattr(request, "_wrapped", request) for request in requests]
 
 
-def begin_answered(client, bench, device_id):
+def begin_answered(client, simulator, device_id):
     """A request whose answer is in the log, and nobody has looked at that."""
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     request = client.begin_read(device_id, TEMPERATURE)
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     return request
 
 
 @pytest.fixture
-def asked(client, bench, device_id):
+def asked(client, simulator, device_id):
     """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
-    silent = bench.add_device("silent", [SENSOR])
-    bench.set_answer(silent, "silent")
+    silent = simulator.add_device("silent", [SENSOR])
+    simulator.set_answer(silent, "silent")
     lost = client.begin_read(silent, TEMPERATURE)
-    bench.advance(121)
-    return lost, begin_answered(client, bench, device_id)
+    simulator.advance(121)
+    return lost, begin_answered(client, simulator, device_id)
 
 
 def test_the_first_look_finds_it_whoever_looks_also_behind_one_that_came_to_nothing(client, asked, device_id):
@@ -50,13 +50,13 @@ def test_the_first_look_finds_it_whoever_looks_also_behind_one_that_came_to_noth
 def test_a_tiny_time_is_not_less_than_none(client, asked):
     # The look that follows has a second, in which a machine may do something else: by this clock little time passes.
     ticks = itertools.count()
-    client._sender._clock = client._pump._clock = lambda: next(ticks) / 10_000
+    client._session.sender._clock = client._session.pump._clock = lambda: next(ticks) / 10_000
     assert asked[1].result(timeout=1e-9).python == 21.5
 
 
-def test_the_requests_table_says_what_done_says(client, bench, asked):
-    away = bench.add_device("away", [SENSOR])
-    bench.set_online(away, False)
+def test_the_requests_table_says_what_done_says(client, simulator, asked):
+    away = simulator.add_device("away", [SENSOR])
+    simulator.set_online(away, False)
     waiting = client.begin_read(away, TEMPERATURE)
     frame = client.requests_frame(handles(*asked, waiting), tz="Europe/Berlin")
     assert frame["status"].tolist() == ["failure", "success", "pending"]
@@ -64,46 +64,46 @@ def test_the_requests_table_says_what_done_says(client, bench, asked):
     assert not frame.attrs["mirror"]["complete"]
     client.close()
     # That of a closed client shows what it had seen.
-    bench.set_online(away, True)
+    simulator.set_online(away, True)
     assert requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "pending"]
 
 
-def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, bench, device_id):
+def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, simulator, device_id):
     polls = []
     counting = Between(mirror, before=lambda request: polls.append(request.url.path.endswith("/pull")))
     with MirrorClient(URL, mirror.new_key(), transport=counting) as client:
-        requests = [begin_answered(client, bench, device_id) for _ in range(5)]
+        requests = [begin_answered(client, simulator, device_id) for _ in range(5)]
         polls.clear()
         assert requests_frame(requests)["status"].tolist() == ["success"] * 5
         assert sum(polls) <= 2
 
 
-def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, bench, device_id):
-    other, polls = bench.add_device("other", [SENSOR]), []
+def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, simulator, device_id):
+    other, polls = simulator.add_device("other", [SENSOR]), []
 
     def grow(request, answer):
         if request.url.path.endswith("/pull") and len(polls) < 100:
             polls.append(request)
-            bench.update_registration(other)
+            simulator.update_registration(other)
         return answer
 
     client = client_over(grow)
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     request = client.begin_read(device_id, TEMPERATURE)
     seconds = itertools.count()
-    client._pump._clock = lambda: next(seconds)
+    client._session.pump._clock = lambda: next(seconds)
     assert not request.done()
     assert len(polls) < 60
 
 
-def test_a_look_asks_past_a_5xx_of_the_service_and_tells_what_is_no_message(client_over, bench, ids):
+def test_a_look_asks_past_a_5xx_of_the_service_and_tells_what_is_no_message(client_over, simulator, ids):
     answers = []
 
     def change(request, answer):
         return answers.pop() if request.url.path.endswith("/pull") and answers else answer
 
     client = client_over(change)
-    request = begin_answered(client, bench, ids[0])
+    request = begin_answered(client, simulator, ids[0])
     answers.append(httpx.Response(200, text="hello"))
     with pytest.raises(UnexpectedAnswer):
         request.done()
@@ -129,15 +129,15 @@ def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids
     assert not request.done()
 
 
-def test_a_look_beside_a_wait(client, bench, device_id):
-    away = bench.add_device("away", [SENSOR])
-    bench.set_online(away, False)
+def test_a_look_beside_a_wait(client, simulator, device_id):
+    away = simulator.add_device("away", [SENSOR])
+    simulator.set_online(away, False)
     waiting = client.begin_read(away, TEMPERATURE)
-    pump = getattr(client, "_wrapped", client)._pump
+    pump = getattr(client, "_wrapped", client)._session.pump
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(waiting.result, 60)
         until(lambda: pump._is_reading)
-        assert begin_answered(client, bench, device_id).result(timeout=0).python == 21.5
+        assert begin_answered(client, simulator, device_id).result(timeout=0).python == 21.5
         assert not answer.done()
-        bench.set_online(away, True)
+        simulator.set_online(away, True)
         assert answer.result(60).python == 21.5

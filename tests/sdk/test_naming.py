@@ -5,20 +5,20 @@ import pytest
 from resource_paths import SWITCH, TEMPERATURE
 from usual import RESOURCES, SENSOR, URL
 
-from mirror_sdk import AccessDenied, AmbiguousName, Bench, MirrorClient, NotFound, UnknownDevice
+from mirror_sdk import AccessDenied, AmbiguousName, MirrorClient, NotFound, Simulator, UnknownDevice
 from mirror_sdk.naming import KnownNames
 from mirror_server.service.keys import Scope
 
 CALLS = {
     "get_device": lambda c, d: c.get_device(d).device_id,
-    "get_directory_device": lambda c, d: c.get_directory_device(d).id,
-    "get_connection": lambda c, d: c.get_connection(d).device_id,
-    "list_resources": lambda c, d: sorted(one.uri for one in c.list_resources(d)),
-    "explain": lambda c, d: c.explain(d, TEMPERATURE).title,
+    "get_directory_device": lambda c, d: c.devices.get(d).id,
+    "get_connection": lambda c, d: c.devices.connection(d).device_id,
+    "list_resources": lambda c, d: sorted(one.uri for one in c.devices.resources(d)),
+    "explain": lambda c, d: c.devices.explain(d, TEMPERATURE).title,
     "read_value": lambda c, d: c.read_value(d, TEMPERATURE),
     "write_value": lambda c, d: c.write_value(d, SWITCH, True),
     "execute": lambda c, d: c.execute(d, "/3/0/4"),
-    "list_device_requests": lambda c, d: [one for one in c.list_device_requests(d) if one.method == "PUT"],
+    "list_device_requests": lambda c, d: [one for one in c.requests.list(d) if one.method == "PUT"],
     "resume_request": lambda c, d: c.resume_request("x", d, TEMPERATURE).device_id,
     "subscribe": lambda c, d: (c.subscribe(d, TEMPERATURE), c.is_subscribed(d, TEMPERATURE)),
     "subscription_state": lambda c, d: c.subscription_state(d, TEMPERATURE),
@@ -31,13 +31,13 @@ CALLS = {
 
 
 @pytest.fixture
-def light(bench):
-    bench.add_device("station-01", RESOURCES)
-    return bench.add_device("light-01", RESOURCES, endpoint_type="Light")
+def light(simulator):
+    simulator.add_device("station-01", RESOURCES)
+    return simulator.add_device("light-01", RESOURCES, endpoint_type="Light")
 
 
 def test_each_method_takes_a_device_however_it_is_named(client, light):
-    spellings = ("light-01", client.get_directory_device(light), client.get_device(light))
+    spellings = ("light-01", client.devices.get(light), client.get_device(light))
     for name, call in CALLS.items():
         by_id = call(client, light)
         for spelling in (*spellings, client.begin_read(light, TEMPERATURE)):
@@ -47,13 +47,13 @@ def test_each_method_takes_a_device_however_it_is_named(client, light):
             client.state_frame(one)
 
 
-def test_a_name_may_be_any_text(client, bench):
-    bench.add_device("another", RESOURCES)
+def test_a_name_may_be_any_text(client, simulator):
+    simulator.add_device("another", RESOURCES)
     for name in ("Küche, links", "100%", "a&b=c#d?e", "..", "/3303/0/5700", " a ", "x" * 64, "e\u0301"):
-        device_id = bench.add_device(name, RESOURCES)
+        device_id = simulator.add_device(name, RESOURCES)
         assert client.get_device(name).device_id == device_id
         assert client.state_frame([name, "another"])["device_id"].nunique() == 2
-        bench.set_value(name, TEMPERATURE, 3.5)
+        simulator.set_value(name, TEMPERATURE, 3.5)
         assert client.read_value(name, TEMPERATURE) == 3.5
 
 
@@ -97,31 +97,31 @@ def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, l
     assert named.get_device(light).device_id == light
     assert directory.questions() == 0
     seconds = 0.0
-    getattr(named, "_wrapped", named)._names = KnownNames(lambda: seconds)
+    getattr(named, "_wrapped", named)._session.names = KnownNames(lambda: seconds)
     for seconds, questions in ((0.0, 1), (29.0, 1), (31.0, 2)):  # noqa: B007 - the clock looks at it
         assert named.get_device("light-01").device_id == light
-        assert named.list_resources("light-01")
+        assert named.devices.resources("light-01")
         assert directory.questions() == questions
 
 
-def test_many_names_are_one_question_or_few_where_they_are_long(named, directory, bench):
+def test_many_names_are_one_question_or_few_where_they_are_long(named, directory, simulator):
     names = [f"lamp-{number}" for number in range(10)]
-    ids = [bench.add_device(name, [SENSOR]) for name in names]
+    ids = [simulator.add_device(name, [SENSOR]) for name in names]
     assert named.snapshot(names)["device_id"].tolist() == sorted(ids)
     assert directory.questions() == 1
     assert named.plan([(name, TEMPERATURE, 1.0) for name in names]).frame["device_id"].tolist() == ids
     names = [f"{number:02}{'ü' * 61}," if number % 10 == 5 else f"{number:02}{'語' * 62}" for number in range(20)]
-    ids = [bench.add_device(name, [SENSOR]) for name in names]
+    ids = [simulator.add_device(name, [SENSOR]) for name in names]
     assert named.state_frame(names)["device_id"].tolist() == ids
     assert directory.longest < 4000
     assert directory.questions() < len(names) // 2
 
 
-def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, directory, bench, light):
-    other = bench.add_device("light-02", RESOURCES)
+def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, directory, simulator, light):
+    other = simulator.add_device("light-02", RESOURCES)
     assert named.get_device("light-01").device_id == light
     directory.listed["light-01"] = [listed(light, "light-01", "deregistered"), listed(other, "light-01")]
-    names = getattr(named, "_wrapped", named)._names
+    names = getattr(named, "_wrapped", named)._session.names
     for act in (
         lambda: named.begin_write("light-01", SWITCH, True),
         lambda: named.begin_execute("light-01", "/3/0/4"),
@@ -136,7 +136,7 @@ def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, direct
     assert named.plan([("light-01", SWITCH, True)]).frame["device_id"].tolist() == [other]
 
 
-def test_a_name_that_leads_to_a_device_that_is_gone_is_looked_up_again(named, directory, bench, light):
+def test_a_name_that_leads_to_a_device_that_is_gone_is_looked_up_again(named, directory, simulator, light):
     directory.listed["light-01"] = [listed("f" * 32, "light-01")]
     with pytest.raises(NotFound):
         named.get_device("light-01")
@@ -166,7 +166,7 @@ def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
         lambda: named.get_device("ligth-01"),
         lambda: named.begin_write("ligth-01", SWITCH, True),
         lambda: named.snapshot(["light-01", "ligth-01"]),
-        lambda: named.watch(print, device_ids=["ligth-01"]),
+        lambda: named.watch(print, devices=["ligth-01"]),
     ):
         with pytest.raises(UnknownDevice) as caught:
             ask()
@@ -194,13 +194,13 @@ def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(nam
     assert "no device has the id or endpoint name 'ligth-399'" in reasons[399]
 
 
-def test_no_device_takes_the_place_of_another_by_its_name(named, directory, bench, light):
-    spoofed = bench.add_device(light, RESOURCES)
+def test_no_device_takes_the_place_of_another_by_its_name(named, directory, simulator, light):
+    spoofed = simulator.add_device(light, RESOURCES)
     assert named.get_device(light).device_id == light
     named.write_value(light, SWITCH, True)
     assert named.get_device(spoofed)[SWITCH].desired is None
     gone = "0" * 32
-    pretender = bench.add_device(gone, RESOURCES)
+    pretender = simulator.add_device(gone, RESOURCES)
     for ask in (lambda: named.get_device(gone), lambda: named.begin_write(gone, SWITCH, True)):
         with pytest.raises(UnknownDevice, match=f"give its id: {pretender}"):
             ask()
@@ -239,16 +239,16 @@ def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light,
         client.get_device("light-01")
 
 
-def test_the_bench_asks_for_names_with_its_own_key(mirror, light):
+def test_the_simulator_asks_for_names_with_its_own_key(mirror, light):
     with MirrorClient(URL, mirror.new_key(Scope.ADMIN), transport=mirror.transport) as operator:
-        bench = Bench(operator)
-        listed_device = next(one for one in bench.list_devices() if one.id == light)
+        simulator = Simulator(operator)
+        listed_device = next(one for one in simulator.list_devices() if one.id == light)
         for spelling in ("light-01", listed_device, light):
-            bench.set_online(spelling, True)
-            bench.set_answer(spelling, "normal")
-            bench.set_latency_seconds(spelling, 0)
-            bench.update_registration(spelling)
-        bench.remove_resource("light-01", TEMPERATURE)
-        bench.deregister("light-01")
+            simulator.set_online(spelling, True)
+            simulator.set_answer(spelling, "normal")
+            simulator.set_latency_seconds(spelling, 0)
+            simulator.update_registration(spelling)
+        simulator.remove_resource("light-01", TEMPERATURE)
+        simulator.deregister("light-01")
         with pytest.raises(UnknownDevice, match="close to it: light-01"):
-            bench.register("light-1")
+            simulator.register("light-1")

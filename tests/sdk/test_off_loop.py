@@ -28,7 +28,7 @@ from usual import URL
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
-from mirror_sdk._service.async_sender import MOST_BYTES_ON_LOOP
+from mirror_sdk._service.event_loop import MOST_BYTES_ON_LOOP
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
@@ -122,7 +122,7 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "as_of": (now, lambda c, instant, _: c.as_of(instant)),
     "changes": (now, lambda c, instant, _: c.changes(instant, instant)),
     "events_frame": (nothing, lambda c, _, __: c.events_frame(after=0, timeout=0)),
-    "device_events_frame": (nothing, lambda c, _, __: c.device_events_frame()),
+    "device_events_frame": (nothing, lambda c, _, __: c.devices.events_frame()),
     "requests_frame": (begun, lambda c, requests, _: c.requests_frame(requests)),
     "load_plan": (saved, lambda c, path, _: c.load_plan(path)),
     "apply": (planned, lambda _, plan, __: plan.apply()),
@@ -233,9 +233,9 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
         with socket.socket() as nobody:
             nobody.bind(("127.0.0.1", 0))
             async with AsyncMirrorClient(f"http://127.0.0.1:{nobody.getsockname()[1]}", "key", max_retries=0) as client:
-                first = asyncio.create_task(client.list_devices())
+                first = asyncio.create_task(client.devices.list())
                 assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
-                others = [asyncio.create_task(client.list_devices()) for _ in range(5)]
+                others = [asyncio.create_task(client.devices.list()) for _ in range(5)]
                 await asyncio.sleep(0)
                 # Whoever began it may go.
                 first.cancel()
@@ -275,7 +275,7 @@ def test_a_large_answer_is_read_in_a_thread(monkeypatch, bytes_more, is_on_loop)
     async def scene() -> None:
         transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
         async with AsyncMirrorClient(URL, "key", transport=transport) as client:
-            (resource,) = await client.list_resources("0" * 32)
+            (resource,) = await client.devices.resources("0" * 32)
         assert resource.uri == "/3/0/0"
 
     run(scene())
@@ -472,10 +472,10 @@ def test_an_answer_leaves_nothing_for_a_collection_of_garbage_to_find():
 
     # What an answer leaves is found each time; what another thread has left meanwhile is not.
     with MirrorClient(URL, "key", transport=transport) as client:
-        assert not all(found_after(lambda: client.list_resources("0" * 32)) for _ in range(5))
+        assert not all(found_after(lambda: client.devices.resources("0" * 32)) for _ in range(5))
     with asyncio.Runner() as runner:
         twin = AsyncMirrorClient(URL, "key", transport=transport)
-        assert not all(found_after(lambda: runner.run(twin.list_resources("0" * 32))) for _ in range(5))
+        assert not all(found_after(lambda: runner.run(twin.devices.resources("0" * 32))) for _ in range(5))
         runner.run(twin.aclose())
 
 
@@ -484,10 +484,10 @@ def resources_alive() -> int:
 
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
-def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, bench):
+def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, simulator):
     """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
     resources = [{"path": f"/3303/{one}/5700", "value": "21.5"} for one in range(10)]
-    fleet = [bench.add_device(f"device-{number}", resources) for number in range(40)]
+    fleet = [simulator.add_device(f"device-{number}", resources) for number in range(40)]
     alive = []
 
     def look(request, answer):

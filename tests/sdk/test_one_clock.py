@@ -10,7 +10,7 @@ import pytest
 from resource_paths import LEVEL, SWITCH
 from usual import add_lights, all_to
 
-from mirror_sdk import ValueRefused
+from mirror_sdk import InvalidValue
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 
@@ -26,22 +26,22 @@ def begins_at(monkeypatch: pytest.MonkeyPatch) -> datetime:
 
 
 @pytest.fixture
-def now(begins_at: datetime, bench: Any) -> Callable[[], datetime]:
+def now(begins_at: datetime, simulator: Any) -> Callable[[], datetime]:
     """The clock of the mirror, which is made after this: it stands still, at a time that is not the one here."""
-    assert bench.get_clock() == begins_at
-    return bench.get_clock
+    assert simulator.get_clock() == begins_at
+    return simulator.get_clock
 
 
 @pytest.fixture
-def lights(now: object, bench: Any) -> list[str]:
-    return add_lights(bench, 3)
+def lights(now: object, simulator: Any) -> list[str]:
+    return add_lights(simulator, 3)
 
 
 def handles(*requests: Any) -> list[Any]:
     return [getattr(each, "_wrapped", each) for each in requests]
 
 
-def test_a_plans_ledger_is_by_the_services_clock(now, client, bench, lights):
+def test_a_plans_ledger_is_by_the_services_clock(now, client, simulator, lights):
     begin = pd.Timestamp(now())
     result = client.plan(all_to(lights)).apply()
     assert result["status"].tolist() == ["success"] * 3
@@ -50,18 +50,18 @@ def test_a_plans_ledger_is_by_the_services_clock(now, client, bench, lights):
     assert result["expires_at"].tolist() == [begin + pd.Timedelta(seconds=60)] * 3
     assert result["latency"].between(pd.Timedelta(0), pd.Timedelta(seconds=20)).all()
     assert pd.Timestamp(result.attrs["mirror"]["taken_at"]) == begin
-    bench.advance(3600)
+    simulator.advance(3600)
     state = client.state_frame(lights[:1], paths=[LEVEL])
     assert state["requested_at"].tolist() == state["desired_at"].tolist() == [begin]
 
 
-def test_a_request_that_waited_is_told_by_the_services_clock(now, client, bench, lights):
-    bench.set_online(lights[0], False)
+def test_a_request_that_waited_is_told_by_the_services_clock(now, client, simulator, lights):
+    simulator.set_online(lights[0], False)
     begin = now()
     waiting, expiring = (client.begin_write(lights[0], LEVEL, level, expiry_seconds=7200) for level in (1, 2))
     unsaid = client.begin_read(lights[0], LEVEL)
-    bench.advance(3600)
-    bench.set_online(lights[0], True)
+    simulator.advance(3600)
+    simulator.set_online(lights[0], True)
     assert waiting.exception() is None
     frame = requests_frame(handles(waiting, expiring, unsaid))
     assert frame["requested_at"].tolist() == [pd.Timestamp(begin)] * 3
@@ -72,14 +72,14 @@ def test_a_request_that_waited_is_told_by_the_services_clock(now, client, bench,
     assert frame["latency"].iloc[0] == pd.Timedelta(waiting.latency).floor("ms")
 
 
-def test_a_repeated_async_id_was_accepted_the_first_time(now, client, bench, lights):
-    bench.set_online(lights[0], False)
+def test_a_repeated_async_id_was_accepted_the_first_time(now, client, simulator, lights):
+    simulator.set_online(lights[0], False)
     begin = now()
     client.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=600)
-    bench.advance(60)
+    simulator.advance(60)
     again = client.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=7200)
     assert (again.accepted_at, again.expires_at) == (begin, begin + timedelta(seconds=600))
-    bench.set_online(lights[0], True)
+    simulator.set_online(lights[0], True)
     assert again.exception() is None
     row = requests_frame(handles(again)).iloc[0]
     assert row["requested_at"] <= row["accepted_at"] <= row["finished_at"]
@@ -114,8 +114,8 @@ def test_an_instant_that_is_none_does_not_lose_the_request(now, client_over, lig
         assert requests_frame(handles(request))["accepted_at"].isna().all(), told
 
 
-def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(now, client, bench, lights):
-    bench.set_online(lights[0], False)
+def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(now, client, simulator, lights):
+    simulator.set_online(lights[0], False)
     plan = client.plan([(lights[0], LEVEL, 40)])
     for number in range(20):
         client.begin_write(lights[0], SWITCH, bool(number % 2))
@@ -132,9 +132,9 @@ def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(now, c
     assert frame["finished_at"].tolist() == [pd.Timestamp(now())]
 
 
-def test_only_received_at_is_of_the_clock_here(now, client, bench, lights):
+def test_only_received_at_is_of_the_clock_here(now, client, simulator, lights):
     client.subscribe(lights[0], LEVEL)
-    bench.set_value(lights[0], LEVEL, "30")
+    simulator.set_value(lights[0], LEVEL, "30")
     before = datetime.now(UTC) - timedelta(minutes=1)
     frame = client.events_frame(after=0, timeout=0)
     assert (frame["changed_at"] == now()).all()
@@ -150,10 +150,10 @@ def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(now, client, ligh
     merged = frame.merge(pd.DataFrame({"device_id": lights, "room": ["a", "b", "c"]}), on="device_id")
     instants = pd.Timestamp(frame.attrs["mirror"]["taken_at"]), client.get_device(lights[0]).created_at
     for ask in (pd.DataFrame.mirror.drift, lambda table, **told: table.stale("1h", **told)):
-        with pytest.raises(ValueRefused) as refused:
+        with pytest.raises(InvalidValue) as refused:
             ask(merged.mirror)
         told = str(refused.value)
-        assert "frame.mirror.based_on(original)" in told
+        assert "frame.mirror.with_metadata_from(original)" in told
         assert "original.mirror.join(other, on=...)" in told
         assert 'now=pd.Timestamp(original.attrs["mirror"]["taken_at"])' in told
         assert "now=client.get_device(device_id).created_at" in told

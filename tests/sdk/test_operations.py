@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mirror_sdk._service import operations as ops
 from mirror_sdk._service.operations import Poll
-from mirror_sdk.bench import operations as bench_ops
 from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
+from mirror_sdk.simulator import operations as simulator_ops
 from mirror_sdk.wire.entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
@@ -46,7 +46,7 @@ SENT = [
     (ops.poll_log(None, hold_seconds=0), {"after": "latest", "hold": 0}, None),
     (ops.poll_log(7, hold_seconds=24.2), {"after": 7, "hold": 25}, None),
     (ops.poll_log(7, hold_seconds=900), {"after": 7, "hold": 55}, None),
-    (bench_ops.put_bench_resource("d1", "/3303/0/5700", "1", {"writable": None}), {}, {"value": "1"}),
+    (simulator_ops.put_simulator_resource("d1", "/3303/0/5700", "1", {"writable": None}), {}, {"value": "1"}),
 ]
 
 
@@ -80,8 +80,8 @@ def test_no_device_id_leads_out_of_its_segment(device_id):
         (lambda: ops.put_subscription("d", "3303/0/5700"), "resource path"),
         (lambda: ops.put_presubscriptions([{"resource_path": ["/*/0"]}], apply_now=False), "resource_path"),
         (lambda: ops.list_devices({"created_at__gte": datetime(2026, 1, 1)}, limit=None), "created_at__gte"),
-        (lambda: bench_ops.advance_bench_clock(0), "advance_seconds"),
-        (lambda: bench_ops.patch_bench_device("d", {"answer": "maybe"}), "answer"),
+        (lambda: simulator_ops.advance_simulator_clock(0), "advance_seconds"),
+        (lambda: simulator_ops.patch_simulator_device("d", {"answer": "maybe"}), "answer"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
@@ -98,7 +98,7 @@ def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
         (ops.place_device_request("d", "a1", **READ), 5),
         (ops.get_health(), 1),
         (ops.poll_log(7, hold_seconds=0), 1),
-        (bench_ops.advance_bench_clock(60), 1),
+        (simulator_ops.advance_simulator_clock(60), 1),
     ],
 )
 def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id(operation, attempts):
@@ -144,7 +144,7 @@ def test_a_poll_is_read_with_its_cursor_message_and_gap():
         (ops.get_directory_device("d1"), httpx.Response(200, content=b"<html>")),
         (ops.get_directory_device("d1"), answered(body={"id": "d1"})),
         (ops.get_directory_device("d1"), answered(302)),
-        (bench_ops.add_bench_device({"endpoint_name": "s"}), answered(201, {})),
+        (simulator_ops.add_simulator_device({"endpoint_name": "s"}), answered(201, {})),
     ],
 )
 def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answer):

@@ -1,17 +1,22 @@
-"""The two clients are twins: the same names, parameters, defaults and annotations."""
+"""The two clients and their resources are twins: the same names, parameters, defaults and annotations."""
 
 import inspect
+import re
+from functools import cached_property
+from pathlib import Path
 
 import pytest
+from client_resources import ASYNC_RESOURCES, RESOURCES
 
+import mirror_sdk
 from mirror_sdk import (
-    AsyncBench,
     AsyncDeviceRequest,
     AsyncMirrorClient,
+    AsyncSimulator,
     AsyncWatch,
-    Bench,
     DeviceRequest,
     MirrorClient,
+    Simulator,
     Watch,
 )
 from mirror_sdk.cassette import AsyncCassette, Cassette
@@ -25,7 +30,8 @@ TWINS = {
     Recorder: AsyncRecorder,
     Plan: AsyncPlan,
     Cassette: AsyncCassette,
-    Bench: AsyncBench,
+    Simulator: AsyncSimulator,
+    **{kind: ASYNC_RESOURCES.get(name) for name, kind in RESOURCES.items()},
 }
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What the asynchronous one has instead.
@@ -41,8 +47,12 @@ def public(kind):
         name: member
         for name, member in inspect.getmembers(kind)
         if (not name.startswith("_") or name in {"__init__", "__enter__", "__aenter__"})
-        and (callable(member) or isinstance(member, property))
+        and (callable(member) or isinstance(member, property | cached_property))
     }
+
+
+def function_of(member):
+    return getattr(member, "fget", None) or getattr(member, "func", member)
 
 
 @pytest.mark.parametrize("sync", TWINS, ids=lambda kind: kind.__name__)
@@ -53,14 +63,36 @@ def test_each_method_takes_and_gives_the_same(sync):
         if name == "__init__" and sync is not MirrorClient:
             continue  # made by a client, never by a user
         theirs = twins[NAMES.get(name, name)]
-        own = name in vars(sync) and not isinstance(ours, property) and name != "__init__"
+        own = name in vars(sync) and not isinstance(ours, property | cached_property) and name != "__init__"
         if own and f"{sync.__name__}.{name}" not in AT_ONCE:
             assert inspect.iscoroutinefunction(theirs), name
         assert theirs.__doc__ or name.startswith("__"), name
-        wanted, found = (inspect.signature(getattr(one, "fget", one)) for one in (ours, theirs))
+        wanted, found = (inspect.signature(function_of(one)) for one in (ours, theirs))
         assert list(found.parameters) == list(wanted.parameters), name
         for parameter in wanted.parameters.values():
             twin = found.parameters[parameter.name]
             assert (twin.kind, twin.default) == (parameter.kind, parameter.default), name
             assert twin.annotation == TYPES.get(parameter.annotation, parameter.annotation), name
         assert found.return_annotation == TYPES.get(wanted.return_annotation, wanted.return_annotation), name
+
+
+ON_THE_CLIENT = {
+    *("read_value", "write_value", "execute", "get_device", "subscribe", "unsubscribe", "events", "watch", "record"),
+    *("plan", "state_frame", "history", "as_of", "changes", "from_env", "from_cassette", "base_url", "close"),
+    *("devices", "requests"),
+}
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_completion_on_a_client_shows_its_verbs_and_its_resources(kind):
+    shown = {name for name in dir(kind("http://127.0.0.1:1", "a-key")) if not name.startswith("__")}
+    assert not [name for name in shown if name.startswith("_")]
+    assert {"close" if name == "aclose" else name for name in shown} >= ON_THE_CLIENT
+
+
+def test_no_other_class_of_the_package_has_the_name_of_a_resource():
+    names = [kind.__name__ for kind in (*RESOURCES.values(), *ASYNC_RESOURCES.values())]
+    assert len(set(names)) == len(names)
+    sources = Path(mirror_sdk.__file__).parent.rglob("*.py")
+    defined = [name for file in sources for name in re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)]
+    assert [name for name in names if defined.count(name) != 1] == []

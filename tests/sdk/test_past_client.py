@@ -9,7 +9,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, wi
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
@@ -22,21 +22,21 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def told(bench, plain):
+def told(simulator, plain):
     """Two devices, their temperatures observed, and when these changed; the light of the first one was switched on."""
-    ids = [bench.add_device(name, RESOURCES, endpoint_type=kind) for name, kind in (("a", "Light"), ("b", "Fan"))]
+    ids = [simulator.add_device(name, RESOURCES, endpoint_type=kind) for name, kind in (("a", "Light"), ("b", "Fan"))]
     plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
     times = []
     for value in (22.5, 23.5):
-        times.append(bench.advance(60))
+        times.append(simulator.advance(60))
         for device_id in ids:
-            bench.set_value(device_id, TEMPERATURE, value)
+            simulator.set_value(device_id, TEMPERATURE, value)
     plain.write_value(ids[0], LIGHT, True)
-    bench.advance(60)
+    simulator.advance(60)
     return ids, times
 
 
-def test_the_state_is_that_of_the_instant(client, told, bench):
+def test_the_state_is_that_of_the_instant(client, told, simulator):
     _, times = told
     just_before = times[1] - timedelta(microseconds=1)
     for instant, value in ((times[0] - SECOND, 21.5), (times[0], 22.5), (just_before, 22.5), (times[1], 23.5)):
@@ -49,7 +49,7 @@ def test_the_state_is_that_of_the_instant(client, told, bench):
     # It can be brought up to the present.
     assert client.refresh(client.as_of(times[0], paths=[TEMPERATURE]))["reported_num"].tolist() == [23.5, 23.5]
     assert client.as_of(times[0], raw=True).columns.tolist() == STATE_RAW_SCHEMA.names
-    before, after = client.as_of(times[1] - SECOND), client.as_of(bench.get_clock())
+    before, after = client.as_of(times[1] - SECOND), client.as_of(simulator.get_clock())
     assert before["desired_status"].isna().all()
     assert after.loc[after["path"] == LIGHT, "desired_bool"].dropna().tolist() == [True]
     assert after["desired_status"].dropna().tolist() == ["success"]
@@ -76,11 +76,11 @@ def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
         ("2026-01-05T25:00:00Z", "is no time; give one like"),
         ("0001-01-01T00:00:00+14:00", "beyond the years 1 to 9999"),
     ):
-        with pytest.raises(ValueRefused, match=reason):
+        with pytest.raises(InvalidValue, match=reason):
             client.as_of(instant)
-    with pytest.raises(ValueRefused, match=r"begin=.* has no time zone"):
+    with pytest.raises(InvalidValue, match=r"begin=.* has no time zone"):
         client.changes(datetime(2026, 1, 5), end)
-    with pytest.raises(ValueRefused, match="lies before begin"):
+    with pytest.raises(InvalidValue, match="lies before begin"):
         client.changes(end, begin)
     text = client.as_of(begin).attrs["mirror"]["taken_at"]
     assert_frame_equal(client.as_of(text, tz="Europe/Berlin"), client.as_of(begin, tz="Europe/Berlin"))
@@ -105,7 +105,7 @@ def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_t
         cut.as_of(instant)
 
 
-def test_what_changed_is_told_with_both_values(client, told, plain, bench):
+def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
     ids, times = told
     plain.read_value(ids[0], UNIT)
     frame = client.changes(times[0], times[1])
@@ -122,18 +122,18 @@ def test_what_changed_is_told_with_both_values(client, told, plain, bench):
     assert client.changes(*times, paths=[LIGHT]).empty
     # Without an end they reach to the present.
     found = client.changes(times[0], paths=[TEMPERATURE])
-    assert found.attrs["mirror"]["end"] == write_timestamp(bench.get_clock())
-    assert_frame_equal(found, client.changes(times[0], bench.get_clock(), paths=[TEMPERATURE]))
+    assert found.attrs["mirror"]["end"] == write_timestamp(simulator.get_clock())
+    assert_frame_equal(found, client.changes(times[0], simulator.get_clock(), paths=[TEMPERATURE]))
 
 
-def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, bench):
+def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, simulator):
     def put_gap(session):
         row = HistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
 
     now = mirror.services.clock.now()
     mirror.services.database.write(put_gap)
-    assert not client.changes(told[1][0], bench.get_clock()).attrs["mirror"]["complete"]
+    assert not client.changes(told[1][0], simulator.get_clock()).attrs["mirror"]["complete"]
     assert client.changes(*told[1]).attrs["mirror"]["complete"]
 
 

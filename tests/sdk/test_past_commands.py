@@ -14,14 +14,14 @@ pytestmark = pytest.mark.keeps_history
 
 
 @pytest.fixture
-def times(bench, plain):
+def times(simulator, plain):
     """When the temperature of a device was 21.5, 22.5 and 23.5, an hour apart; a write ended at the last one."""
-    device_id = bench.add_device("a", RESOURCES, endpoint_type="Light")
+    device_id = simulator.add_device("a", RESOURCES, endpoint_type="Light")
     plain.subscribe(device_id, TEMPERATURE)
-    found = [bench.get_clock()]
+    found = [simulator.get_clock()]
     for value in (22.5, 23.5):
-        found.append(bench.advance(3600))
-        bench.set_value(device_id, TEMPERATURE, value)
+        found.append(simulator.advance(3600))
+        simulator.set_value(device_id, TEMPERATURE, value)
     plain.write_value(device_id, LIGHT, True)
     return found
 
@@ -50,7 +50,7 @@ def test_it_shows_what_happened_to_a_device(shell, times):
     assert told[-1]["at"] == times[2].isoformat(timespec="milliseconds")
 
 
-def test_a_stretch_is_told_by_instants_or_from_now(shell, times):
+def test_an_interval_is_told_by_instants_or_from_now(shell, times):
     begin, end = (f"{at:%Y-%m-%dT%H:%M:%S}Z" for at in times[1:])
     expected = {
         ("--begin", begin, "--end", end): [22.5],
@@ -73,12 +73,12 @@ def test_a_span_longer_than_the_history_shows_what_there_is_of_it_and_says_so(sh
     assert shell("history", "a", "--since", "1h").stderr == ""
 
 
-def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(shell, mirror, bench):
-    device_id = bench.add_device("early", RESOURCES)
-    dated = int(bench.get_clock().timestamp() * 1000) - 30_000
+def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(shell, mirror, simulator):
+    device_id = simulator.add_device("early", RESOURCES)
+    dated = int(simulator.get_clock().timestamp() * 1000) - 30_000
     value = Observation(device_id, TEMPERATURE, Content(b"19.5"), dated, is_unasked=True)
     mirror.services.devices.observed([value]).result(60)
-    bench.advance(10)
+    simulator.advance(10)
     shown = shell("history", "early", TEMPERATURE, "--json", "--since", "60s")
     assert values(shown) == [None, 19.5]
     assert "the history begins at 2026-01-05T08:00:00.000Z" in shown.stderr

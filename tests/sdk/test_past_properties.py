@@ -20,7 +20,7 @@ REPORTED = ["device_id", "path", "reported_num", "reported_text", "reported_bool
 pytestmark = [pytest.mark.keeps_history, pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning")]
 
 
-def play(client, bench, ids, dice):
+def play(client, simulator, ids, dice):
     """Things that happen to some devices; of a read the log tells when it was answered, so none is among them."""
     for _ in range(25):
         device_id, path = dice.choice(ids), dice.choice(list(VALUES))
@@ -28,18 +28,20 @@ def play(client, bench, ids, dice):
         # What a device that is away does not take is nobody's concern here.
         with suppress(MirrorError):
             if step == "set":
-                bench.set_value(device_id, path, dice.choice(VALUES[path]))
+                simulator.set_value(device_id, path, dice.choice(VALUES[path]))
             elif step == "advance":
-                bench.advance(dice.choice([0.001, 1, 2]))
+                simulator.advance(dice.choice([0.001, 1, 2]))
             elif step == "online":
-                bench.set_online(device_id, dice.random() < 0.5)
+                simulator.set_online(device_id, dice.random() < 0.5)
             elif step == "write":
                 client.begin_write(device_id, LIGHT, dice.random() < 0.5, expiry_seconds=5)
             else:
-                {"register": bench.register, "update": bench.update_registration}.get(step, bench.deregister)(device_id)
+                {"register": simulator.register, "update": simulator.update_registration}.get(
+                    step, simulator.deregister
+                )(device_id)
     for device_id in ids:
-        bench.set_online(device_id, True)
-    bench.advance(1)
+        simulator.set_online(device_id, True)
+    simulator.advance(1)
 
 
 def rows_of(frame, *names):
@@ -58,14 +60,14 @@ def reported(source, instant):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_recording_made_beside_it_tells_the_same(plain, bench, folder, last_look_soon, seed):
+def test_a_recording_made_beside_it_tells_the_same(plain, simulator, folder, last_look_soon, seed):
     plain.put_presubscriptions([{"resource_path": ["*"]}])
-    ids = [bench.add_device(name, RESOURCES) for name in ("a", "b")]
-    bench.advance(2)
-    begin = bench.get_clock()
+    ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
+    simulator.advance(2)
+    begin = simulator.get_clock()
     with plain.record(folder):
-        bench.advance(1)
-        play(plain, bench, ids, random.Random(seed))
+        simulator.advance(1)
+        play(plain, simulator, ids, random.Random(seed))
     recording = Recording(folder)
     assert told(recording, begin + MILLISECOND) == told(plain, begin + MILLISECOND) != []
     for instant in recording.history(begin=begin)["changed_at"].dropna().unique()[::4]:

@@ -10,12 +10,12 @@ import pytest
 from resource_paths import LEVEL
 from usual import DIMMER, add_lights
 
-from mirror_sdk import ValueRefused
+from mirror_sdk import InvalidValue
 
 
 @pytest.fixture
-def lights(bench):
-    return add_lights(bench, 5, resources=[DIMMER])
+def lights(simulator):
+    return add_lights(simulator, 5, resources=[DIMMER])
 
 
 @pytest.fixture
@@ -73,11 +73,11 @@ def test_what_was_written_after_the_plan_is_refused_and_the_rest_goes_on(client,
     assert [level(client, device) for device in ordered] == [55, 10, 10, 55, 10]
 
 
-def test_of_all_canaries_overtaken_another_is_tried_first(client, somebody_else, bench, lights):
+def test_of_all_canaries_overtaken_another_is_tried_first(client, somebody_else, simulator, lights):
     plan = client.plan(client.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
     somebody_else.write_value(ordered[0], LEVEL, 55)
-    bench.set_answer(ordered[1], "reject")
+    simulator.set_answer(ordered[1], "reject")
     result = statuses(plan.apply(concurrency=1))
     assert [result[device] for device in ordered] == ["failure", "failure", "queued", "queued", "queued"]
     assert "first write" in plan.stopped_because
@@ -127,5 +127,5 @@ def test_a_table_that_has_not_seen_is_refused(client, lights):
         ([(lights[0], LEVEL, 40)], {}, "go with a table"),
         (seen.mirror.wide(), {}, "a row for each resource"),
     ):
-        with pytest.raises(ValueRefused, match=said):
+        with pytest.raises(InvalidValue, match=said):
             client.plan(wanted, **options, if_match=True)

@@ -13,8 +13,8 @@ def somebody_else(new_client):
 
 
 @pytest.fixture
-def lights(client, bench):
-    return add_lights(bench, 9, client, [DIMMER])
+def lights(client, simulator):
+    return add_lights(simulator, 9, client, [DIMMER])
 
 
 @pytest.fixture
@@ -28,19 +28,21 @@ def checks(plan, lights):
     return plan.frame.set_index("device_id").loc[lights, "check"].tolist()
 
 
-def test_undo_leaves_alone_what_was_changed_later(client, bench, new_client, somebody_else, lights, applied, tmp_path):
+def test_undo_leaves_alone_what_was_changed_later(
+    client, simulator, new_client, somebody_else, lights, applied, tmp_path
+):
     applied.save(tmp_path / "plan.json")
-    bench.advance(1)
+    simulator.advance(1)
     # Written and changed by the device itself; the same value written, restored and restored in vain.
     for light, written in ((0, [77]), (1, [50]), (2, [77, 50]), (3, [77])):
         for level in written:
             somebody_else.write_value(lights[light], LEVEL, level)
-    bench.set_answer(lights[3], "reject")
+    simulator.set_answer(lights[3], "reject")
     with pytest.raises(WriteRejected):
         somebody_else.write_value(lights[3], LEVEL, 50)
-    bench.set_answer(lights[3], "normal")
+    simulator.set_answer(lights[3], "normal")
     for light, level in ((4, 88), (5, 50), (6, 10)):
-        bench.set_value(lights[light], LEVEL, level)
+        simulator.set_value(lights[light], LEVEL, level)
         somebody_else.read_value(lights[light], LEVEL)
     found = ["changed", "ok", "ok", "changed", "changed", "ok", "already_so", "ok", "ok"]
     assert checks(new_client().load_plan(tmp_path / "plan.json").undo(), lights) == found
@@ -67,12 +69,12 @@ def test_undo_leaves_a_write_alone_that_comes_before_it_is_applied(client, someb
         assert levels(client, lights) == [10, 10, 77, *[10] * 6]
 
 
-def test_plans_are_undone_in_reverse_order_also_where_the_device_rounds(client, bench):
+def test_plans_are_undone_in_reverse_order_also_where_the_device_rounds(client, simulator):
     set_point = "/3308/0/5900"
-    heater = bench.add_device("heater", [{"path": set_point, "value": "19", "writable": True}])
+    heater = simulator.add_device("heater", [{"path": set_point, "value": "19", "writable": True}])
     first = client.plan([(heater, set_point, 21.3)], read_first=True)
     first.apply()
-    bench.set_value(heater, set_point, "21.299999237060547")
+    simulator.set_value(heater, set_point, "21.299999237060547")
     client.read_value(heater, set_point)
     second = client.plan([(heater, set_point, 25)])
     second.apply()
@@ -82,11 +84,11 @@ def test_plans_are_undone_in_reverse_order_also_where_the_device_rounds(client, 
     assert client.read_value(heater, set_point) == 19
 
 
-def test_undoing_twice_goes_back_and_forth(client, bench, lights, applied):
-    bench.advance(1)
+def test_undoing_twice_goes_back_and_forth(client, simulator, lights, applied):
+    simulator.advance(1)
     undo = applied.undo()
     undo.apply()
-    bench.advance(1)
+    simulator.advance(1)
     again = undo.undo()
     assert checks(again, lights) == ["ok"] * 9
     again.apply()

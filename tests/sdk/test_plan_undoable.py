@@ -28,17 +28,17 @@ RESOURCES = [{"path": path, "value": "10", "writable": True} for path in PATHS]
 
 
 @pytest.fixture
-def lights(bench):
-    return add_lights(bench, 3, resources=RESOURCES)
+def lights(simulator):
+    return add_lights(simulator, 3, resources=RESOURCES)
 
 
 def undoable(plan):
     return plan.frame["undoable"].tolist()
 
 
-def test_what_cannot_be_written_back_is_told_before(client, bench, lights):
+def test_what_cannot_be_written_back_is_told_before(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
-    bench.set_value(lights[2], LEVEL, "1000")
+    simulator.set_value(lights[2], LEVEL, "1000")
     client.read_value(lights[2], LEVEL)
     plan = client.plan(all_to(lights))
     assert undoable(plan) == [True, False, False]
@@ -55,7 +55,7 @@ def test_what_is_not_known_is_read_first(client, lights):
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True] * 3
     assert plan.frame["current_num"].tolist() == [10.0] * 3
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     plan.apply()
     plan.undo().apply()
@@ -63,54 +63,54 @@ def test_what_is_not_known_is_read_first(client, lights):
     assert client.plan(all_to(lights, 10), read_first=True).frame["check"].tolist() == ["already_so"] * 3
 
 
-def test_a_device_is_asked_only_for_what_is_not_known(client, bench, lights):
+def test_a_device_is_asked_only_for_what_is_not_known(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
     client.write_value(lights[1], LEVEL, 20)
-    bench.set_value(lights[0], LEVEL, 11)
-    bench.set_value(lights[1], LEVEL, 21)
+    simulator.set_value(lights[0], LEVEL, 11)
+    simulator.set_value(lights[1], LEVEL, 21)
     wanted = [*all_to(lights), (lights[0], LEVEL, 40), ("nobody", LEVEL, 1), (lights[2], SWITCH, "bright")]
     plan = client.plan(wanted, read_first=True)
     assert plan.frame["current_num"].tolist()[:3] == [10.0, 20.0, 10.0]
     assert client.get_device(lights[2])[SWITCH].reported is None
 
 
-def test_a_write_that_may_have_acted_is_read_anew(client, bench, lights):
+def test_a_write_that_may_have_acted_is_read_anew(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
-    bench.set_online(lights[0], False)
+    simulator.set_online(lights[0], False)
     request = client.begin_write(lights[0], LEVEL, 20, expiry_seconds=200)
-    bench.set_answer(lights[0], "silent")
-    bench.set_online(lights[0], True)
-    bench.advance(timedelta(seconds=301))
+    simulator.set_answer(lights[0], "silent")
+    simulator.set_online(lights[0], True)
+    simulator.advance(timedelta(seconds=301))
     assert request.exception(10).category == "TIMEOUT"
-    bench.set_answer(lights[0], "normal")
-    bench.set_value(lights[0], LEVEL, 20)
+    simulator.set_answer(lights[0], "normal")
+    simulator.set_value(lights[0], LEVEL, 20)
     assert client.plan(all_to(lights[:1])).frame["current_num"].tolist() == [10.0]
     assert client.plan(all_to(lights[:1]), read_first=True).frame["current_num"].tolist() == [20.0]
 
 
-def test_a_device_that_sleeps_is_not_asked(client, bench):
-    sleeper = bench.add_device("sleeper", RESOURCES, queue_mode=True)
-    bench.advance(11)
+def test_a_device_that_sleeps_is_not_asked(client, simulator):
+    sleeper = simulator.add_device("sleeper", RESOURCES, queue_mode=True)
+    simulator.advance(11)
     plan = client.plan(all_to([sleeper]), read_first=True)
     assert undoable(plan) == [False]
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
 
 
 @pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no answer)")])
 def test_one_that_does_not_tell_holds_a_plan_for_a_while_only_and_is_named(
-    client, bench, lights, monkeypatch, is_online, told
+    client, simulator, lights, monkeypatch, is_online, told
 ):
     monkeypatch.setattr(reading, "_LATE_SECONDS", 0.2)
     monkeypatch.setattr(reading, "LOOK_SECONDS", 0.1)
-    bench.set_answer(lights[1], "reject")
-    bench.set_online(lights[1], is_online)
+    simulator.set_answer(lights[1], "reject")
+    simulator.set_online(lights[1], is_online)
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True, False, True]
     assert f"asked for its value now, it told none {told}" in plan.frame["reason"][1]
 
 
-def test_the_time_of_the_call_holds_for_its_reads_too(client, bench, lights):
-    bench.set_online(lights[1], False)
+def test_the_time_of_the_call_holds_for_its_reads_too(client, simulator, lights):
+    simulator.set_online(lights[1], False)
     # Where what comes before the reads takes all of the time, it is tried with more.
     for timeout in (1, 5, 25):
         with pytest.raises(CallTimeout, match=f"took longer than timeout={timeout} s") as caught:
@@ -134,10 +134,10 @@ BEFORE = st.one_of(st.sampled_from(["0", "1", "10", "100", "101", "-3", "1e3", "
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.tuples(*(BEFORE for _ in PATHS)))
-def test_the_way_back_is_refused_for_what_was_said_not_to_be_undoable_alone(client, bench, texts):
-    device_id = bench.add_device(f"any-{len(bench.list_devices())}", RESOURCES)
+def test_the_way_back_is_refused_for_what_was_said_not_to_be_undoable_alone(client, simulator, texts):
+    device_id = simulator.add_device(f"any-{len(simulator.list_devices())}", RESOURCES)
     for path, text in zip(PATHS, texts, strict=True):
-        bench.set_value(device_id, path, text)
+        simulator.set_value(device_id, path, text)
     plan = client.plan([(device_id, path, value) for path, value in WANTED.items()], read_first=True)
     sent = plan.frame[plan.frame["decision"] == "write"].set_index("path")["undoable"]
     plan.apply(canary=0)

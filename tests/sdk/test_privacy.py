@@ -12,7 +12,7 @@ import pytest
 from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_sdk import ResourceDeclaration, ResourceType, privacy, register_object
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, history_frame, mirror, read_parquet
 from mirror_sdk.object_table import Personal
 from mirror_sdk.object_table import table as object_table
@@ -41,13 +41,13 @@ SECRETS += ["4711", "192.168", "26201337", "unheard", "Ritas-request"]
 
 
 @pytest.fixture
-def homes(client, bench):
+def homes(client, simulator):
     """The devices of two people, with all kinds of values, a write that waits, and events."""
     ids = []
     for name in (ANNA, BERT):
         resources = [{"path": path, "value": value, "observable": True} for path, value in RESOURCES.items()]
         resources.append({"path": LEVEL, "value": "40", "writable": True, "observable": True})
-        ids.append(bench.add_device(name, resources, endpoint_type="Home"))
+        ids.append(simulator.add_device(name, resources, endpoint_type="Home"))
     client.put_presubscriptions([{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True)
     client.write_value(ids[0], LEVEL, 41)
     client.read_value(ids[0], LEVEL)
@@ -56,13 +56,13 @@ def homes(client, bench):
 
 
 @pytest.fixture
-def tables(client, bench, homes, tmp_path):
+def tables(client, simulator, homes, tmp_path):
     """Tables of every kind, by name."""
     with client.record(tmp_path / "run.parquet") as recorder:
-        begin = bench.get_clock()
-        bench.advance(60)
-        bench.set_value(homes[0], SERIAL, "SN-4711-9999")
-    now = bench.get_clock()
+        begin = simulator.get_clock()
+        simulator.advance(60)
+        simulator.set_value(homes[0], SERIAL, "SN-4711-9999")
+    now = simulator.get_clock()
     state, events = client.snapshot(raw=True), client.events_frame(after=0, timeout=0, raw=True)
     plan = client.plan([(homes[0], LEVEL, 50), ("Rita-nobody", LEVEL, 1)])
     write = client.begin_write(homes[1], LEVEL, 3, async_id="Ritas-request")
@@ -73,8 +73,8 @@ def tables(client, bench, homes, tmp_path):
         "wide": state.mirror.wide(),
         "wide by label": state.mirror.wide(columns="label"),
         "drift": state.mirror.drift(unconfirmed=True),
-        "stale": state.mirror.stale("1s", by="device", now=now, devices=client.list_devices()),
-        "directory": client.list_devices().to_frame(),
+        "stale": state.mirror.stale("1s", by="device", now=now, devices=client.devices.list()),
+        "directory": client.devices.list().to_frame(),
         "events": events,
         "wide events": events.mirror.wide(),
         "history": history_frame(events, raw=True),
@@ -210,16 +210,16 @@ def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
 def test_what_cannot_be_replaced_is_refused(client, homes):
     state, table = client.snapshot(), client.snapshot(as_="arrow")
     for key in ("short", b"fifteen bytes..", "", 12345678901234567890, None):
-        with pytest.raises(ValueRefused, match="the key") as refused:
+        with pytest.raises(InvalidValue, match="the key") as refused:
             state.mirror.pseudonymise(key)
         assert not key or str(key) not in str(refused.value)
     shared = state.mirror.pseudonymise(KEY)
     for twice in (shared, pseudonymise(table, KEY)):
-        with pytest.raises(ValueRefused, match="pseudonyms already"):
+        with pytest.raises(InvalidValue, match="pseudonyms already"):
             pseudonymise(twice, KEY)
-    with pytest.raises(ValueRefused, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="does not say what it shows"):
         client.refresh(shared)
-    with pytest.raises(ValueRefused, match="lacks the column path"):
+    with pytest.raises(InvalidValue, match="lacks the column path"):
         state.drop(columns="path").mirror.pseudonymise(KEY)
     with pytest.raises(TypeError, match="a list is no table"):
         pseudonymise([], KEY)
@@ -232,7 +232,7 @@ def test_empty_tables_stay_empty(client):
     assert mirror(frame).pseudonymise(KEY).dtypes.astype(str).equals(frame.dtypes.astype(str))
 
 
-def test_an_object_that_was_registered_says_what_is_personal(client, bench, monkeypatch):
+def test_an_object_that_was_registered_says_what_is_personal(client, simulator, monkeypatch):
     monkeypatch.setattr(object_table, "_table", object_table._table)  # it goes again
     text, number = ResourceType.STRING, ResourceType.FLOAT
     declared = {
@@ -243,7 +243,7 @@ def test_an_object_that_was_registered_says_what_is_personal(client, bench, monk
     }
     register_object(30001, "Home", declared)
     given = {1: "Rita", 2: "48.137", 3: "dear diary", 4: "green"}
-    device = bench.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
+    device = simulator.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
     for one in given:
         client.read_value(device, f"/30001/0/{one}")
     state = client.snapshot().mirror.pseudonymise(KEY)
@@ -314,7 +314,7 @@ def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
     ids=lambda table: type(table).__module__,
 )
 def test_cells_in_which_nobody_looks_are_refused(table):
-    with pytest.raises(ValueRefused, match="has lists, structures or other values within its cells"):
+    with pytest.raises(InvalidValue, match="has lists, structures or other values within its cells"):
         pseudonymise(table, KEY)
 
 

@@ -21,30 +21,30 @@ QUESTIONS = {
     "rates": lambda frame, span: frame.mirror.rates(TEMPERATURE, bin="1min", **span),
     "align": lambda frame, span: frame.mirror.align([SWITCH, TEMPERATURE], on="1min", **span),
     "gaps": lambda frame, span: frame.mirror.gaps(**span),
-    "late": lambda frame, span: frame.mirror.late(**span).drop(columns=["delay", "received_at"]),
+    "late_arrivals": lambda frame, span: frame.mirror.late_arrivals(**span).drop(columns=["delay", "received_at"]),
     "unchanged": lambda frame, span: frame.mirror.unchanged("90s", **span),
 }
 
 
 @pytest.fixture
-def told(plain, bench, folder):
+def told(plain, simulator, folder):
     """A quarter of an hour of two devices, by where it was told, and from when to when it was."""
 
     plain.put_presubscriptions([{"resource_path": ["/33*"]}])
-    bench.advance(60)
+    simulator.advance(60)
     position = plain.events_frame(after=0, timeout=0).attrs["mirror"].get("position", 0)
     with plain.record(folder) as recorder:
-        begin = bench.get_clock()
-        hall = bench.add_device("hall", [SENSOR, LAMP])
-        roof = bench.add_device("roof", [SENSOR, LAMP])
+        begin = simulator.get_clock()
+        hall = simulator.add_device("hall", [SENSOR, LAMP])
+        roof = simulator.add_device("roof", [SENSOR, LAMP])
         for minute, value in enumerate([22.0, 22.5, 22.5, 21.0]):
-            bench.advance(60)
-            bench.set_value(hall, TEMPERATURE, value)
-            bench.set_value(roof, SWITCH, minute % 2 == 0)
-        bench.deregister(roof)
-        bench.advance(150)
-        bench.register(roof)
-        end = bench.advance(270)
+            simulator.advance(60)
+            simulator.set_value(hall, TEMPERATURE, value)
+            simulator.set_value(roof, SWITCH, minute % 2 == 0)
+        simulator.deregister(roof)
+        simulator.advance(150)
+        simulator.register(roof)
+        end = simulator.advance(270)
         # By the last look of the recorder it is known that nothing else came.
         until(lambda: recorder.audit().until_at == end)
     frames = {
@@ -60,7 +60,7 @@ def test_wherever_it_was_told_the_answer_is_the_same(told):
     frames, span = told
     for name, ask in QUESTIONS.items():
         expected = ask(frames["history"], span)
-        assert name == "late" or len(expected)
+        assert name == "late_arrivals" or len(expected)
         for where, frame in frames.items():
             pd.testing.assert_frame_equal(ask(frame, span), expected, obj=f"{name} of {where}")
     history = frames["history"]
@@ -76,10 +76,10 @@ def test_wherever_it_was_told_the_answer_is_the_same(told):
     assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
 
 
-def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, bench, mirror, folder):
+def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, simulator, mirror, folder):
     plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
-    hall = bench.add_device("hall", [SENSOR, LAMP])
-    first = bench.advance(60)
+    hall = simulator.add_device("hall", [SENSOR, LAMP])
+    first = simulator.advance(60)
     before = ((b"10", first), (b"16", first + timedelta(minutes=5)))
 
     def late(value, changed_at):
@@ -87,16 +87,16 @@ def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, bench
         mirror.services.devices.observed([Observation(hall, TEMPERATURE, Content(value), at)]).result(60)
 
     with plain.record(folder) as recorder:
-        begin = bench.advance(3600)
-        bench.advance(3600)
+        begin = simulator.advance(3600)
+        simulator.advance(3600)
         for value, changed_at in before:
             late(value, changed_at)
         late(b"20", begin + timedelta(minutes=30))
-        bench.advance(3600)
+        simulator.advance(3600)
         # Repeated as by a registration: changed before the begin, received two hours after it.
         for value, changed_at in before:
             late(value, changed_at)
-        end = bench.advance(3600)
+        end = simulator.advance(3600)
         until(lambda: recorder.audit().until_at == end)
     state = plain.as_of(begin, paths=[TEMPERATURE])
     whole, later = (plain.history(paths=[TEMPERATURE], begin=one, end=end) for one in (None, begin))

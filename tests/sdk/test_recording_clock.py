@@ -16,9 +16,9 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 @pytest.fixture
-def here(bench, monkeypatch):
+def here(simulator, monkeypatch):
     """The clock of the client, which is two months ahead of that of the service."""
-    now = bench.get_clock() + timedelta(days=60)
+    now = simulator.get_clock() + timedelta(days=60)
     monkeypatch.setitem(Tape.__init__.__kwdefaults__, "now", lambda: now)
     return now
 
@@ -32,11 +32,11 @@ def changes_complete(folder, begin, end):
 
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.GapWarning")
-def test_complete_is_what_is_known_by_the_services_clock(client, bench, here, observed, folder):
-    begun_at = bench.get_clock()
+def test_complete_is_what_is_known_by_the_services_clock(client, simulator, here, observed, folder):
+    begun_at = simulator.get_clock()
     with client.record(folder):
         observed(1.0)
-        ended_at = bench.advance(60)
+        ended_at = simulator.advance(60)
     assert set(Recording(folder).events()["received_at"]) == {here}
     audit = Recording(folder).audit()
     assert (audit.from_at, audit.until_at, audit.sealed_until_at) == (begun_at, ended_at, ended_at)
@@ -57,9 +57,9 @@ def test_complete_is_what_is_known_by_the_services_clock(client, bench, here, ob
 
     # What the log has dropped by then is not.
     inside = observed(4.0)
-    bench.advance(timedelta(hours=25))
+    simulator.advance(timedelta(hours=25))
     with client.record(folder):
-        resumed_at = bench.get_clock()
+        resumed_at = simulator.get_clock()
         # The state is taken again when the loss was read.
         until(lambda: len(layout.state_numbers(folder)) == 4)
         behind = observed(5.0)
@@ -72,15 +72,15 @@ def test_complete_is_what_is_known_by_the_services_clock(client, bench, here, ob
     assert not changes_complete(folder, continued_at, behind)
 
 
-def test_a_fleet_without_a_device_is_known_too_and_one_that_is_recorded_up_to_the_last_look(client, bench, folder):
+def test_a_fleet_without_a_device_is_known_too_and_one_that_is_recorded_up_to_the_last_look(client, simulator, folder):
     with client.record(folder):
-        begun_at = bench.get_clock()
+        begun_at = simulator.get_clock()
         assert is_complete(folder, begun_at)
-        assert not is_complete(folder, bench.advance(1))
+        assert not is_complete(folder, simulator.advance(1))
         client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
-        bench.advance(60)
-        bench.add_device("late", [{"path": TEMPERATURE, "value": "7.5", "observable": True}])
-        later = bench.advance(1)
+        simulator.advance(60)
+        simulator.add_device("late", [{"path": TEMPERATURE, "value": "7.5", "observable": True}])
+        later = simulator.advance(1)
     assert is_complete(folder, later)
     state = Recording(folder).as_of(later)
     assert (state["reported_num"].tolist(), state["label"].tolist()) == ([7.5], ["Temperature · Sensor Value"])
@@ -88,7 +88,7 @@ def test_a_fleet_without_a_device_is_known_too_and_one_that_is_recorded_up_to_th
     assert not is_complete(folder, later + MILLISECOND)
 
 
-def test_what_the_service_does_not_tell_is_not_known(client_over, bench, device_id, folder):
+def test_what_the_service_does_not_tell_is_not_known(client_over, simulator, device_id, folder):
     def tell_the_time_or_not(_, answer):
         if not is_told:
             answer.headers.pop(TIME_HEADER, None)
@@ -97,7 +97,7 @@ def test_what_the_service_does_not_tell_is_not_known(client_over, bench, device_
     is_told = False
     client = client_over(tell_the_time_or_not)
     with client.record(folder):
-        begun_at = bench.advance(60)
+        begun_at = simulator.advance(60)
     audit = Recording(folder).audit()
     assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
     assert str(audit).startswith("complete from a time the service did not tell to a time the service did not tell: 0")
@@ -105,8 +105,8 @@ def test_what_the_service_does_not_tell_is_not_known(client_over, bench, device_
     # A service that was renewed tells it: nothing lies between its state table and the last look.
     is_told = True
     with client.record(folder):
-        renewed_at = bench.advance(60)
-        ended_at = bench.advance(60)
+        renewed_at = simulator.advance(60)
+        ended_at = simulator.advance(60)
     assert Recording(folder).audit().until_at == ended_at
     assert not is_complete(folder, begun_at - MILLISECOND)
     assert is_complete(folder, renewed_at)

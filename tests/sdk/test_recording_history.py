@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE
 
-from mirror_sdk import GapWarning, ValueRefused
+from mirror_sdk import GapWarning, InvalidValue
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA
 from mirror_sdk.recording import Recording
 
@@ -15,20 +15,20 @@ pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning
 
 
 @pytest.fixture
-def recorded(client, bench, folder):
+def recorded(client, simulator, folder):
     """Two devices whose temperatures are observed; what happened while they were recorded, and when that began."""
-    ids = [bench.add_device(name, RESOURCES) for name in ("a", "b")]
+    ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
     client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
-    bench.advance(1)
-    begin = bench.get_clock()
+    simulator.advance(1)
+    begin = simulator.get_clock()
     with client.record(folder):
         for device_id, value in ((ids[0], 22.5), (ids[1], 30.5), (ids[0], 23.5)):
-            bench.advance(1)
-            bench.set_value(device_id, TEMPERATURE, value)
+            simulator.advance(1)
+            simulator.set_value(device_id, TEMPERATURE, value)
         client.read_value(ids[0], "/3/0/0")
         client.write_value(ids[0], LIGHT, True)
-        bench.update_registration(ids[1])
-        bench.advance(1)
+        simulator.update_registration(ids[1])
+        simulator.advance(1)
     return Recording(folder), begin, ids
 
 
@@ -61,7 +61,7 @@ def test_what_happened_is_told_by_device_path_and_time(recorded):
     assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
 
 
-def test_devices_paths_and_a_stretch_choose_rows(recorded, client):
+def test_devices_paths_and_an_interval_choose_rows(recorded, client):
     recording, begin, ids = recorded
     of_b = [row for row in ALL if row[0] == "b"]
     for devices in (["b"], [ids[1]], [client.get_device("b")], pd.DataFrame({"device_id": [ids[1]] * 2})):
@@ -83,22 +83,22 @@ def test_what_cannot_be_meant_is_refused(recorded):
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),
     ):
-        with pytest.raises(ValueRefused, match=words):
+        with pytest.raises(InvalidValue, match=words):
             recorded[0].history(**asked)
 
 
 @pytest.mark.both_clients
-def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, bench, device_id, folder):
+def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, simulator, device_id, folder):
     client.subscribe(device_id, TEMPERATURE)
     with client.record(folder):
-        bench.set_value(device_id, TEMPERATURE, 22.5)
-    lost_from = bench.get_clock()
-    bench.set_value(device_id, TEMPERATURE, 23.5)
+        simulator.set_value(device_id, TEMPERATURE, 22.5)
+    lost_from = simulator.get_clock()
+    simulator.set_value(device_id, TEMPERATURE, 23.5)
     # A day of the log is kept.
-    bench.advance(timedelta(days=3))
-    bench.set_value(device_id, TEMPERATURE, 24.5)
+    simulator.advance(timedelta(days=3))
+    simulator.set_value(device_id, TEMPERATURE, 24.5)
     with pytest.warns(GapWarning), client.record(folder) as recorder:
-        bench.advance(1)
+        simulator.advance(1)
     recording = recorder.recording
     frame = recording.history([device_id], end=lost_from + timedelta(days=30))
     gaps = frame[frame["what"] == "gap"]
@@ -123,5 +123,5 @@ def test_the_state_and_the_changes_of_some_devices_and_paths(recorded):
     assert recording.changes(begin, end, ["b"])["after_num"].tolist() == [30.5]
     assert recording.changes(begin, end, paths=[LIGHT]).empty
     assert recording.changes(begin, end, ["a"], paths=["/3303/*"])["observations"].tolist() == [2]
-    with pytest.raises(ValueRefused, match="nobody"):
+    with pytest.raises(InvalidValue, match="nobody"):
         recording.as_of(end, ["nobody"])

@@ -28,11 +28,11 @@ TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
 
 
 @pytest.fixture
-def sensors(bench):
+def sensors(simulator):
     """Five of them by name -> id, of two types, and one without a temperature."""
     types = {f"sensor-{number}": "AB"[number % 2] for number in range(1, 6)}
-    found = {name: bench.add_device(name, [SENSOR, LAMP], endpoint_type=kind) for name, kind in types.items()}
-    return found | {"lamp": bench.add_device("lamp", [LAMP], endpoint_type="Lamp")}
+    found = {name: simulator.add_device(name, [SENSOR, LAMP], endpoint_type=kind) for name, kind in types.items()}
+    return found | {"lamp": simulator.add_device("lamp", [LAMP], endpoint_type="Lamp")}
 
 
 def told(client, folder, **options):
@@ -65,7 +65,7 @@ def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors,
     client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"], subscribe=True).stop()
 
 
-def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, bench, sensors, folder):
+def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, simulator, sensors, folder):
     def left():
         return "".join(told(plain, folder, paths=["/3303/*"])).partition("covers /3303/* of ")[2].partition(":")[0]
 
@@ -85,7 +85,7 @@ def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, bench, sensors,
         assert bool(left()) == bool(uncovered), rule
     plain.delete_presubscriptions()
     plain.subscribe("sensor-1", TEMPERATURE)
-    bench.deregister(sensors["sensor-2"])
+    simulator.deregister(sensors["sensor-2"])
     assert left().startswith("3 devices (sensor-3, sensor-4, sensor-5)")
 
 
@@ -97,14 +97,14 @@ def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, 
     assert "1 device (sensor-1)" in said
 
 
-def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, bench, folder, monkeypatch):
+def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, simulator, folder, monkeypatch):
     """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
     monkeypatch.setattr("mirror_sdk.recording.subscribing._MOST_ASKED", 2)
     for number in range(5):
-        bench.add_device(f"d{number}", [SENSOR])
+        simulator.add_device(f"d{number}", [SENSOR])
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.put_presubscriptions([{"endpoint_name": name} for name in ("d1", "d3", "d4")], apply_now=True)
-    bench.advance(1)
+    simulator.advance(1)
     (said,) = told(plain, folder, paths=["/3303/*"])
     assert "/3303/* of 4 devices (d0, " in said
 
@@ -121,13 +121,13 @@ def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, fo
 
 
 @pytest.mark.both_clients
-def test_rules_are_there_while_it_records_and_gone_at_the_end(client, bench, sensors, folder):
+def test_rules_are_there_while_it_records_and_gone_at_the_end(client, simulator, sensors, folder):
     client.put_presubscriptions([{"endpoint_name": "others"}])
     others = client.get_presubscriptions()
     with client.record(folder, paths=["/3303/*"], subscribe=True) as recorder:
         assert client.get_presubscriptions() == [*others, TEMPERATURES]
-        bench.advance(1)
-        bench.set_value(sensors["sensor-1"], TEMPERATURE, "30")
+        simulator.advance(1)
+        simulator.set_value(sensors["sensor-1"], TEMPERATURE, "30")
     assert client.get_presubscriptions() == others
     assert sorted(recorded(recorder)) == [21.5] * 5 + [30.0]
     assert recorder.audit().complete

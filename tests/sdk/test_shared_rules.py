@@ -8,7 +8,7 @@ import pytest
 from blocking import pause_in_no_time
 from usual import URL
 
-from mirror_sdk import CallTimeout, MirrorClient, PreconditionFailed, PresubscriptionRule, ValueRefused
+from mirror_sdk import CallTimeout, InvalidValue, MirrorClient, PreconditionFailed, PresubscriptionRule
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES
 
 TEMPERATURES = {"resource_path": ["/3303/*"]}
@@ -69,7 +69,7 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
         (LIGHTS, TypeError, "rules must be a list of rules, not a dict"),
         (PresubscriptionRule(), TypeError, "rules must be a list of rules, not a PresubscriptionRule"),
         ([{"resource_path": ["/1"] * 257}], ValueError, "256"),
-        ([{"endpoint_name": f"n{number}"} for number in range(1024)], ValueRefused, "would have 1025, and 1024 is the"),
+        ([{"endpoint_name": f"n{number}"} for number in range(1024)], InvalidValue, "would have 1025, and 1024 is the"),
     ],
     ids=["one", "a rule", "too many paths", "too many rules"],
 )
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_named_and_changes_nothing(client, rules, kind, told):
     client.put_presubscriptions([TEMPERATURES])
     with pytest.raises(kind, match=told):
         client.add_presubscriptions(rules)
-    if kind is not ValueRefused:
+    if kind is not InvalidValue:
         with pytest.raises(kind, match=told):
             client.remove_presubscriptions(rules)
     assert client.get_presubscriptions() == put(TEMPERATURES)
@@ -117,7 +117,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     client = client_of(transport=httpx.MockTransport(answer))
     slept = pause_in_no_time(client)
     # By this clock only the pauses take time.
-    client._sender._clock = lambda: sum(slept)
+    client._session.sender._clock = lambda: sum(slept)
     with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
         client.add_presubscriptions([LIGHTS], timeout=0.3)
     assert isinstance(caught.value.__cause__, PreconditionFailed)

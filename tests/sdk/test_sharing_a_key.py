@@ -8,23 +8,23 @@ from resource_paths import SWITCH, TEMPERATURE
 from mirror_sdk import Conflict
 
 
-def test_a_request_of_one_is_listed_and_taken_up_by_the_other(rivals, new_client, bench, device_id):
+def test_a_request_of_one_is_listed_and_taken_up_by_the_other(rivals, new_client, simulator, device_id):
     one, two = rivals
     stranger = new_client()
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     request = one.begin_write(device_id, SWITCH, True, async_id="night")
-    assert [waiting.async_response_id for waiting in two.list_device_requests()] == ["night"]
-    assert stranger.list_device_requests() == []
+    assert [waiting.async_response_id for waiting in two.requests.list()] == ["night"]
+    assert stranger.requests.list() == []
     taken = two.resume_request("night", device_id, SWITCH, method="PUT")
     with pytest.raises(Conflict):
         two.begin_write(device_id, SWITCH, False, async_id="night")
     stranger.begin_write(device_id, TEMPERATURE, 1, async_id="night", allow_read_only=True)
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     request.result(60)
     taken.result(60)
 
 
-def test_each_recorder_and_watch_has_its_own_place(rivals, bench, device_id, tmp_path):
+def test_each_recorder_and_watch_has_its_own_place(rivals, simulator, device_id, tmp_path):
     one, two = rivals
     one.subscribe(device_id, TEMPERATURE)
     heard = threading.Semaphore(0)
@@ -33,6 +33,6 @@ def test_each_recorder_and_watch_has_its_own_place(rivals, bench, device_id, tmp
         two.record(tmp_path / "two") as second,
         two.watch(lambda _: heard.release()),
     ):
-        bench.set_value(device_id, TEMPERATURE, "30")
+        simulator.set_value(device_id, TEMPERATURE, "30")
         assert heard.acquire(timeout=60)
     assert [recorder.recording.events()["value_num"].tolist()[-1] for recorder in (first, second)] == [30.0, 30.0]

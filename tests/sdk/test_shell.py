@@ -38,11 +38,11 @@ NOTHING = {
         *((words, form) for words in ("devices", "watch --timeout 0") for form in ("--json", "--csv")),
     ],
 )
-def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, bench, words, form):
+def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, simulator, words, form):
     if any(name in words for name in ("sensor-1", "empty")):
-        bench.add_device("sensor-1", [SENSOR])
-        bench.add_device("empty", [])
-        bench.advance(7200)
+        simulator.add_device("sensor-1", [SENSOR])
+        simulator.add_device("empty", [])
+        simulator.advance(7200)
     told = shell(*words.split(), *form.split())
     assert told.exit_code == 0, told.output
     (line,) = told.stderr.splitlines()
@@ -77,8 +77,8 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_is_told_in_words_of_a_shell(shell, bench, tmp_path):
-    bench.add_device("sensor-1", [SENSOR | {"writable": True}, DIMMER])
+def test_what_is_wrong_is_told_in_words_of_a_shell(shell, simulator, tmp_path):
+    simulator.add_device("sensor-1", [SENSOR | {"writable": True}, DIMMER])
     (tmp_path / "folder.csv").mkdir()
     for words, (status, complaint) in WRONG.items():
         told = shell(*(word.format(folder=tmp_path) for word in words))
@@ -87,8 +87,8 @@ def test_what_is_wrong_is_told_in_words_of_a_shell(shell, bench, tmp_path):
         assert len(told.stderr.splitlines()) == (4 if status == 2 else 1), words
 
 
-def test_a_recording_of_nothing_says_how_values_come(shell, bench, tmp_path):
-    bench.add_device("sensor-1", [SENSOR])
+def test_a_recording_of_nothing_says_how_values_come(shell, simulator, tmp_path):
+    simulator.add_device("sensor-1", [SENSOR])
     told = shell("record", tmp_path / "nothing", "--seconds", "0")
     assert told.exit_code == 0, told.output
     assert told.stderr.splitlines()[-1].startswith("nothing has come; ")

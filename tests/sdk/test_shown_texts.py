@@ -131,8 +131,8 @@ def test_names_that_look_alike_are_told_apart():
     assert shown_names({"aaaaaaaaaaaa1": "x", "bbbbbbbbbbbb1": "X"})["aaaaaaaaaaaa1"] == "x (aaaaaaaa)"
 
 
-def test_tables_of_the_command_tell_names_apart(client, bench):
-    plan = client.plan(all_to([bench.add_device(name, [DIMMER]) for name in ("hall", "Hall", "roof")]))
+def test_tables_of_the_command_tell_names_apart(client, simulator):
+    plan = client.plan(all_to([simulator.add_device(name, [DIMMER]) for name in ("hall", "Hall", "roof")]))
     shown = [row["device"] for row in plan_rows(plan.frame, None)]
     assert len(set(shown)) == 3
     assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]

@@ -16,11 +16,11 @@ NOBODY, OTHER = "/3303/0/5799", "/3200/*"
 
 
 @pytest.fixture
-def begin(bench, plain):
-    device_id = bench.add_device("a", RESOURCES)
+def begin(simulator, plain):
+    device_id = simulator.add_device("a", RESOURCES)
     plain.subscribe(device_id, TEMPERATURE)
-    begin = bench.advance(60)
-    bench.set_value(device_id, TEMPERATURE, 22.5)
+    begin = simulator.advance(60)
+    simulator.set_value(device_id, TEMPERATURE, 22.5)
     return begin
 
 
@@ -29,12 +29,12 @@ def silent(frame):
 
 
 @pytest.mark.parametrize("ask", ["history", "as_of", "snapshot", "snapshot as arrow", "state_frame"])
-def test_paths_that_no_device_has_are_told(client, bench, begin, ask):
+def test_paths_that_no_device_has_are_told(client, simulator, begin, ask):
     is_past = ask in {"history", "as_of"}
 
     def asked(paths, **more):
         if is_past:
-            arguments = [bench.get_clock()] if ask == "as_of" else []
+            arguments = [simulator.get_clock()] if ask == "as_of" else []
             return silent(getattr(client, ask)(*arguments, paths=paths, **more))
         form = "arrow" if ask.endswith("arrow") else "pandas"
         table = getattr(client, ask.partition(" ")[0])(paths=paths, **more, as_=form)
@@ -53,14 +53,14 @@ def test_paths_that_no_device_has_are_told(client, bench, begin, ask):
         asked([f"/9/9/{number}" for number in range(7)])
 
 
-def test_a_recording_may_begin_before_there_is_such_a_resource(client, bench, begin, tmp_path):
+def test_a_recording_may_begin_before_there_is_such_a_resource(client, simulator, begin, tmp_path):
     with client.record(tmp_path / "run.parquet", paths=[NOBODY], subscribe=True) as recorder:
         pass
     assert recorder.recording.events().empty
 
 
-def test_a_resource_that_was_silent_is_no_mistake(client, bench, begin):
-    """It has no row in this stretch, and is there."""
+def test_a_resource_that_was_silent_is_no_mistake(client, simulator, begin):
+    """It has no row in this interval, and is there."""
     frame = client.history(["a"], [TEMPERATURE], begin=begin + timedelta(seconds=1))
     assert silent(frame) == [TEMPERATURE]
     assert frame["path"].isna().all()

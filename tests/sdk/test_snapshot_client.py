@@ -6,7 +6,7 @@ import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE, Between, without_arrow, without_snapshots
 
 from mirror_sdk import SnapshotWarning
-from mirror_sdk.errors import BadRequest, NotFound, ValueRefused
+from mirror_sdk.errors import BadRequest, InvalidValue, NotFound
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.extensions.snapshots import service as snapshots
@@ -52,7 +52,7 @@ def test_devices_are_selected(client, ids, monkeypatch):
     assert names(endpoint_type="Light") == ["a"]
     assert names(filters={"endpoint_name__in": ["a", "d"]}) == ["a", "d"]
     assert names(devices=[ids[1], ids[0], ids[1]]) == ["a", "b"]
-    assert names(devices=client.list_devices(), state="registered") == ["a", "b"]
+    assert names(devices=client.devices.list(), state="registered") == ["a", "b"]
     assert names(devices=[]) == []
     assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
     assert about(client.snapshot(devices=ids))["devices"] == 4
@@ -66,9 +66,9 @@ def test_devices_are_selected(client, ids, monkeypatch):
 def test_what_cannot_be_selected_is_refused(client, ids):
     for selection, error, words in (
         ({"devices": [ids[0], "nobody"]}, NotFound, "nobody"),
-        ({"paths": ["/3*/0"]}, ValueRefused, "at the end"),
+        ({"paths": ["/3*/0"]}, InvalidValue, "at the end"),
         ({"filters": {"colour": "red"}}, BadRequest, "unknown filter"),
-        ({"tz": "Nowhere"}, ValueRefused, "time zone"),
+        ({"tz": "Nowhere"}, InvalidValue, "time zone"),
     ):
         with pytest.raises(error, match=words):
             client.snapshot(**selection)
@@ -97,10 +97,10 @@ def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_ove
     pd.testing.assert_frame_equal(frame.mirror.refresh(plain), frame)
 
 
-def change_all(client, bench, ids):
+def change_all(client, simulator, ids):
     client.write_value(ids[0], LIGHT, False)
-    bench.advance(5)
-    bench.set_value(ids[1], TEMPERATURE, "-7")
+    simulator.advance(5)
+    simulator.set_value(ids[1], TEMPERATURE, "-7")
     client.read_value(ids[1], TEMPERATURE)
 
 
@@ -110,30 +110,30 @@ def gone(mirror, device_id):
 
 STEPS = {
     "nothing": lambda *_: None,
-    "values": lambda client, bench, mirror, ids: change_all(client, bench, ids),
-    "a new device": lambda client, bench, mirror, ids: bench.add_device("between", RESOURCES),
-    "a device without a value": lambda client, bench, mirror, ids: bench.add_device("between", []),
-    "a device less": lambda client, bench, mirror, ids: gone(mirror, ids[0]),
-    "a device that leaves the selection": lambda client, bench, mirror, ids: bench.deregister(ids[0]),
-    "a device that comes into it": lambda client, bench, mirror, ids: bench.register(ids[3]),
-    "a subscription": lambda client, bench, mirror, ids: client.subscribe(ids[1], TEMPERATURE),
-    "all at once": lambda client, bench, mirror, ids: (
-        change_all(client, bench, ids),
+    "values": lambda client, simulator, mirror, ids: change_all(client, simulator, ids),
+    "a new device": lambda client, simulator, mirror, ids: simulator.add_device("between", RESOURCES),
+    "a device without a value": lambda client, simulator, mirror, ids: simulator.add_device("between", []),
+    "a device less": lambda client, simulator, mirror, ids: gone(mirror, ids[0]),
+    "a device that leaves the selection": lambda client, simulator, mirror, ids: simulator.deregister(ids[0]),
+    "a device that comes into it": lambda client, simulator, mirror, ids: simulator.register(ids[3]),
+    "a subscription": lambda client, simulator, mirror, ids: client.subscribe(ids[1], TEMPERATURE),
+    "all at once": lambda client, simulator, mirror, ids: (
+        change_all(client, simulator, ids),
         gone(mirror, ids[2]),
-        bench.add_device("between", RESOURCES),
-        bench.deregister(ids[0]),
+        simulator.add_device("between", RESOURCES),
+        simulator.deregister(ids[0]),
     ),
 }
 
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.filterwarnings("error")
-def test_a_refreshed_table_is_that_of_a_new_snapshot(client, bench, mirror, ids, step):
+def test_a_refreshed_table_is_that_of_a_new_snapshot(client, simulator, mirror, ids, step):
     selections = [{"state": "registered"}, {"paths": [TEMPERATURE], "raw": True, "tz": "Asia/Tokyo"}]
     selections += [{}, {"devices": ids[1:3]}]
     before = [client.snapshot(**selection) for selection in selections]
     copies = [frame.copy() for frame in before]
-    STEPS[step](client, bench, mirror, ids)
+    STEPS[step](client, simulator, mirror, ids)
     mirror.services.database.settle()
     for selection, frame, copy in zip(selections, before, copies, strict=True):
         if selection.get("devices") and step == "all at once":
@@ -167,18 +167,18 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
 
 def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(client, plain, ids):
     frame = client.snapshot()
-    with pytest.raises(ValueRefused, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="does not say what it shows"):
         client.state_frame().mirror.refresh(client)
-    with pytest.raises(ValueRefused, match="refresh the whole table"):
+    with pytest.raises(InvalidValue, match="refresh the whole table"):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
-    with pytest.raises(ValueRefused, match="more than once"):
+    with pytest.raises(InvalidValue, match="more than once"):
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
     rooms = pd.DataFrame({"device_id": ids, "room": list("abcd")})
     for joined in (frame.merge(rooms, on="device_id"), frame.mirror.join(rooms)):
-        with pytest.raises(ValueRefused, match=r"frame\.mirror\.based_on\(snapshot\)"):
+        with pytest.raises(InvalidValue, match=r"frame\.mirror\.with_metadata_from\(snapshot\)"):
             joined.mirror.refresh(client)
     plain.write_value(ids[0], LIGHT, False)
-    pd.testing.assert_frame_equal(joined.mirror.based_on(frame).mirror.refresh(client), client.snapshot())
+    pd.testing.assert_frame_equal(joined.mirror.with_metadata_from(frame).mirror.refresh(client), client.snapshot())
 
 
 def test_a_mirror_that_never_was_so_far_is_taken_as_a_whole_and_it_says_so(client, ids):

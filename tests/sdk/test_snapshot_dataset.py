@@ -13,7 +13,7 @@ from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, SnapshotWarning
 from mirror_sdk.dask import read_dataset
-from mirror_sdk.errors import ConnectionFailed, NotFound, ValueRefused
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.snapshot import dataset
 from mirror_sdk.snapshot.dataset import SnapshotDataset
@@ -35,11 +35,11 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def many(bench, ids, monkeypatch):
+def many(simulator, ids, monkeypatch):
     """More devices, which arrive two by two."""
     monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 2)
     for number in range(9):
-        bench.add_device(f"device-{number}", RESOURCES[: number % 4])
+        simulator.add_device(f"device-{number}", RESOURCES[: number % 4])
 
 
 def assert_same(found, expected):
@@ -95,7 +95,7 @@ def test_devices_can_be_named(client, ids, folder):
 
 
 def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, many, folder, monkeypatch):
-    monkeypatch.setattr("mirror_sdk._async_client._DEVICES_AT_A_TIME", 3)
+    monkeypatch.setattr("mirror_sdk._session.async_table_reader._DEVICES_AT_A_TIME", 3)
     with pytest.warns(SnapshotWarning, match="one by one"):
         written = client_over(without_snapshots).snapshot_dataset(folder, devices_per_file=2)
     pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
@@ -125,23 +125,23 @@ def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
 
 @pytest.mark.parametrize("name", ["part-00001.parquet", ".hidden"])
 def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
-    with pytest.raises(ValueRefused, match="is not a dataset"):
+    with pytest.raises(InvalidValue, match="is not a dataset"):
         SnapshotDataset(folder)
     folder.mkdir()
     (folder / name).write_text("mine")
-    with pytest.raises(ValueRefused, match="is not a dataset"):
+    with pytest.raises(InvalidValue, match="is not a dataset"):
         SnapshotDataset(folder)
     for overwrite in (False, True):
-        with pytest.raises(ValueRefused, match="not empty"):
+        with pytest.raises(InvalidValue, match="not empty"):
             client.snapshot_dataset(folder, overwrite=overwrite)
     assert [path.name for path in folder.iterdir()] == [name]
     assert left(folder) == ["fleet"]
     other = folder.with_name("other")
     client.snapshot_dataset(other)
-    with pytest.raises(ValueRefused, match="overwrite=True"):
+    with pytest.raises(InvalidValue, match="overwrite=True"):
         client.snapshot_dataset(other)
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(ValueRefused, match="something else"):
+    with pytest.raises(InvalidValue, match="something else"):
         client.snapshot_dataset(other, overwrite=True)
     (folder.parent / "file").write_text("mine")
     for target, wrong, word in (
@@ -149,7 +149,7 @@ def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
         ("new", {"devices_per_file": 0}, "devices_per_file"),
         ("new", {"tz": "Nowhere"}, "time zone"),
     ):
-        with pytest.raises(ValueRefused, match=word):
+        with pytest.raises(InvalidValue, match=word):
             client.snapshot_dataset(folder.parent / target, **wrong)
     assert left(folder) == ["file", "fleet", "other"]
 
@@ -169,11 +169,11 @@ def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
         written = plain.snapshot_dataset(folder, devices_per_file=1, overwrite=True)
         damage([written.head, *written.paths][which])
         for read in (SnapshotDataset, read_dataset):
-            with pytest.raises(ValueRefused, match="not whole"):
+            with pytest.raises(InvalidValue, match="not whole"):
                 read(folder)
 
 
-def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
+def test_memory_does_not_grow_with_the_fleet(plain, simulator, folder, monkeypatch):
     add, seen, peaks = dataset.DatasetWriter.add, [], []
 
     def watched(writer, table):
@@ -186,7 +186,7 @@ def test_memory_does_not_grow_with_the_fleet(plain, bench, folder, monkeypatch):
     resource = {"path": "/9999/0/1", "value": "x" * 60_000, "observable": True}
     for count in (6, 18):
         for number in range(count):
-            plain.read_value(bench.add_device(f"large-{count}-{number}", [resource]), resource["path"])
+            plain.read_value(simulator.add_device(f"large-{count}-{number}", [resource]), resource["path"])
         before = pa.total_allocated_bytes()
         plain.snapshot_dataset(folder, raw=True, overwrite=True)
         peaks.append(max(seen) - before)

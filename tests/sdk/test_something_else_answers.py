@@ -118,13 +118,13 @@ def test_what_the_program_does_wrong_is_raised(client_of):
 
 CALLS = {
     "get_device": lambda client: client.get_device(DEVICE),
-    "list_devices": lambda client: client.list_devices(),
+    "list_devices": lambda client: client.devices.list(),
     "list_subscriptions": lambda client: client.list_subscriptions(DEVICE),
     "is_subscribed": lambda client: client.is_subscribed(DEVICE, TEMPERATURE),
     "subscription_state": lambda client: client.subscription_state(DEVICE, TEMPERATURE),
     "delete_subscriptions": lambda client: client.delete_subscriptions(DEVICE),
     "get_presubscriptions": lambda client: client.get_presubscriptions(),
-    "list_device_requests": lambda client: client.list_device_requests(),
+    "list_device_requests": lambda client: client.requests.list(),
     "begin_read": lambda client: client.begin_read(DEVICE, TEMPERATURE),
     "use_long_polling": lambda client: client.use_long_polling(),
     "events": lambda client: list(client.events(timeout=0)),
@@ -208,7 +208,7 @@ def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name):
     PAGES[name], pages = itertools.tee(PAGES[name])
     client = client_of(transport=httpx.MockTransport(answer))
     with pytest.raises(UnexpectedAnswer, match=r"page [1-4] of the list"):
-        client.list_devices()
+        client.devices.list()
 
 
 def test_pages_to_the_end_are_read(client_of):
@@ -220,11 +220,11 @@ def test_pages_to_the_end_are_read(client_of):
         numbers, has_more = next(pages)
         return page_of(numbers, has_more=has_more)
 
-    found = client_of(transport=httpx.MockTransport(answer)).list_devices()
+    found = client_of(transport=httpx.MockTransport(answer)).devices.list()
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3", "e-4", "e-5"]
     assert asked == [None, f"{2:032x}", f"{3:032x}"]
     pages = iter([([1, 2], True), ([3, 4], True)])
-    found = client_of(transport=httpx.MockTransport(answer)).list_devices(limit=3)
+    found = client_of(transport=httpx.MockTransport(answer)).devices.list(limit=3)
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3"]
 
 

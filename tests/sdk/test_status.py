@@ -10,16 +10,16 @@ from usual import URL
 from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, WebhookReceiver
 
 
-def test_what_waits_is_counted_until_it_is_answered(client, bench, device_id):
+def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id):
     new = client.status()
     assert (new.is_connected, new.last_answer_at, new.position, new.waiting) == (False, None, None, 0)
     assert repr(new) == f"<ClientStatus {URL}: not asked yet, by long polling, 0 waiting>"
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     request = client.begin_read(device_id, TEMPERATURE)
     waiting = client.status()
     assert (waiting.is_connected, waiting.waiting, waiting.failures) == (True, 1, 0)
     assert waiting.position is not None
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     assert request.result(60).python == 21.5
     answered = client.status()
     assert (answered.waiting, answered.last_failure) == (0, None)
@@ -46,7 +46,7 @@ def test_a_lost_connection_is_told_until_it_is_back():
         return httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "no"})
 
     with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
-        client._sender._sleep = lambda seconds: None
+        client._session.sender._sleep = lambda seconds: None
         with pytest.raises(ConnectionFailed):
             client.get_device("x")
         lost = client.status()

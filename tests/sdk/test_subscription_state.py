@@ -11,8 +11,8 @@ LATE_SECONDS = 200
 
 
 @pytest.fixture
-def device_id(bench):
-    return bench.add_device("light-1", [SENSOR, DIMMER])
+def device_id(simulator):
+    return simulator.add_device("light-1", [SENSOR, DIMMER])
 
 
 @pytest.fixture
@@ -23,49 +23,49 @@ def check(client, device_id, settle):
         settle()
         assert client.subscription_state(device_id, TEMPERATURE) is state
         assert client.is_subscribed(device_id, TEMPERATURE) is is_subscribed
-        assert words in str(client.explain(device_id, TEMPERATURE))
+        assert words in str(client.devices.explain(device_id, TEMPERATURE))
 
     return check
 
 
-def test_a_subscription_that_is_accepted_or_not_answered_yet(client, bench, device_id, check):
+def test_a_subscription_that_is_accepted_or_not_answered_yet(client, simulator, device_id, check):
     assert client.subscription_state(device_id, TEMPERATURE) is SubscriptionState.NONE
     client.subscribe(device_id, TEMPERATURE)
     check(SubscriptionState.ACTIVE, "by this application: the device is to send each change", is_subscribed=True)
     client.unsubscribe(device_id, TEMPERATURE)
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     client.subscribe(device_id, TEMPERATURE)
     check(SubscriptionState.ASKED, "which the device has not accepted yet", is_subscribed=True)
 
 
-def test_a_subscription_that_was_refused_and_then_accepted(client, bench, device_id, check):
-    bench.set_answer(device_id, "reject")
+def test_a_subscription_that_was_refused_and_then_accepted(client, simulator, device_id, check):
+    simulator.set_answer(device_id, "reject")
     client.subscribe(device_id, TEMPERATURE)
     check(SubscriptionState.REFUSED, "which the device refused; it is asked again when it next registers")
-    bench.set_answer(device_id, "normal")
-    bench.update_registration(device_id)
+    simulator.set_answer(device_id, "normal")
+    simulator.update_registration(device_id)
     check(SubscriptionState.ACTIVE, "by this application", is_subscribed=True)
 
 
-def test_a_subscription_that_a_registration_ended(client, bench, device_id, settle, check):
-    bench.set_online(device_id, False)
+def test_a_subscription_that_a_registration_ended(client, simulator, device_id, settle, check):
+    simulator.set_online(device_id, False)
     client.subscribe(device_id, TEMPERATURE)
     settle()
-    bench.set_online(device_id, True)
-    bench.register(device_id)
+    simulator.set_online(device_id, True)
+    simulator.register(device_id)
     check(SubscriptionState.ENDED, "ended with the device's registration")
     told = [event.content for event in client.events(after=0, limit=2) if event.kind is EventKind.REGISTRATION]
     assert [event.ended_subscriptions for event in told][-1] == [TEMPERATURE]
 
 
-def test_a_write_that_was_taken_too_late(client, bench, device_id, settle):
-    bench.set_latency_seconds(device_id, LATE_SECONDS)
+def test_a_write_that_was_taken_too_late(client, simulator, device_id, settle):
+    simulator.set_latency_seconds(device_id, LATE_SECONDS)
     client.begin_write(device_id, LEVEL, 40)
     settle()
-    bench.advance(LATE_SECONDS)
+    simulator.advance(LATE_SECONDS)
     assert client.state_frame([device_id]).mirror.drift()["kind"].tolist() == [DriftKind.FAILED]
-    assert "has reported that value since" not in str(client.explain(device_id, LEVEL))
-    bench.set_latency_seconds(device_id, 0)
+    assert "has reported that value since" not in str(client.devices.explain(device_id, LEVEL))
+    simulator.set_latency_seconds(device_id, 0)
     client.read_value(device_id, LEVEL)
     assert client.state_frame([device_id]).mirror.drift().empty
-    assert "The device has reported that value since" in str(client.explain(device_id, LEVEL))
+    assert "The device has reported that value since" in str(client.devices.explain(device_id, LEVEL))

@@ -8,11 +8,13 @@ import threading
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from operator import attrgetter
 
 import pandas as pd
 import pytest
 from blocking import pause_in_no_time
 from click.testing import CliRunner
+from client_resources import ASYNC_RESOURCES, RESOURCES
 from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
 from resource_paths import SWITCH, TEMPERATURE
 from usual import DEVICE, page_of
@@ -20,7 +22,7 @@ from usual import DEVICE, page_of
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._service.deadline import Pace
 from mirror_sdk.cli import main as mirror_command
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, ServerError, ValueRefused, WaitTimeout
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, ServerError, WaitTimeout
 from mirror_sdk.webhook import CallbackInbox
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -110,7 +112,7 @@ def test_attempts_and_pauses_count(client_of):
         client = client_of(service.url, timeout=60, max_retries=100)
         slept = pause_in_no_time(client)
         # By this clock only the pauses take time.
-        client._sender._clock = lambda: sum(slept)
+        client._session.sender._clock = lambda: sum(slept)
         with pytest.raises(ServerError, match=r"after [2-9] attempts"):
             client.get_device(DEVICE)
         assert 0 < sum(slept) <= 60
@@ -181,11 +183,11 @@ def refuse_name(*_, **__):
 
 EARLIER = datetime(2026, 1, 5, tzinfo=UTC)
 OF_EACH_CALL = {
-    "list_devices": (),
+    "devices.list": (),
     "get_device": (DEVICE,),
-    "create_device_query": ("lights", ""),
-    "device_events_frame": (),
-    "explain": (DEVICE, TEMPERATURE),
+    "devices.queries.create": ("lights", ""),
+    "devices.events_frame": (),
+    "devices.explain": (DEVICE, TEMPERATURE),
     "browse": ("a-name",),
     "state_frame": (),
     "snapshot_dataset": ("FOLDER",),
@@ -210,11 +212,18 @@ OF_EACH_CALL = {
 ASK_NOBODY = {"cassette", "close", "aclose", "from_cassette", "from_env", "status", "load_plan"}
 
 
-@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
-def test_every_method_that_asks_the_service_takes_a_limit(kind):
-    methods = {name for name, method in inspect.getmembers(kind, callable) if not name.startswith("_")}
-    limited = {name for name in methods if "timeout" in inspect.signature(getattr(kind, name)).parameters}
-    assert limited - {"from_cassette", "from_env"} == methods - ASK_NOBODY - {"requests_frame"}
+@pytest.mark.parametrize(
+    ("kind", "resources"), [(MirrorClient, RESOURCES), (AsyncMirrorClient, ASYNC_RESOURCES)], ids=["sync", "async"]
+)
+def test_every_method_that_asks_the_service_takes_a_limit(kind, resources):
+    methods = {
+        prefix + name: method
+        for prefix, owner in [("", kind), *((f"{name}.", resource) for name, resource in resources.items())]
+        for name, method in inspect.getmembers(owner, callable)
+        if not name.startswith("_")
+    }
+    limited = {name for name, method in methods.items() if "timeout" in inspect.signature(method).parameters}
+    assert limited - {"from_cassette", "from_env"} == methods.keys() - ASK_NOBODY - {"requests_frame"}
     assert limited > OF_EACH_CALL.keys()
 
 
@@ -238,7 +247,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
 
         def call():
             more = {"url": "http://127.0.0.1:9/"} if name == "use_webhook" else {}
-            getattr(client, name)(*arguments, timeout=BRIEFLY, **more)
+            attrgetter(name)(client)(*arguments, timeout=BRIEFLY, **more)
 
         takes(call, match=r"timeout=(0\.3|2 )")
 
@@ -246,9 +255,9 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
 def test_what_is_no_limit_is_refused_by_name(client_of):
     client = client_of("http://127.0.0.1:1", timeout=1)
     for timeout in (0, -1, 86_401, float("nan"), float("inf"), "3", True):
-        for name in ("get_presubscriptions", "is_healthy", "list_devices", "snapshot"):
-            with pytest.raises(ValueRefused, match="timeout="):
-                getattr(client, name)(timeout=timeout)
+        for name in ("get_presubscriptions", "is_healthy", "devices.list", "snapshot"):
+            with pytest.raises(InvalidValue, match="timeout="):
+                attrgetter(name)(client)(timeout=timeout)
 
 
 def test_pages_without_end_end(client_of):
@@ -258,7 +267,7 @@ def test_pages_without_end_end(client_of):
 
     answered = itertools.count()
     with HostileService(answer) as service:
-        takes(client_of(service.url).list_devices)
+        takes(client_of(service.url).devices.list)
 
 
 @pytest.mark.both_clients

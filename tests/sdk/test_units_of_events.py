@@ -16,12 +16,12 @@ UNITS = "/3303/0/5701"
 
 
 @pytest.fixture
-def rooms(client, bench):
+def rooms(client, simulator):
     """Two rooms that name different units, a light, and a sensor that names none."""
     for name, unit in (("warm", "Cel"), ("cold", "Far"), ("plain", None)):
         named = [] if unit is None else [{"path": UNITS, "value": unit}]
-        bench.add_device(name, [{"path": TEMPERATURE, "value": "1", "observable": True}, *named])
-    bench.add_device("lamp", [{"path": LEVEL, "value": "40", "observable": True}])
+        simulator.add_device(name, [{"path": TEMPERATURE, "value": "1", "observable": True}, *named])
+    simulator.add_device("lamp", [{"path": LEVEL, "value": "40", "observable": True}])
     for name in ("warm", "cold"):
         client.read_value(name, UNITS)
     events = client.events(limit=4, paths=[TEMPERATURE, LEVEL])
@@ -66,10 +66,10 @@ def test_a_key_that_may_not_read_has_its_events(mirror, client, rooms):
     assert units(frame) == {"warm": None, "cold": None, "plain": None}
 
 
-def test_the_units_stand_in_the_files_of_a_recording(client, bench, rooms, tmp_path):
+def test_the_units_stand_in_the_files_of_a_recording(client, simulator, rooms, tmp_path):
     with client.record(tmp_path / "run.parquet"):
         for name in ("warm", "cold", "lamp", "plain"):
-            bench.set_value(client.get_device(name).device_id, LEVEL if name == "lamp" else TEMPERATURE, 7)
+            simulator.set_value(client.get_device(name).device_id, LEVEL if name == "lamp" else TEMPERATURE, 7)
     assert units(Recording(tmp_path / "run.parquet").events()) == EXPECTED
     assert units(pd.read_parquet(tmp_path / "run.parquet")) == EXPECTED
 
@@ -78,20 +78,20 @@ def test_the_units_stand_in_the_files_of_a_recording(client, bench, rooms, tmp_p
 
 
 @pytest.fixture
-def changed(plain, bench, tmp_path, last_look_soon):
+def changed(plain, simulator, tmp_path, last_look_soon):
     """A sensor that names Cel, then Far, with three values; the times of it, and a recording."""
     named = {"path": UNITS, "value": "Cel", "observable": True}
-    sensor = bench.add_device("sensor", [SENSOR | {"value": "19"}, named])
+    sensor = simulator.add_device("sensor", [SENSOR | {"value": "19"}, named])
     plain.put_presubscriptions([{"resource_path": [TEMPERATURE, UNITS]}], apply_now=True)
-    bench.advance(60)
+    simulator.advance(60)
     with plain.record(tmp_path / "run.parquet") as recorder:
-        times = [bench.advance(60)]
+        times = [simulator.advance(60)]
         for value, unit in ((20, None), (68, "Far"), (70, None)):
-            bench.advance(30)
+            simulator.advance(30)
             if unit is not None:
-                bench.set_value(sensor, UNITS, unit)
-            bench.set_value(sensor, TEMPERATURE, value)
-            times.append(bench.advance(30))
+                simulator.set_value(sensor, UNITS, unit)
+            simulator.set_value(sensor, TEMPERATURE, value)
+            times.append(simulator.advance(30))
         until(lambda: recorder.audit().until_at == times[-1])
     return times, recorder.recording
 
@@ -122,21 +122,21 @@ def units_of_numbers(frame):
     return list(zip(numbers["value_num"], numbers["unit"], strict=True))
 
 
-def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, bench, changed, tmp_path):
+def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, simulator, changed, tmp_path):
     with plain.record(tmp_path / "some.parquet", paths=[TEMPERATURE]) as recorder:
-        bench.set_value("sensor", TEMPERATURE, 71)
-        bench.set_value("sensor", UNITS, "Cel")
-        bench.set_value("sensor", TEMPERATURE, 22)
+        simulator.set_value("sensor", TEMPERATURE, 71)
+        simulator.set_value("sensor", UNITS, "Cel")
+        simulator.set_value("sensor", TEMPERATURE, 22)
     assert recorder.recording.history()["unit"].tolist() == ["Far", "Cel"]
-    assert recorder.recording.as_of(bench.get_clock())["unit"].tolist() == ["Cel"]
+    assert recorder.recording.as_of(simulator.get_clock())["unit"].tolist() == ["Cel"]
 
 
-def test_a_value_has_no_unit_where_only_a_later_one_is_known(plain, bench, changed):
+def test_a_value_has_no_unit_where_only_a_later_one_is_known(plain, simulator, changed):
     events = plain.events_frame(after=0, timeout=0)
     far_named = events.loc[events["value_text"] == "Far", "seq"].max()
-    bench.advance(30)
-    bench.set_value("sensor", UNITS, "Cel")
-    bench.set_value("sensor", TEMPERATURE, 22)
+    simulator.advance(30)
+    simulator.set_value("sensor", UNITS, "Cel")
+    simulator.set_value("sensor", TEMPERATURE, 22)
     later = plain.events_frame(after=far_named, timeout=0, paths=[TEMPERATURE])
     assert later["value_num"].tolist() == [68, 70, 22]
     assert later["unit"].isna().tolist() == [True, True, False]

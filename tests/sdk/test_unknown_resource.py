@@ -14,7 +14,7 @@ CALLS = {
     "execute": (lambda c, d, p: c.execute(d, p), BadRequest),
     "begin_execute": (lambda c, d, p: c.begin_execute(d, p), BadRequest),
     "subscribe": (lambda c, d, p: c.subscribe(d, p), BadRequest),
-    "explain": (lambda c, d, p: c.explain(d, p), KeyError),
+    "explain": (lambda c, d, p: c.devices.explain(d, p), KeyError),
     "get_device": (lambda c, d, p: c.get_device(d)[p], KeyError),
 }
 
@@ -45,8 +45,8 @@ LATE = {
 
 
 @pytest.mark.parametrize("device", ["sensor-1", None], ids=["name", "id"])
-def test_what_a_device_has_lost_is_an_unknown_resource_too(client, bench, device_id, device):
-    bench.remove_resource(device_id, LOST)
+def test_what_a_device_has_lost_is_an_unknown_resource_too(client, simulator, device_id, device):
+    simulator.remove_resource(device_id, LOST)
     for call, ask in LATE.items():
         with pytest.raises(UnknownResource, match=LOST) as caught:
             ask(client, device or device_id, LOST)
@@ -55,10 +55,10 @@ def test_what_a_device_has_lost_is_an_unknown_resource_too(client, bench, device
         assert (caught.value.category, caught.value.path) == ("RESOURCE_NOT_FOUND", LOST)
 
 
-def test_it_is_subscribed_until_the_directory_knows_that_it_is_lost(client, bench, device_id):
-    bench.remove_resource(device_id, LOST)
+def test_it_is_subscribed_until_the_directory_knows_that_it_is_lost(client, simulator, device_id):
+    simulator.remove_resource(device_id, LOST)
     client.subscribe(device_id, LOST)
-    bench.update_registration(device_id)
+    simulator.update_registration(device_id)
     with pytest.raises(UnknownResource, match=LOST):
         client.subscribe(device_id, LOST)
 
@@ -73,8 +73,8 @@ def test_it_says_that_an_object_instance_of_a_simulated_device_is_no_resource(cl
             refused()
 
 
-def test_a_plan_refuses_it_in_its_row_or_has_it_in_its_ledger(client, bench, device_id):
+def test_a_plan_refuses_it_in_its_row_or_has_it_in_its_ledger(client, simulator, device_id):
     plan = client.plan([(device_id, "/3311/9/5850", True), ("sensor-1", LOST, True)])
     assert plan.frame["check"].tolist() == ["unknown_resource", "ok"]
-    bench.remove_resource(device_id, LOST)
+    simulator.remove_resource(device_id, LOST)
     assert plan.apply()["category"].tolist() == ["RESOURCE_NOT_FOUND"]

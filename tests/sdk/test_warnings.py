@@ -21,13 +21,13 @@ PATIENCE_SECONDS = 30
 
 
 @pytest.fixture
-def lose(bench, device_id):
+def lose(simulator, device_id):
     """Has the log drop all that is in it."""
 
     def drop():
-        bench.set_value(device_id, TEMPERATURE, 1.0)
-        bench.advance(timedelta(hours=25))
-        bench.set_value(device_id, TEMPERATURE, 2.0)
+        simulator.set_value(device_id, TEMPERATURE, 1.0)
+        simulator.advance(timedelta(hours=25))
+        simulator.set_value(device_id, TEMPERATURE, 2.0)
 
     return drop
 
@@ -74,13 +74,13 @@ def test_what_is_lost_is_told_as_far_as_it_is_known(gap, told):
         warn_of(gap)
 
 
-def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, bench, device_id, lose):
-    other = bench.add_device("other", [{"path": SWITCH, "value": "0"}])
+def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, simulator, device_id, lose):
+    other = simulator.add_device("other", [{"path": SWITCH, "value": "0"}])
     plain.subscribe(device_id, TEMPERATURE)
-    bench.set_online(other, False)
+    simulator.set_online(other, False)
     request = plain.begin_read(other, SWITCH, expiry_seconds=7 * 24 * 3600)
     lose()
-    bench.set_online(other, True)
+    simulator.set_online(other, True)
     with pointing_at("waited for"):
         assert request.result(timeout=PATIENCE_SECONDS).python is False
         assert request.done()
@@ -108,7 +108,7 @@ def test_with_an_asynchronous_client_it_is_the_line_that_awaits(run, device_id, 
 # Plans
 
 
-def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, bench, device_id, lose, tmp_path):
+def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, simulator, device_id, lose, tmp_path):
     client.subscribe(device_id, TEMPERATURE)
     client.plan([(device_id, SWITCH, True)]).save(tmp_path / "plan.json")
     lose()

@@ -62,13 +62,13 @@ def until(events, value):
 
 
 @pytest.mark.both_clients
-def test_events_are_those_of_long_polling(pushed, new_client, bench, device_id):
+def test_events_are_those_of_long_polling(pushed, new_client, simulator, device_id):
     polling = new_client()
     streams = [client.events(timeout=60) for client in (pushed, polling)]
     for client in (pushed, polling):
         client.subscribe(device_id, TEMPERATURE)
     for value in ("30", "31", "32"):
-        bench.set_value(device_id, TEMPERATURE, value)
+        simulator.set_value(device_id, TEMPERATURE, value)
     by_webhook, by_poll = (list(until(stream, 32.0)) for stream in streams)
     assert by_webhook == by_poll
     assert [value for _, _, value, _ in by_webhook] == [21.5, 30.0, 31.0, 32.0]
@@ -203,20 +203,22 @@ def hearing(impatient, rivals, receiver, device_id):
     return events
 
 
-def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(rivals, hearing, receiver, bench, device_id):
+def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(
+    rivals, hearing, receiver, simulator, device_id
+):
     with WebhookReceiver() as other:
         rivals[1].use_webhook(other)
         for value in ("30", "31"):
-            bench.set_value(device_id, TEMPERATURE, value)
+            simulator.set_value(device_id, TEMPERATURE, value)
         wait_until(lambda: other.last == receiver.last + 2)
         rivals[0].use_webhook(receiver)
-    bench.set_value(device_id, TEMPERATURE, "32")
+    simulator.set_value(device_id, TEMPERATURE, "32")
     assert values_of(hearing, 32.0) == [30.0, 31.0, 32.0]
 
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize("by", ["webhook", "long polling"])
-def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, hearing, bench, device_id, by):
+def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, hearing, simulator, device_id, by):
     one, two = rivals
     assert not one.status().is_channel_replaced
     with WebhookReceiver() as other:
@@ -224,7 +226,7 @@ def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, h
             two.use_webhook(other)
         else:
             two.use_long_polling()
-        bench.set_value(device_id, TEMPERATURE, "30")
+        simulator.set_value(device_id, TEMPERATURE, "30")
         assert values_of(hearing, 30.0) == [30.0]
         assert one.begin_read(device_id, SWITCH).result(60).python is False
         assert one.status().is_channel_replaced

@@ -7,7 +7,7 @@ import httpx
 import pandas as pd
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
-from mirror_sdk import Bench
+from mirror_sdk import Simulator
 
 URL = "http://mirror.localhost"
 DEVICE = "015f0000592df24b952bc53fa97265c8"
@@ -31,9 +31,11 @@ class Clock:
         return self.now
 
 
-def add_lights(bench: Bench, count: int, reader: Any = None, resources: Any = (DIMMER, LAMP, SENSOR)) -> list[str]:
+def add_lights(
+    simulator: Simulator, count: int, reader: Any = None, resources: Any = (DIMMER, LAMP, SENSOR)
+) -> list[str]:
     """Add lights, whose levels are known where a client reads them."""
-    ids = [bench.add_device(f"light-{number}", resources, endpoint_type="Light") for number in range(count)]
+    ids = [simulator.add_device(f"light-{number}", resources, endpoint_type="Light") for number in range(count)]
     if reader is not None:
         levels(reader, ids)
     return ids

@@ -34,7 +34,7 @@ def test_another_text_is_refused_with_an_example(text):
 def test_the_clock_stands_still_until_it_is_advanced(mirror, clock):
     began = clock.now()
     assert began == datetime(2026, 1, 5, 8, tzinfo=UTC)
-    mirror.client.list_devices()
+    mirror.client.devices.list()
     assert clock.now() == began
     assert clock.advance("1h") == clock.now() == began + timedelta(hours=1)
     assert clock is mirror.clock

@@ -23,7 +23,7 @@ SENSOR = [
 
 @pytest.fixture
 def sensor(mirror):
-    return mirror.bench.add_device("sensor-1", SENSOR)
+    return mirror.simulator.add_device("sensor-1", SENSOR)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def told(mirror, after=0):
 
 def tell(mirror, device_id, *values):
     for value in values:
-        mirror.bench.set_value(device_id, TEMPERATURE, value)
+        mirror.simulator.set_value(device_id, TEMPERATURE, value)
 
 
 # Requests and answers
@@ -150,7 +150,7 @@ def test_a_request_that_arrives_twice_is_queued_once(mirror, faults, sensor, cal
 
 
 def test_a_duplicated_request_does_arrive_twice(mirror, faults):
-    mirror.client.list_devices()
+    mirror.client.devices.list()
     headers = {"Authorization": f"Bearer {mirror.new_key(['admin'])}"}
     faults.duplicate("request", method="POST")
     with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
@@ -175,14 +175,14 @@ def test_a_dropped_notification_is_missing_for_every_reader(mirror, faults, obse
 
 
 def test_faults_of_notifications_go_by_path_and_device(mirror, faults, observed):
-    other = mirror.bench.add_device("sensor-2", SENSOR)
+    other = mirror.simulator.add_device("sensor-2", SENSOR)
     mirror.client.subscribe(other, TEMPERATURE)
     mirror.client.subscribe(observed, SWITCH)
     end = mirror.read_log()[-1].seq
     faults.drop("notification", times=None, device=other, path="/3303/*")
     tell(mirror, observed, 1)
     tell(mirror, other, 2)
-    mirror.bench.set_value(observed, SWITCH, True)
+    mirror.simulator.set_value(observed, SWITCH, True)
     assert told(mirror, after=end) == [1, True]
 
 
@@ -226,8 +226,8 @@ def test_a_reordering_goes_on_over_several_messages(mirror, faults, observed):
     end = mirror.read_log()[-1].seq
     faults.reorder(2)
     tell(mirror, observed, 1)
-    silent = mirror.bench.add_device("silent", SENSOR)
-    mirror.bench.set_answer(silent, "silent")
+    silent = mirror.simulator.add_device("silent", SENSOR)
+    mirror.simulator.set_answer(silent, "silent")
     request = mirror.client.begin_read(silent, TEMPERATURE)
     mirror.clock.advance("10min")
     tell(mirror, observed, 2)
@@ -266,7 +266,7 @@ def test_plain_polls_wait_for_a_late_channel_too(mirror, faults, observed):
     headers = {"Authorization": f"Bearer {mirror.new_key()}"}
     with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
         tell(mirror, observed, 1)
-        mirror.bench.add_device("sensor-2", SENSOR)
+        mirror.simulator.add_device("sensor-2", SENSOR)
         with faults.delay("notification", "1min"):
             assert http.get("/v2/notification/pull?hold=0").status_code == 204
         assert http.get("/v2/notification/pull?hold=0").status_code == 200
@@ -277,7 +277,7 @@ def test_plain_polls_wait_for_a_late_channel_too(mirror, faults, observed):
 
 
 def test_call_to_a_silent_device_fails_without_waiting_in_real_time(mirror, faults, clock):
-    device = mirror.bench.add_device("silent", [{"path": SWITCH, "value": "0"}])
+    device = mirror.simulator.add_device("silent", [{"path": SWITCH, "value": "0"}])
     before = clock.now()
     with faults.silence(device), pytest.raises(DeviceUnavailable, match="TIMEOUT"):
         mirror.client.read_value(device, SWITCH)
@@ -286,7 +286,7 @@ def test_call_to_a_silent_device_fails_without_waiting_in_real_time(mirror, faul
 
 
 def test_clock_stands_still_for_who_waits_for_nothing_from_a_silent_device(mirror, faults, clock):
-    device = mirror.bench.add_device("silent", [{"path": SWITCH, "value": "0"}])
+    device = mirror.simulator.add_device("silent", [{"path": SWITCH, "value": "0"}])
     before = clock.now()
     with faults.silence(device):
         assert list(mirror.client.events(timeout=0.01)) == []
@@ -308,11 +308,11 @@ def test_clear_ends_everything(mirror, faults, observed):
     mirror.client.write_value(observed, SWITCH, True)
 
 
-def test_no_fault_acts_on_the_bench_or_the_clock(mirror, faults, clock, sensor):
+def test_no_fault_acts_on_the_simulator_or_the_clock(mirror, faults, clock, sensor):
     faults.drop("request", times=None)
     faults.delay("answer", "1h", times=None)
     began = clock.now()
-    assert [device.id for device in mirror.bench.list_devices()] == [sensor]
+    assert [device.id for device in mirror.simulator.list_devices()] == [sensor]
     assert clock.now() == began
 
 
@@ -334,13 +334,13 @@ def test_a_fault_that_cannot_be_is_refused_by_name(faults):
 
 
 def test_a_device_is_named_as_everywhere(mirror, faults, sensor):
-    listed = mirror.client.get_directory_device(sensor)
+    listed = mirror.client.devices.get(sensor)
     for name in ("sensor-1", listed, mirror.client.get_device(sensor), sensor):
         with faults.reject(name), pytest.raises(WriteRejected, match="REJECTED"):
             mirror.client.write_value(name, SWITCH, True)
     mirror.client.subscribe("sensor-1", TEMPERATURE)
     with faults.drop("notification", device="sensor-1") as fault:
-        mirror.bench.set_value("sensor-1", TEMPERATURE, 30)
+        mirror.simulator.set_value("sensor-1", TEMPERATURE, 30)
         mirror.read_log()
     assert fault.acted == 1
     with pytest.raises(UnknownDevice, match="close to it: sensor-1"):

@@ -26,7 +26,7 @@ SENSOR = [
 
 @pytest.fixture
 def sensor(mirror):
-    return mirror.bench.add_device("sensor-1", SENSOR)
+    return mirror.simulator.add_device("sensor-1", SENSOR)
 
 
 def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
@@ -39,7 +39,7 @@ def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
     # However often: a test of wrong keys is no attack.
     for _ in range(30):
         with pytest.raises(AuthenticationError):
-            mirror.new_client("ak_wrong").list_devices()
+            mirror.new_client("ak_wrong").devices.list()
 
 
 def uids(events):
@@ -48,7 +48,7 @@ def uids(events):
 
 def test_the_log_of_a_client_begins_with_it(mirror):
     early = mirror.new_client()
-    device_id = mirror.bench.add_device("sensor-1", SENSOR)
+    device_id = mirror.simulator.add_device("sensor-1", SENSOR)
     late = mirror.new_client()
     assert [(event.kind, event.device_id) for event in mirror.read_log(early)] == [(EventKind.REGISTRATION, device_id)]
     assert len(mirror.read_log()) == 1
@@ -87,7 +87,7 @@ def test_the_same_fleet_comes_from_the_same_seed(tmp_path):
 def test_fleets_add_up_under_names_of_their_own(mirror, fleet):
     devices = fleet(4) + fleet(4) + fleet(3, seed=9)
     assert len({device.id for device in devices}) == len({device.endpoint_name for device in devices}) == 11
-    assert {device.id for device in mirror.client.list_devices()} == {device.id for device in devices}
+    assert {device.id for device in mirror.client.devices.list()} == {device.id for device in devices}
     assert fleet(0) == []
     with pytest.raises(ValueError, match="n=-1"):
         fleet(-1)
@@ -124,7 +124,7 @@ def test_an_open_poll_loses_its_connection_at_a_restart_and_its_watch_misses_not
     with mirror.client.watch(lambda event: seen.put(event.value.python), paths=[TEMPERATURE]):
         for value in [1, 2, 3]:
             mirror.restart()
-            mirror.bench.set_value(sensor, TEMPERATURE, value)
+            mirror.simulator.set_value(sensor, TEMPERATURE, value)
             assert seen.get(timeout=60) == value
 
 
@@ -134,7 +134,7 @@ def test_the_mirror_ends_though_a_watch_waits(tmp_path):
         assert watch.is_running
     assert not watch.is_running
     with pytest.raises(ClientClosed):
-        mirror.client.list_devices()
+        mirror.client.devices.list()
 
 
 def test_closing_twice_is_harmless(tmp_path):
@@ -143,7 +143,7 @@ def test_closing_twice_is_harmless(tmp_path):
     for _ in range(2):
         mirror.close()
         with pytest.raises(ClientClosed):
-            client.list_devices()
+            client.devices.list()
 
 
 def test_an_asynchronous_client_goes_on_after_a_restart(mirror, sensor):
@@ -165,7 +165,7 @@ def test_a_restart_from_the_loop_itself_breaks_its_open_polls(mirror, sensor):
             async with await client.watch(seen.put_nowait, paths=[TEMPERATURE]):
                 for value in [1, 2]:
                     mirror.restart()
-                    mirror.bench.set_value(sensor, TEMPERATURE, value)
+                    mirror.simulator.set_value(sensor, TEMPERATURE, value)
                     told = [(await asyncio.wait_for(seen.get(), 60)).value.python]
                     if told != [value]:
                         # A device that the restart made speak says its old value first.

@@ -99,11 +99,11 @@ def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester, ru
 
         @pytest.fixture
         def mirror(mirror):
-            mirror.bench.add_device("second", [{"path": "/3303/0/5700", "value": "21"}])
+            mirror.simulator.add_device("second", [{"path": "/3303/0/5700", "value": "21"}])
             return mirror
 
         def test_one(mirror, mirror_in_process, clock, mirror_clock, fleet, faults, mirror_faults):
-            (device,) = mirror_in_process.client.list_devices()
+            (device,) = mirror_in_process.client.devices.list()
             assert device.endpoint_name == "second"
             assert mirror is mirror_in_process
             assert clock is mirror_clock is mirror.clock
@@ -139,7 +139,7 @@ import pytest
 
 @pytest.mark.mirror_cassette("cassettes/fleet.zip")
 def test_the_fleet(mirror_cassette, mirror_cassette_file):
-    assert [device.endpoint_name for device in mirror_cassette.list_devices()] == ["light-1"]
+    assert [device.endpoint_name for device in mirror_cassette.devices.list()] == ["light-1"]
     assert mirror_cassette_file.name == "fleet.zip"
 """
 
@@ -147,7 +147,7 @@ def test_the_fleet(mirror_cassette, mirror_cassette_file):
 @pytest.fixture
 def served(mirror) -> Iterator[str]:
     """The address of a real server with one light; API_HOST and API_KEY of a project are to be its."""
-    mirror.bench.add_device("light-1", [{"path": "/3311/0/5850", "value": "0"}])
+    mirror.simulator.add_device("light-1", [{"path": "/3311/0/5850", "value": "0"}])
     server = make_server("127.0.0.1", 0, mirror._server.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -11,8 +11,8 @@ from mirror_sdk._arguments import InstantLike
 from mirror_sdk.frames.axes import device_names
 from mirror_sdk.frames.questions.beside import align, compare
 from mirror_sdk.frames.questions.held import durations, unchanged
-from mirror_sdk.frames.questions.late import late
-from mirror_sdk.frames.questions.plots import draw_availability, draw_gaps, draw_late, draw_unchanged
+from mirror_sdk.frames.questions.late_arrivals import late_arrivals
+from mirror_sdk.frames.questions.plots import draw_availability, draw_gaps, draw_late_arrivals, draw_unchanged
 from mirror_sdk.frames.questions.presence import availability, gaps
 from mirror_sdk.frames.questions.rates import rates
 from mirror_sdk.frames.questions.resample import Statistic, resample
@@ -94,15 +94,15 @@ class Questions:
             was held in it, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
 
         Raises:
-            ValueRefused: The table lacks a column; texts are asked for a mean or an order, or stand beside other values
+            InvalidValue: The table lacks a column; texts are asked for a mean or an order, or stand beside other values
                 where one column would have both; an argument is nothing that can be done; there would be more than
                 50 million rows.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> begin = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
-        >>> end = bench.advance(1200)
+        >>> simulator.register(station)
+        >>> begin = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
+        >>> end = simulator.advance(1200)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> warm = history.mirror.resample("1D", ["time_weighted_mean", "max"], end=end)
         >>> warm["time_weighted_mean"].tolist(), warm["max"].tolist()
@@ -131,7 +131,7 @@ class Questions:
         :class:`~mirror_sdk.frames.MirrorAccessor`), and c the condition:
 
         - ``duration`` = ``|{t in K and R: c(v(t))}|``, ``known`` = ``|K and R|``, ``share`` = duration / known;
-        - a stretch is a part of that set without a break, ``stretches`` how many there are, ``longest`` how long the
+        - an interval is a part of that set without a break, ``intervals`` how many there are, ``longest`` how long the
           longest one is.
 
         Args:
@@ -139,7 +139,7 @@ class Questions:
             above: Numbers greater than this; with ``below`` those between.
             below: Numbers less than this.
             equals: This number, boolean or text. Without any condition it is how long a boolean was true.
-            each: Whether each stretch is a row, with its begin and end.
+            each: Whether each interval is a row, with its begin and end.
             silence_limit: How long a value holds behind the last sign of life of its device; for ever by default.
             begin: From when on; that of the history, else the first row, by default.
             end: Up to when; that of the history, else the last row, by default.
@@ -156,25 +156,25 @@ class Questions:
             endpoint_name  category         its endpoint name; NA where that is not known
             path           category         the resource
             duration       timedelta64[ms]  how long it was so
-            stretches      Int64            in how many stretches
+            intervals      Int64            in how many intervals
             longest        timedelta64[ms]  how long the longest of them was
             known          timedelta64[ms]  how long anything is known
             share          Float64          ``duration`` by ``known``; NA where nothing is known
             =============  ===============  ================================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``path``, ``begin``, ``end``,
+            With ``each`` one row for each interval: ``device_id``, ``endpoint_name``, ``path``, ``begin``, ``end``,
             ``duration``, and whether it was seen to begin and to end (``begin_seen``, ``end_seen``), or was so when it
             was first known, or until nothing more is known.
 
         Raises:
-            ValueRefused: The condition is none or not of the values there are, the table lacks a column, or another
+            InvalidValue: The condition is none or not of the values there are, the table lacks a column, or another
                 argument is nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> _ = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
-        >>> end = bench.advance(1200)
+        >>> simulator.register(station)
+        >>> _ = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
+        >>> end = simulator.advance(1200)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> warm = history.mirror.durations("/3303/0/5700", above=24, end=end)
         >>> str(warm["duration"][0]), warm["share"].round(2).tolist()
@@ -215,7 +215,7 @@ class Questions:
 
         Args:
             silence_limit: For how long nothing may come of a device that is there; for ever by default.
-            each: Whether each stretch is a row, with its begin and end.
+            each: Whether each interval is a row, with its begin and end.
             begin: From when on; that of the history, else the first row, by default.
             end: Up to when; that of the history, else the last row, by default.
             state: A state table, as ``client.as_of(begin)`` gives it: which devices there were, and when they had told
@@ -234,22 +234,22 @@ class Questions:
             absent           timedelta64[ms]      how long it was not
             unknown          timedelta64[ms]      how long nobody knows
             availability     Float64              0 to 1; NA where all is unknown
-            absences         Int64                how many stretches it was absent
+            absences         Int64                how many intervals it was absent
             longest_absence  timedelta64[ms]      how long the longest of them was
             last_heard_at    datetime64[ms, UTC]  its last sign of life: a value, a registration or update; NA for none
             ===============  ===================  ==========================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``presence`` (available, absent or
-            unknown), ``begin``, ``end`` and ``duration``.
+            With ``each`` one row for each interval: ``device_id``, ``endpoint_name``, ``presence`` (available, absent
+            or unknown), ``begin``, ``end`` and ``duration``.
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
-        >>> begin = bench.advance(600)
-        >>> bench.deregister(station)
-        >>> _ = bench.advance(300)
-        >>> bench.register(station)
-        >>> end = bench.advance(300)
+        >>> begin = simulator.advance(600)
+        >>> simulator.deregister(station)
+        >>> _ = simulator.advance(300)
+        >>> simulator.register(station)
+        >>> end = simulator.advance(300)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> there = history[history["device_id"] == station].mirror.availability(begin=begin, end=end)
         >>> there["availability"].tolist(), there["absences"].tolist()
@@ -310,13 +310,13 @@ class Questions:
             ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
 
         Raises:
-            ValueRefused: Some values are no numbers, the table lacks a column, or an argument is nothing that can be
+            InvalidValue: Some values are no numbers, the table lacks a column, or an argument is nothing that can be
                 done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> _ = bench.advance(1800)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
+        >>> simulator.register(station)
+        >>> _ = simulator.advance(1800)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
         >>> client.events_frame(after=0, timeout=0).mirror.rates("/3303/0/5700", per="1h")["rate"].tolist()
         [6.0]
         """
@@ -355,14 +355,14 @@ class Questions:
             told: ``Float64``, ``boolean`` or ``string``, as its values are.
 
         Raises:
-            ValueRefused: The table lacks a column, the statistic is not of the values there are, or an argument is
+            InvalidValue: The table lacks a column, the statistic is not of the values there are, or an argument is
                 nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3311/*"]}])
-        >>> bench.register(light)
-        >>> begin = bench.advance(60)
-        >>> bench.set_value(light, "/3311/0/5850", True)
-        >>> end = bench.advance(60)
+        >>> simulator.register(light)
+        >>> begin = simulator.advance(60)
+        >>> simulator.set_value(light, "/3311/0/5850", True)
+        >>> end = simulator.advance(60)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> side = history.mirror.align(["/3311/0/5851", "/3311/0/5850"], on="1min", begin=begin, end=end)
         >>> side["/3311/0/5851"].tolist(), side["/3311/0/5850"].tolist()
@@ -418,16 +418,16 @@ class Questions:
             =============  ===============  ================================================================
 
         Raises:
-            ValueRefused: An instant is naive, the values are texts, the table lacks a column, or another argument is
+            InvalidValue: An instant is naive, the values are texts, the table lacks a column, or another argument is
                 nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> before = bench.get_clock()
-        >>> after = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 24.5)
-        >>> _ = bench.advance(600)
-        >>> bench.set_value(station, "/3303/0/5700", 25.0)
+        >>> simulator.register(station)
+        >>> before = simulator.get_clock()
+        >>> after = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 24.5)
+        >>> _ = simulator.advance(600)
+        >>> simulator.set_value(station, "/3303/0/5700", 25.0)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> history.mirror.compare(before, after, "10min")["difference"].tolist()
         [3.0]
@@ -445,7 +445,7 @@ class Questions:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """The stretches in which something is not known, for a history or events table.
+        """The intervals in which something is not known, for a history or events table.
 
         They are those across which no value is held, see :class:`~mirror_sdk.frames.MirrorAccessor`; one that ends when
         it begins is none:
@@ -463,7 +463,7 @@ class Questions:
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
-            One row for each stretch, in order of device and begin, those of all devices first:
+            One row for each interval, in order of device and begin, those of all devices first:
 
             =============  ===================  ============================================================
             column         dtype                meaning
@@ -477,19 +477,19 @@ class Questions:
             =============  ===================  ============================================================
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
-        >>> _ = bench.advance(600)
-        >>> bench.deregister(station)
-        >>> _ = bench.advance(300)
-        >>> bench.register(station)
+        >>> _ = simulator.advance(600)
+        >>> simulator.deregister(station)
+        >>> _ = simulator.advance(300)
+        >>> simulator.register(station)
         >>> silent = client.events_frame(after=0, timeout=0).mirror.gaps()
         >>> silent["reason"].tolist(), str(silent["duration"][0])
         (['deregistration'], '0 days 00:05:00')
         """
         return gaps(told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, tz=tz))
 
-    def late(
+    def late_arrivals(
         self,
         longer_than: str | pd.Timedelta | None = None,
         *,
@@ -531,15 +531,15 @@ class Questions:
             =============  ===================  ============================================================
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> len(client.events_frame(after=0, timeout=0).mirror.late())
+        >>> simulator.register(station)
+        >>> len(client.events_frame(after=0, timeout=0).mirror.late_arrivals())
         0
         """
         limit = None if longer_than is None else span_of("longer_than", longer_than)
-        return late(told_by(self._frame, paths=paths, begin=begin, end=end, tz=tz), limit)
+        return late_arrivals(told_by(self._frame, paths=paths, begin=begin, end=end, tz=tz), limit)
 
     def unchanged(
         self,
@@ -555,8 +555,8 @@ class Questions:
         """What stayed the same for longer than a span, for a history or events table: stuck sensors, forgotten lights.
 
         Of the instants from ``begin`` up to ``end`` at which v(t) is known (see
-        :class:`~mirror_sdk.frames.MirrorAccessor`), the longest stretches without a break in which v(t) has one value;
-        a row is one whose ``end`` less its ``begin`` is more than ``longer_than``. As no stretch goes across a gap or
+        :class:`~mirror_sdk.frames.MirrorAccessor`), the longest intervals without a break in which v(t) has one value;
+        a row is one whose ``end`` less its ``begin`` is more than ``longer_than``. As no interval goes across a gap or
         a silence, a device that is merely silent has none; ``silence_limit`` tells them apart. ``told`` is the
         ``count`` of :meth:`resample` in [begin, end).
 
@@ -570,7 +570,7 @@ class Questions:
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
-            One row for each such stretch, in order of device, path and begin:
+            One row for each such interval, in order of device, path and begin:
 
             =============  ===================  ============================================================
             column         dtype                meaning
@@ -584,16 +584,16 @@ class Questions:
             begin          datetime64[ms, UTC]  since when
             end            datetime64[ms, UTC]  until when
             duration       timedelta64[ms]      for how long
-            told           Int64                how many values were told with a time in the stretch
+            told           Int64                how many values were told with a time in the interval
             lasting        boolean              whether it was still so at the end of all that is asked for and known
             =============  ===================  ============================================================
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> end = bench.advance(7200)
+        >>> simulator.register(station)
+        >>> end = simulator.advance(7200)
         >>> stuck = client.events_frame(after=0, timeout=0).mirror.unchanged("1h", end=end)
         >>> stuck["value_num"].tolist(), stuck["lasting"].tolist()
         ([21.5], [True])
@@ -621,11 +621,11 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`gaps`.
+            InvalidValue: As for :meth:`gaps`.
 
-        >>> bench.deregister(station)
-        >>> _ = bench.advance(300)
-        >>> bench.register(station)
+        >>> simulator.deregister(station)
+        >>> _ = simulator.advance(300)
+        >>> simulator.register(station)
         >>> client.events_frame(after=0, timeout=0).mirror.plot_gaps().get_yticklabels()[0].get_text()
         'station-01'
         """
@@ -654,9 +654,9 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`availability`.
+            InvalidValue: As for :meth:`availability`.
 
-        >>> end = bench.advance(300)
+        >>> end = simulator.advance(300)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> history.mirror.plot_availability(end=end).get_title(loc="left")
         'when devices were there'
@@ -665,7 +665,7 @@ class Questions:
         names = device_names(self._frame, *([] if state is None else [state]))
         return draw_availability(told, availability(told, state, each=True), names, ax)
 
-    def plot_late(
+    def plot_late_arrivals(
         self,
         longer_than: str | pd.Timedelta | None = None,
         *,
@@ -675,7 +675,7 @@ class Questions:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`late`: when late values changed, and how much later they came.
+        """Draw :meth:`late_arrivals`: when late values changed, and how much later they came.
 
         Args:
             longer_than: Which delay is late too.
@@ -687,14 +687,14 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`late`.
+            InvalidValue: As for :meth:`late_arrivals`.
 
-        >>> client.events_frame(after=0, timeout=0).mirror.plot_late().get_ylabel()
+        >>> client.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
         'came later by (s)'
         """
         limit = None if longer_than is None else span_of("longer_than", longer_than)
         told = told_by(self._frame, paths=paths, begin=begin, end=end, tz=tz)
-        return draw_late(told, late(told, limit), ax)
+        return draw_late_arrivals(told, late_arrivals(told, limit), ax)
 
     def plot_unchanged(
         self,
@@ -722,11 +722,11 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`unchanged`.
+            InvalidValue: As for :meth:`unchanged`.
 
         >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
-        >>> bench.register(station)
-        >>> end = bench.advance(7200)
+        >>> simulator.register(station)
+        >>> end = simulator.advance(7200)
         >>> history = client.events_frame(after=0, timeout=0)
         >>> history.mirror.plot_unchanged("1h", end=end).get_yticklabels()[0].get_text()
         'station-01 Temperature · Sensor Value'

@@ -10,8 +10,8 @@ import pytest
 
 from mirror_sdk.config import Settings
 from mirror_sdk.errors import ConfigError
-from mirror_sdk.testing.conformance.bench import Bench
 from mirror_sdk.testing.conformance.service import Service
+from mirror_sdk.testing.conformance.simulated_devices import SimulatedDevices
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_sdk.wire.routes import CALLBACK, CURSOR_HEADER, PULL
 
@@ -36,48 +36,48 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def found_bench(service: Service) -> Bench | str:
-    """The bench, or why there is none."""
+def found_simulator(service: Service) -> SimulatedDevices | str:
+    """The simulator, or why there is none."""
     answer = service.http.get("/sim/v1/clock")
     if answer.status_code == 403:
         return "the key lacks the scope admin, which plays the server's simulated devices"
     if answer.status_code != 200:
-        return "the server has no bench (/sim/v1), so nobody can play a device"
-    return Bench(service, is_manual=answer.json().get("manual", False))
+        return "the server has no simulator (/sim/v1), so no test can play a device"
+    return SimulatedDevices(service, is_manual=answer.json().get("manual", False))
 
 
 @pytest.fixture
-def bench(found_bench: Bench | str) -> Bench:
-    """The bench; without one the test is skipped."""
-    if isinstance(found_bench, str):
-        pytest.skip(found_bench)
-    return found_bench
+def simulator(found_simulator: SimulatedDevices | str) -> SimulatedDevices:
+    """The simulator; without one the test is skipped."""
+    if isinstance(found_simulator, str):
+        pytest.skip(found_simulator)
+    return found_simulator
 
 
 @pytest.fixture
-def manual_bench(bench: Bench) -> Bench:
-    """The bench of a server whose clock stands still; without one the test is skipped."""
-    if not bench.is_manual:
+def manual_simulator(simulator: SimulatedDevices) -> SimulatedDevices:
+    """The simulator of a server whose clock stands still; without one the test is skipped."""
+    if not simulator.is_manual:
         pytest.skip("the clock of the server runs by itself (no --clock manual)")
-    return bench
+    return simulator
 
 
 @pytest.fixture
-def light(bench: Bench) -> Iterator[str]:
+def light(simulator: SimulatedDevices) -> Iterator[str]:
     """A simulated device of this test alone."""
-    device_id = bench.add()
+    device_id = simulator.add()
     yield device_id
-    bench.service.http.delete(f"/sim/v1/devices/{device_id}/registration")
+    simulator.service.http.delete(f"/sim/v1/devices/{device_id}/registration")
 
 
 @pytest.fixture(scope="session")
-def device_id(service: Service, pytestconfig: pytest.Config, found_bench: Bench | str) -> str:
+def device_id(service: Service, pytestconfig: pytest.Config, found_simulator: SimulatedDevices | str) -> str:
     """A registered device that may be read; without one the test is skipped."""
     given: str | None = pytestconfig.getoption("--mirror-device")
     if given:
         return given
-    if isinstance(found_bench, Bench):
-        return found_bench.add()
+    if isinstance(found_simulator, SimulatedDevices):
+        return found_simulator.add()
     listed = service.json("GET", "/v3/devices", params={"state__eq": "registered"})["data"]
     if not listed:
         pytest.skip("the directory has no registered device, and none was named with --mirror-device")

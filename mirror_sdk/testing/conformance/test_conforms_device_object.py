@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirror_sdk.testing.conformance.bench import Bench
 from mirror_sdk.testing.conformance.service import TIMESTAMP, Service, decoded
+from mirror_sdk.testing.conformance.simulated_devices import SimulatedDevices
 from mirror_sdk.wire.device_object import DeviceObject
 from mirror_sdk.wire.paths import parse_path
 
@@ -103,11 +103,13 @@ def test_at_first_every_resource_shows_empty_values(service: Service, light: str
         assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
 
 
-def test_new_resources_are_taken_in_and_removed_ones_stay(service: Service, bench: Bench, light: str) -> None:
+def test_new_resources_are_taken_in_and_removed_ones_stay(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """Specification 2.1."""
-    bench.set_value(light, "/3304/0/5700", "40", observable=True)
-    bench.remove(light, "/3303/0/5700")
-    bench.registration(light, "PUT")
+    simulator.set_value(light, "/3304/0/5700", "40", observable=True)
+    simulator.remove(light, "/3303/0/5700")
+    simulator.registration(light, "PUT")
     assert service.resource(light, "/3304/0/5700")["reported"] == {}
     assert service.resource(light, "/3303/0/5700")
     listed = [resource["uri"] for resource in service.json("GET", f"/v2/endpoints/{light}")]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mirror_sdk.testing.conformance.bench import REBOOT, SWITCH, TEMPERATURE, Bench
 from mirror_sdk.testing.conformance.service import Service, decoded, encoded, new_async_id
+from mirror_sdk.testing.conformance.simulated_devices import REBOOT, SWITCH, TEMPERATURE, SimulatedDevices
 
 READ = {"method": "GET", "uri": TEMPERATURE}
 WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
@@ -108,49 +108,51 @@ def test_without_an_async_id_the_server_makes_one(service: Service, light: str) 
     assert service.outcome(answer.json()["async-response-id"])["status"] == 200
 
 
-def test_the_same_request_again_is_queued_once(service: Service, bench: Bench, light: str) -> None:
+def test_the_same_request_again_is_queued_once(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Extension, which makes it safe to send again; another request under the same async-id is 409."""
     async_id = new_async_id()
-    bench.patch(light, online=False)
+    simulator.patch(light, online=False)
     for _ in range(2):
         assert service.place(light, "PUT", SWITCH, async_id, value="1").status_code == 202
     answer = service.place(light, "PUT", SWITCH, async_id, value="0")
     assert answer.status_code == 409
-    bench.patch(light, online=True)
+    simulator.patch(light, online=True)
     assert service.outcome(async_id)["status"] == 200
     last = service.ask(light, "GET", SWITCH)
     assert decoded(last["payload"]) == b"1"
     assert [entry["id"] for entry in service.received("async-responses")].count(async_id) == 1
 
 
-def test_a_read_brings_the_value_and_the_mirror_has_it(service: Service, bench: Bench, light: str) -> None:
+def test_a_read_brings_the_value_and_the_mirror_has_it(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """The read flow of specification 3.3: the mirror first, then the async response."""
-    bench.set_value(light, TEMPERATURE, "22.5")
+    simulator.set_value(light, TEMPERATURE, "22.5")
     response = service.ask(light, "GET", TEMPERATURE)
     assert (response["status"], decoded(response["payload"]), response["ct"]) == (200, b"22.5", "text/plain")
     assert isinstance(response["max-age"], int)
     reported = service.resource(light, TEMPERATURE)["reported"]
     assert decoded(reported["value"]) == b"22.5"
-    assert not bench.is_manual or reported["reported_at"] == bench.now()
+    assert not simulator.is_manual or reported["reported_at"] == simulator.now()
 
 
-def test_a_write_is_pending_and_then_a_success(service: Service, bench: Bench, light: str) -> None:
+def test_a_write_is_pending_and_then_a_success(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """The write flow of specification 3.3, and 3.1."""
-    bench.patch(light, online=False)
+    simulator.patch(light, online=False)
     async_id = new_async_id()
     assert service.place(light, "PUT", SWITCH, async_id, value="1").status_code == 202
     pending = service.resource(light, SWITCH)["desired"]
     assert (pending["status"], decoded(pending["value"])) == (0, b"1")
     assert "status_updated_at" not in pending
-    if bench.is_manual:
-        bench.advance(5)
-    bench.patch(light, online=True)
+    if simulator.is_manual:
+        simulator.advance(5)
+    simulator.patch(light, online=True)
     assert service.outcome(async_id)["status"] == 200
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], decoded(desired["value"])) == (1, b"1")
     assert desired["desired_at"] == desired["status_updated_at"]
-    if bench.is_manual:
-        assert desired["desired_at"] == bench.now() > pending["desired_at"]
+    if simulator.is_manual:
+        assert desired["desired_at"] == simulator.now() > pending["desired_at"]
 
 
 def test_the_order_of_reports_and_writes_is_told(service: Service, light: str) -> None:
@@ -166,13 +168,13 @@ def test_the_order_of_reports_and_writes_is_told(service: Service, light: str) -
     assert first == still_first < second == still_second < third == still_third < fourth
 
 
-def test_a_write_is_taken_from_who_saw_the_last_one(service: Service, bench: Bench, light: str) -> None:
+def test_a_write_is_taken_from_who_saw_the_last_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Extension, wire.md 2: ``If-Match`` with ``desired.revision``; a refusal shows the resource as it is."""
     assert service.ask(light, "PUT", SWITCH, value="1")["status"] == 200
     seen = service.resource(light, SWITCH)
     if "revision" not in seen["desired"]:
         pytest.skip("the server tells no revisions of desired values")
-    bench.patch(light, online=False)
+    simulator.patch(light, online=False)
     write = {"method": "PUT", "uri": SWITCH, "payload-b64": encoded("0")}
     headers = {"If-Match": f'"{seen["desired"]["revision"]}"'}
     assert service.call(*post(light), json=write, headers=headers).status_code == 202
@@ -186,17 +188,19 @@ def test_a_write_is_taken_from_who_saw_the_last_one(service: Service, bench: Ben
     [(TEMPERATURE, "normal", 400, "METHOD_NOT_ALLOWED"), (SWITCH, "reject", 400, "REJECTED")],
 )
 def test_a_write_the_device_refuses_is_a_failure(
-    service: Service, bench: Bench, light: str, path: str, answer: str, status: int, error: str
+    service: Service, simulator: SimulatedDevices, light: str, path: str, answer: str, status: int, error: str
 ) -> None:
     """Specification 3.1 and 7: the resource is not writeable, or the device rejects."""
-    bench.patch(light, answer=answer)
+    simulator.patch(light, answer=answer)
     response = service.ask(light, "PUT", path, value="1")
     assert (response["status"], response["error"], response["payload"]) == (status, error, "")
     resource = service.resource(light, path)
     assert (resource["desired"]["status"], resource["reported"]) == (2, {})
 
 
-def test_a_failed_write_is_acknowledged_until_the_next_write(service: Service, bench: Bench, light: str) -> None:
+def test_a_failed_write_is_acknowledged_until_the_next_write(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """Extension: ``acknowledged_at`` and ``acknowledged_by``; what has not failed is 409."""
     route = ("POST", f"/v3/devices/{light}/echo/acknowledgements")
     body = {"resource_path": SWITCH, "by": "night shift"}
@@ -204,7 +208,7 @@ def test_a_failed_write_is_acknowledged_until_the_next_write(service: Service, b
     if answer.status_code in {404, 405}:
         pytest.skip("the server has no acknowledgements")
     assert (answer.status_code, answer.json()["reason"]) == (409, "NO_FAILED_WRITE")
-    bench.patch(light, answer="reject")
+    simulator.patch(light, answer="reject")
     assert service.ask(light, "PUT", SWITCH, value="1")["error"] == "REJECTED"
     failed = service.resource(light, SWITCH)["desired"]
     assert service.call(*route, json=body).status_code == 204
@@ -212,40 +216,42 @@ def test_a_failed_write_is_acknowledged_until_the_next_write(service: Service, b
     assert acknowledged.pop("acknowledged_at")
     assert acknowledged.pop("acknowledged_by") == "night shift"
     assert acknowledged == failed
-    bench.patch(light, answer="normal")
+    simulator.patch(light, answer="normal")
     assert service.ask(light, "PUT", SWITCH, value="0")["status"] == 200
     assert not {"acknowledged_at", "acknowledged_by"} & service.resource(light, SWITCH)["desired"].keys()
 
 
 def test_a_write_fails_when_the_device_does_not_connect_in_time(
-    service: Service, manual_bench: Bench, light: str
+    service: Service, manual_simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 3.1 and 7: ``expiry_seconds``."""
-    manual_bench.patch(light, online=False)
+    manual_simulator.patch(light, online=False)
     async_id = new_async_id()
     assert service.place(light, "PUT", SWITCH, async_id, value="1", expiry_seconds=60).status_code == 202
-    manual_bench.advance(59)
+    manual_simulator.advance(59)
     assert service.resource(light, SWITCH)["desired"]["status"] == 0
-    manual_bench.advance(1)
+    manual_simulator.advance(1)
     assert service.resource(light, SWITCH)["desired"]["status"] == 2
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (429, "REQUEST_EXPIRED")
 
 
-def test_a_silent_device_is_a_timeout(service: Service, manual_bench: Bench, light: str) -> None:
+def test_a_silent_device_is_a_timeout(service: Service, manual_simulator: SimulatedDevices, light: str) -> None:
     """wire.md 2 and 5: an attempt waits for the device's answer, then 504."""
-    manual_bench.patch(light, answer="silent")
+    manual_simulator.patch(light, answer="silent")
     async_id = new_async_id()
     assert service.place(light, "GET", TEMPERATURE, async_id).status_code == 202
-    manual_bench.advance(2 * 3600)
+    manual_simulator.advance(2 * 3600)
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (504, "TIMEOUT")
 
 
-def test_a_resource_the_device_does_not_have_is_not_found(service: Service, bench: Bench, light: str) -> None:
+def test_a_resource_the_device_does_not_have_is_not_found(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """wire.md 5. The mirror knows the resource still, since the device has had it."""
-    bench.remove(light, TEMPERATURE)
-    bench.registration(light, "PUT")
+    simulator.remove(light, TEMPERATURE)
+    simulator.registration(light, "PUT")
     response = service.ask(light, "GET", TEMPERATURE)
     assert (response["status"], response["error"]) == (404, "RESOURCE_NOT_FOUND")
 
@@ -255,34 +261,34 @@ def test_a_resource_is_executed(service: Service, light: str) -> None:
     assert service.ask(light, "POST", REBOOT)["status"] == 200
 
 
-def test_a_newer_write_supersedes_a_pending_one(service: Service, bench: Bench, light: str) -> None:
+def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """wire.md 2: both are delivered in order, both are answered, and the mirror follows the newer one."""
-    bench.patch(light, online=False)
+    simulator.patch(light, online=False)
     older, newer = new_async_id(), new_async_id()
     assert service.place(light, "PUT", SWITCH, older, value="0").status_code == 202
     assert service.place(light, "PUT", SWITCH, newer, value="1").status_code == 202
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], desired["value"]) == (0, encoded("1"))
-    bench.patch(light, online=True)
+    simulator.patch(light, online=True)
     assert (service.outcome(older)["status"], service.outcome(newer)["status"]) == (200, 200)
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], desired["value"]) == (1, encoded("1"))
 
 
-def test_a_full_queue_is_a_limit(service: Service, bench: Bench, light: str) -> None:
+def test_a_full_queue_is_a_limit(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """``QUEUE_IS_FULL``: 20 commands wait for one device."""
-    bench.patch(light, online=False)
+    simulator.patch(light, online=False)
     for _ in range(20):
         assert service.place(light, "GET", TEMPERATURE, new_async_id()).status_code == 202
     body = service.refused(429, *post(light), json=READ)
     assert body["reason"] == "QUEUE_IS_FULL"
 
 
-def test_what_waits_for_a_device_that_leaves_fails(service: Service, bench: Bench, light: str) -> None:
+def test_what_waits_for_a_device_that_leaves_fails(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """``DEVICE_REMOVED_REGISTRATION``."""
-    bench.patch(light, answer="silent")
+    simulator.patch(light, answer="silent")
     async_id = new_async_id()
     assert service.place(light, "GET", TEMPERATURE, async_id).status_code == 202
-    bench.registration(light, "DELETE")
+    simulator.registration(light, "DELETE")
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (429, "DEVICE_REMOVED_REGISTRATION")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mirror_sdk.testing.conformance.bench import RESOURCES, Bench
 from mirror_sdk.testing.conformance.service import TIMESTAMP, Service
+from mirror_sdk.testing.conformance.simulated_devices import RESOURCES, SimulatedDevices
 from mirror_sdk.wire.device_events import DeviceEventPage
 from mirror_sdk.wire.device_queries import DeviceQuery, DeviceQueryPage
 from mirror_sdk.wire.directory import Device, DevicePage
@@ -71,9 +71,9 @@ def test_an_unknown_filter_is_refused_with_the_known_ones(service: Service, quer
     assert known[next(iter(query))] in body["message"]
 
 
-def test_pages_follow_each_other_in_both_orders(service: Service, bench: Bench) -> None:
+def test_pages_follow_each_other_in_both_orders(service: Service, simulator: SimulatedDevices) -> None:
     """``after`` is the last id of the page before."""
-    added = {bench.add(), bench.add(), bench.add()}
+    added = {simulator.add(), simulator.add(), simulator.add()}
     up = [device_id for device_id in listed(service, limit=2) if device_id in added]
     down = [device_id for device_id in listed(service, limit=2, order="DESC") if device_id in added]
     assert len(up) == 3
@@ -88,13 +88,13 @@ def test_both_spellings_of_a_filter_give_the_same(service: Service, device_id: s
     assert device_id not in listed(service, id__nin=f"{device_id},nobody")
 
 
-def test_a_device_that_leaves_is_deregistered(service: Service, bench: Bench, light: str) -> None:
+def test_a_device_that_leaves_is_deregistered(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Its state, and what a filter gives."""
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "registered"
-    bench.registration(light, "DELETE")
+    simulator.registration(light, "DELETE")
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "deregistered"
     assert listed(service, state="registered", id=light) == []
-    bench.registration(light, "POST")
+    simulator.registration(light, "POST")
     assert listed(service, state="registered", id=light) == [light]
 
 

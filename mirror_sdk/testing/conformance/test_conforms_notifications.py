@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirror_sdk.testing.conformance.bench import TEMPERATURE, Bench
 from mirror_sdk.testing.conformance.service import Service, decoded, new_async_id
+from mirror_sdk.testing.conformance.simulated_devices import TEMPERATURE, SimulatedDevices
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.routes import CALLBACK, CHANNEL, CURSOR_HEADER, PULL
@@ -41,15 +41,15 @@ def test_without_a_channel_there_is_none_to_show_or_delete(service: Service) -> 
     assert service.call("DELETE", PULL).is_success
 
 
-def test_registrations_are_told_to_every_application(service: Service, bench: Bench, light: str) -> None:
+def test_registrations_are_told_to_every_application(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """wire.md 5."""
     entry = service.wait_for("registrations", lambda entry: entry["ep"] == light)
     assert (entry["ept"], entry["q"]) == ("Conformance", False)
     by_path = {resource["path"]: resource for resource in entry["resources"]}
     assert by_path[TEMPERATURE]["obs"] is True
-    bench.registration(light, "PUT")
+    simulator.registration(light, "PUT")
     service.wait_for("reg-updates", lambda entry: entry["ep"] == light)
-    bench.registration(light, "DELETE")
+    simulator.registration(light, "DELETE")
     service.wait_for("de-registrations", lambda entry: entry == light)
 
 
@@ -86,12 +86,12 @@ def test_the_entries_are_numbered_without_a_gap(log: Service, light: str) -> Non
     assert log.log_end() == before + len(entries)
 
 
-def test_an_entry_tells_its_identity_and_time(log: Service, bench: Bench, light: str) -> None:
+def test_an_entry_tells_its_identity_and_time(log: Service, simulator: SimulatedDevices, light: str) -> None:
     """A poll with ``after`` carries ``uid`` and ``timestamp``, in whole milliseconds."""
     before = log.log_end()
     log.call("PUT", f"/v2/subscriptions/{light}{TEMPERATURE}")
     log.wait_for("notifications", lambda entry: entry["ep"] == light)
-    bench.set_value(light, TEMPERATURE, "25")
+    simulator.set_value(light, TEMPERATURE, "25")
     log.look()
     entries = list(log.log_entries(before))
     for kind, entry in entries:
@@ -146,7 +146,7 @@ def test_a_webhook_and_a_poll_channel_exclude_each_other(loopback: Service) -> N
 
 
 @pytest.mark.usefixtures("no_channel")
-def test_a_webhook_is_called_with_what_happens(loopback: Service, bench: Bench, light: str) -> None:
+def test_a_webhook_is_called_with_what_happens(loopback: Service, simulator: SimulatedDevices, light: str) -> None:
     """E5: notifications in the serialization that was asked for, with the time of the change."""
     with WebhookReceiver() as receiver:
         registration = {
@@ -161,7 +161,7 @@ def test_a_webhook_is_called_with_what_happens(loopback: Service, bench: Bench, 
         loopback.refused(400, "GET", PULL)
         after = receiver.last
         loopback.call("PUT", f"/v2/subscriptions/{light}{TEMPERATURE}")
-        bench.set_value(light, TEMPERATURE, "26")
+        simulator.set_value(light, TEMPERATURE, "26")
         seen = _observations(receiver, after, light, b"26")
         assert seen[-1].timestamp
         assert loopback.call("DELETE", CALLBACK).status_code == 204

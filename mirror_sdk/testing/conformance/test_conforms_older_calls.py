@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from mirror_sdk.testing.conformance.bench import REBOOT, RESOURCES, SWITCH, TEMPERATURE, Bench
 from mirror_sdk.testing.conformance.service import Entry, Service, decoded
+from mirror_sdk.testing.conformance.simulated_devices import REBOOT, RESOURCES, SWITCH, TEMPERATURE, SimulatedDevices
 
 ENDPOINTS = "/v2/endpoints"
 RULES = [{"endpoint-type": "Conformance-of-older-calls"}]
@@ -18,22 +18,22 @@ def asked(service: Service, answer: httpx.Response) -> Entry:
     return service.outcome(answer.json()["async-response-id"])
 
 
-def test_a_registered_device_is_an_endpoint(service: Service, bench: Bench, light: str) -> None:
+def test_a_registered_device_is_an_endpoint(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """``name``, ``type``, ``status`` and ``q``; also by its type, and no longer when it has left."""
     expected = {"name": light, "type": "Conformance", "status": "ACTIVE", "q": False}
     assert expected in service.json("GET", ENDPOINTS)
     assert expected in service.json("GET", ENDPOINTS, params={"type": "Conformance"})
     assert expected not in service.json("GET", ENDPOINTS, params={"type": "conformance"})
-    bench.registration(light, "DELETE")
+    simulator.registration(light, "DELETE")
     assert light not in [endpoint["name"] for endpoint in service.json("GET", ENDPOINTS)]
-    bench.registration(light, "POST")
+    simulator.registration(light, "POST")
 
 
-def test_an_endpoint_in_queue_mode_says_so(service: Service, bench: Bench) -> None:
+def test_an_endpoint_in_queue_mode_says_so(service: Service, simulator: SimulatedDevices) -> None:
     """``q``."""
-    sleeper = bench.add(queue_mode=True)
+    sleeper = simulator.add(queue_mode=True)
     assert [endpoint["q"] for endpoint in service.json("GET", ENDPOINTS) if endpoint["name"] == sleeper] == [True]
-    bench.registration(sleeper, "DELETE")
+    simulator.registration(sleeper, "DELETE")
 
 
 def test_limits_are_numbers(service: Service) -> None:
@@ -76,12 +76,12 @@ def test_nothing_is_deleted(service: Service, light: str) -> None:
     service.refused(400, "DELETE", f"{ENDPOINTS}/{light}{SWITCH}")
 
 
-def test_the_cache_is_the_mirror(service: Service, bench: Bench, light: str) -> None:
+def test_the_cache_is_the_mirror(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """205 while it holds no value; then the value, without a word to the device."""
     path = f"{ENDPOINTS}/{light}{TEMPERATURE}"
     assert service.call("GET", path, params={"cacheOnly": "true"}).status_code == 205
     asked(service, service.call("GET", path, params={"cacheOnly": "false"}))
-    bench.patch(light, online=False)
+    simulator.patch(light, online=False)
     cached = service.http.get(path, params={"cacheOnly": "true"})
     assert (cached.status_code, cached.content) == (200, str(RESOURCES[0]["value"]).encode())
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mirror_sdk.testing.conformance.bench import DOOR, SWITCH, TEMPERATURE, Bench
 from mirror_sdk.testing.conformance.service import Service, decoded
+from mirror_sdk.testing.conformance.simulated_devices import DOOR, SWITCH, TEMPERATURE, SimulatedDevices
 
 RULES = "/v2/subscriptions"
 
@@ -113,11 +113,11 @@ def test_all_subscriptions_of_a_device_are_deleted(service: Service, light: str)
     assert service.resource(light, SWITCH)["subscribed"] is False
 
 
-def test_a_rule_subscribes_a_device_that_registers(service: Service, bench: Bench) -> None:
+def test_a_rule_subscribes_a_device_that_registers(service: Service, simulator: SimulatedDevices) -> None:
     """The subscribe flow of specification 3.3: true, with the initial value, and an observation event of it."""
     kind = f"c-{uuid.uuid4().hex[:12]}"
     service.call("PUT", RULES, json=[{"endpoint-type": kind, "resource-path": ["/3303/*"]}])
-    device_id = bench.add(endpoint_type=kind)
+    device_id = simulator.add(endpoint_type=kind)
     entry = service.wait_for("notifications", lambda entry: entry["ep"] == device_id)
     assert (entry["path"], decoded(entry["payload"])) == (TEMPERATURE, b"21.5")
     assert isinstance(entry["max-age"], int)
@@ -126,43 +126,49 @@ def test_a_rule_subscribes_a_device_that_registers(service: Service, bench: Benc
     assert service.resource(device_id, SWITCH)["subscribed"] is False
 
 
-def test_a_rule_is_checked_at_a_registration_update(service: Service, bench: Bench, light: str) -> None:
+def test_a_rule_is_checked_at_a_registration_update(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Specification 3.3: when a device registers or updates its registration, not before."""
     service.call("PUT", RULES, json=[{"endpoint-name": light, "resource-path": [SWITCH]}])
     assert service.resource(light, SWITCH)["subscribed"] is False
-    bench.registration(light, "PUT")
+    simulator.registration(light, "PUT")
     service.wait_for("notifications", lambda entry: (entry["ep"], entry["path"]) == (light, SWITCH))
     assert service.resource(light, SWITCH)["subscribed"] is True
 
 
-def test_a_change_of_a_subscribed_resource_is_told_and_stored(service: Service, bench: Bench, light: str) -> None:
+def test_a_change_of_a_subscribed_resource_is_told_and_stored(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """Specification 3.2: the reported value is updated; an observation event goes to the subscriber."""
     service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
     service.wait_for("notifications", lambda entry: entry["ep"] == light)
-    bench.set_value(light, TEMPERATURE, "23")
+    simulator.set_value(light, TEMPERATURE, "23")
     assert values(service, light, TEMPERATURE) == [b"21.5", b"23"]
     assert decoded(service.resource(light, TEMPERATURE)["reported"]["value"]) == b"23"
 
 
-def test_a_change_that_is_not_subscribed_is_neither_told_nor_stored(service: Service, bench: Bench, light: str) -> None:
+def test_a_change_that_is_not_subscribed_is_neither_told_nor_stored(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """Specification 1 and 3.3: the mirror does not pull values on its own."""
-    bench.set_value(light, TEMPERATURE, "23")
+    simulator.set_value(light, TEMPERATURE, "23")
     assert values(service, light, TEMPERATURE) == []
     assert service.resource(light, TEMPERATURE)["reported"] == {}
 
 
 def test_an_auto_observation_is_stored_and_told_to_subscribers_alone(
-    service: Service, bench: Bench, light: str
+    service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 3.2 and 6."""
-    bench.set_value(light, DOOR, "1")
+    simulator.set_value(light, DOOR, "1")
     resource = service.resource(light, DOOR)
     assert (decoded(resource["reported"]["value"]), resource["subscribed"]) == (b"1", False)
     assert values(service, light, DOOR) == []
 
 
-def test_single_subscriptions_end_at_a_full_registration(service: Service, bench: Bench, light: str) -> None:
+def test_single_subscriptions_end_at_a_full_registration(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """wire.md 3."""
     service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
-    bench.registration(light, "POST")
+    simulator.registration(light, "POST")
     service.refused(404, "GET", f"{RULES}/{light}{TEMPERATURE}")

@@ -10,9 +10,9 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk._tables import device_ids, is_table
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.naming import DeviceLike, Devices, own_id
+from mirror_sdk.naming import DeviceLike, DevicesLike, own_id
 from mirror_sdk.widgets.models.calls import Run
 from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.reload import Reload
@@ -24,7 +24,7 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 _IDS_AT_ONCE = 50
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
 
-GivenDevices = DeviceLike | Devices
+GivenDevices = DeviceLike | DevicesLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class DevicePicker:
         clock: Seconds, for how often the directory is read again.
 
     Raises:
-        ValueRefused: ``given`` are no devices.
+        InvalidValue: ``given`` are no devices.
 
     Attributes:
         type: The type of the devices that are listed; empty for any.
@@ -72,7 +72,7 @@ class DevicePicker:
         self._run = run
         self._notices = notices
         self._changed = changed
-        self._given = None if given is None else list(dict.fromkeys(client._ids_of_all(read_ids(given))))
+        self._given = None if given is None else list(dict.fromkeys(client._session.ids_of(read_ids(given))))
         self._picked = dict.fromkeys(self._given or ())
         self._directory: dict[str, Device] = {}
         self._names: dict[str, str] = {}
@@ -201,7 +201,7 @@ def read_ids(devices: GivenDevices) -> list[str]:
     """The ids or names of devices, each once, out of the forms in which people have them.
 
     Raises:
-        ValueRefused: It is none of these.
+        InvalidValue: It is none of these.
     """
     cure = "give device ids, devices, or a table with a column or an index device_id"
     if is_table(devices):
@@ -213,7 +213,7 @@ def read_ids(devices: GivenDevices) -> list[str]:
             else list(cast("Iterable[DeviceLike]", devices))
         )
     except TypeError:
-        raise ValueRefused(f"{devices!r} are no devices; {cure}") from None
+        raise InvalidValue(f"{devices!r} are no devices; {cure}") from None
     return list(dict.fromkeys(_id_of(one, cure) for one in given))
 
 
@@ -222,12 +222,12 @@ def _id_of(device: object, cure: str) -> str:
         return device
     found = own_id(device)
     if found is None:
-        raise ValueRefused(f"{device!r} is no device; {cure}")
+        raise InvalidValue(f"{device!r} is no device; {cure}")
     return found
 
 
 def _list_devices(client: MirrorClient, given: list[str] | None) -> DeviceList:
     if given is None:
-        return client.list_devices()
+        return client.devices.list()
     parts = [given[start : start + _IDS_AT_ONCE] for start in range(0, len(given), _IDS_AT_ONCE)]
-    return DeviceList([device for part in parts for device in client.list_devices(filters={"id__in": part})])
+    return DeviceList([device for part in parts for device in client.devices.list(filters={"id__in": part})])

@@ -101,7 +101,7 @@ class ExplorerModel:
         """Read the directory."""
         number = self._listing.begin()
         self._run(
-            self._client.list_devices,
+            self._client.devices.list,
             lambda devices: self._took_devices(number, devices),
             lambda error: self._no_devices(number, error),
         )
@@ -343,7 +343,7 @@ class ExplorerModel:
 
 def _connection(client: MirrorClient, device_id: str) -> DeviceConnection | None:
     try:
-        return client.get_connection(device_id)
+        return client.devices.connection(device_id)
     except NotFound:
         return None
 

@@ -80,7 +80,7 @@ FLEET_SCHEMA = pa.schema(
         pa.field("last_reported_at", INSTANT),
     ]
 )
-"""The table of selected devices; see :attr:`mirror_sdk.widgets.FleetMap.selected`."""
+"""The table of selected devices; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class FleetModel:
         return "The directory lists no device." if self._fleet.about and not self._rows else ""
 
     def frame(self, device_ids: Collection[str]) -> pd.DataFrame:
-        """The table of these devices, as far as they are there; see :attr:`mirror_sdk.widgets.FleetMap.selected`."""
+        """The table of these devices, as far as they are there; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
         found = [self._fleet.summaries[one] for one in self._rows if one in set(device_ids)]
         of_device = {"device_id": "id", "last_contact": "last_contact_at"}
         columns = {
@@ -339,7 +339,7 @@ class FleetModel:
             self.version += 1
 
     def _read_fleet(self) -> _Fleet:
-        directory = {device.id: device for device in self._client.list_devices()}
+        directory = {device.id: device for device in self._client.devices.list()}
         names = shown_names({device_id: device.endpoint_name for device_id, device in directory.items()})
         state = _states(self._client)
         about = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}

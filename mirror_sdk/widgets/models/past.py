@@ -115,7 +115,7 @@ def _present(client: MirrorClient) -> datetime:
 def _read_rows(
     client: MirrorClient, end: datetime, devices: Sequence[str], paths: Sequence[str]
 ) -> Iterable[dict[str, Any]]:
-    """The rows of a history up to an instant, from a stretch of which they are not too many."""
+    """The rows of a history up to an instant, from an interval of which they are not too many."""
     begin = end - LOOKED_BACK
     while True:
         try:
@@ -146,13 +146,13 @@ def _of_row(row: dict[str, Any]) -> Event:
 
 def _read_log(client: MirrorClient, wants: Wants, most: int) -> tuple[tuple[Event, ...], int | None, int | None]:
     """The newest events of the log, the number of the first entry it still had, and that of the last one."""
-    reader = client._new_reader()
+    reader = client._session.new_reader()
     if not isinstance(reader, LogReader):
         return (), None, None
     reader.go_to_end()
     end = reader.position or 0
     begin = max(0, end - ENTRIES_READ)
-    reader = client._new_reader(after=begin)
+    reader = client._session.new_reader(after=begin)
     kept: deque[Event] = deque(maxlen=most)
     first_seq: int | None = None
     while (reader.position or 0) < end:

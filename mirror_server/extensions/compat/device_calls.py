@@ -20,6 +20,7 @@ from mirror_sdk.wire.older_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.extensions.compat.held_requests import HeldRequests
+from mirror_server.extensions.descriptions import OF_ACCEPTED
 from mirror_server.hooks import Handling
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
@@ -27,17 +28,7 @@ from mirror_server.store import devices, resources
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
 from mirror_server.views.answers import empty_answer, when_stored
-from mirror_server.views.description import (
-    OF_ACCEPTED,
-    TEXT,
-    Answer,
-    Content,
-    Parameter,
-    described,
-    json_of,
-    text_of,
-    words,
-)
+from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of, text_of, words
 from mirror_server.views.device_requests import place
 from mirror_server.views.requests import (
     app_id,

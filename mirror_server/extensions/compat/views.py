@@ -12,6 +12,7 @@ from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA, REST_VERSIONS, Endpoint, Limits
+from mirror_server.extensions.downloads import Download
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
@@ -20,7 +21,6 @@ from mirror_server.store.session import Session
 from mirror_server.views.answers import json_answer, when_read
 from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
-from mirror_server.views.streamed import Download
 
 _REGISTERED = Condition("registered", "IN", (1,))
 _DEVICES_AT_A_TIME = 1000

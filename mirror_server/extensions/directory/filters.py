@@ -11,11 +11,13 @@ from urllib.parse import parse_qsl
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
+from mirror_server.extensions.descriptions import FLAG
 from mirror_server.extensions.directory.store import descriptions
+from mirror_server.extensions.instants import read_instant
 from mirror_server.hooks import SERVER, Extensions, extends, require_distinct
 from mirror_server.store.conditions import Condition, is_looked_up
-from mirror_server.views.description import FLAG, INSTANT, TEXT, Parameter, Schema, words
-from mirror_server.views.requests import PAGING, read_instant
+from mirror_server.views.description import INSTANT, TEXT, Parameter, Schema, words
+from mirror_server.views.requests import PAGING
 
 _COMPARISONS = {
     "eq": ("IN", "equal to this"),

@@ -8,7 +8,8 @@ from typing import Any
 from flask import request
 
 from mirror_server.core.errors import Refusal
-from mirror_server.views.requests import STALE, read_instant
+from mirror_server.extensions.instants import read_instant
+from mirror_server.views.requests import STALE
 
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
 

@@ -18,6 +18,7 @@ from mirror_sdk.wire.device_queries import (
     DeviceQueryUpdate,
 )
 from mirror_server.core.errors import Refusal
+from mirror_server.extensions.descriptions import list_parameters
 from mirror_server.extensions.directory.filters import (
     DeviceFilters,
     Fields,
@@ -33,7 +34,7 @@ from mirror_server.extensions.directory.store.device_events import KINDS, Device
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, json_answer, when_page_read, when_stored
-from mirror_server.views.description import TEXT, Answer, described, json_of, list_parameters
+from mirror_server.views.description import TEXT, Answer, described, json_of
 from mirror_server.views.requests import PAGING, query_paging, read_body, requires, services
 from mirror_server.views.serialize import timestamp
 

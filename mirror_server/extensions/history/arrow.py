@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
-from mirror_server.arrow import WORD, Pieces, to_values
+from mirror_server.extensions.arrow import WORD, Pieces, to_values
 from mirror_server.extensions.history import columns
 from mirror_server.extensions.history.columns import position
 from mirror_server.extensions.history.selection import Position

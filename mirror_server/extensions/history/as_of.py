@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.arrow import to_array
 from mirror_server.core.instants import Instant
+from mirror_server.extensions.arrow import to_array
 from mirror_server.extensions.history.columns import (
     NO_ROWS,
     Flags,

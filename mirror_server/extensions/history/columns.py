@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_server.arrow import INSTANT, WORD, to_array
 from mirror_server.core.instants import Instant
+from mirror_server.extensions.arrow import INSTANT, WORD, to_array
 from mirror_server.extensions.history.selection import Position
 from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, TAIL_COLUMNS, HistoryRow
 

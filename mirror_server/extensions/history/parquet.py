@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.arrow import WORD, to_array
+from mirror_server.extensions.arrow import WORD, to_array
 from mirror_server.extensions.history.columns import (
     SCHEMA,
     Flags,

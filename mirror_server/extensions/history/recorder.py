@@ -112,7 +112,7 @@ class Recorder:
 
     def _repeat_heartbeat(self) -> None:
         self.heartbeat()
-        # A manual clock stands still; the bench reports when it is advanced.
+        # A manual clock stands still; the simulator reports when it is advanced.
         if not self._clock.is_manual:
             due_at = after_seconds(self._clock.now(), _HEARTBEAT_SECONDS)
             self._next_heartbeat = self._clock.call_at(due_at, self._repeat_heartbeat)

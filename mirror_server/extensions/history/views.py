@@ -20,6 +20,15 @@ from mirror_sdk.wire.snapshot import ARROW, NDJSON, Compression
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
+from mirror_server.extensions.downloads import (
+    COMPRESSION,
+    PATTERNS,
+    Download,
+    accepted_form,
+    in_chunks,
+    query_compression,
+    query_patterns,
+)
 from mirror_server.extensions.history.pasts import PastService
 from mirror_server.extensions.history.selection import (
     HistorySelection,
@@ -29,6 +38,7 @@ from mirror_server.extensions.history.selection import (
     request_of,
     write_cursor,
 )
+from mirror_server.extensions.instants import query_instant
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
@@ -38,7 +48,6 @@ from mirror_server.views.requests import (
     app_id,
     query_choice,
     query_conditions,
-    query_instant,
     query_integer,
     query_text,
     requires,
@@ -46,15 +55,6 @@ from mirror_server.views.requests import (
     without_head,
 )
 from mirror_server.views.serialize import resources_content, timestamp
-from mirror_server.views.streamed import (
-    COMPRESSION,
-    PATTERNS,
-    Download,
-    accepted_form,
-    in_chunks,
-    query_compression,
-    query_patterns,
-)
 
 if TYPE_CHECKING:
     from mirror_server.extensions.history.arrow import HistoryPage, PastFleet

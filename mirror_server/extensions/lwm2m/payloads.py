@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import JSON, LINK_FORMAT, LWM2M_TLV, OCTET_STREAM, TEXT_PLAIN, decode
-from mirror_sdk.values.codecs import CONTENT_FORMATS, Part, media_type, split
+from mirror_sdk.values.codecs import Part, split
+from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
 from mirror_sdk.values.declared import Unreadable
 from mirror_sdk.values.records import is_resource
 from mirror_sdk.values.text import write_text

@@ -27,28 +27,27 @@ from mirror_sdk.wire.routes import (
     SUBSCRIPTION_HEADER,
     TIME_HEADER,
 )
+from mirror_server.extensions.descriptions import FLAG, OF_ACCEPTED, POSITION, list_parameters
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
 from mirror_server.views.description import (
-    ETAG,
-    FLAG,
     INSTANT,
-    NOT_CHANGED,
-    OF_ACCEPTED,
-    POSITION,
     TEXT,
-    UNLESS_CHANGED,
     Answer,
     Parameter,
     described,
     header,
     json_of,
-    list_parameters,
     object_like,
     text_of,
     whole_number,
     words,
 )
 
+_ETAG = header("ETag", "Changes with the content.", is_extension=False)
+_UNLESS_CHANGED = header(
+    "If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304."
+)
+_NOT_CHANGED = Answer(304, "Nothing has changed.", headers=(_ETAG,))
 _OF_RESOURCES = tuple(
     Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
     for name in ("cacheOnly", "noResp")
@@ -133,10 +132,10 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
                 "a pending write has no time of a status update",
                 "empty values at first registration",
             ),
-            headers=(ETAG,),
+            headers=(_ETAG,),
         ),
-        NOT_CHANGED,
-        parameters=(UNLESS_CHANGED,),
+        _NOT_CHANGED,
+        parameters=(_UNLESS_CHANGED,),
     ),
     devices.list_devices: described(
         "Directory",
@@ -172,9 +171,9 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
     ),
     subscriptions.get_presubscriptions: described(
         "Subscriptions",
-        Answer(200, "The rules; an empty list when there are none.", _RULES, headers=(ETAG,)),
-        NOT_CHANGED,
-        parameters=(UNLESS_CHANGED,),
+        Answer(200, "The rules; an empty list when there are none.", _RULES, headers=(_ETAG,)),
+        _NOT_CHANGED,
+        parameters=(_UNLESS_CHANGED,),
     ),
     subscriptions.delete_presubscriptions: described(
         "Subscriptions", Answer(204, "There are no rules any more."), parameters=(_IF_MATCH,), errors=(412,)

@@ -24,8 +24,8 @@ request, and an application may go to another one with each. Workers of gunicorn
 - One of them is the leader: it holds the devices, delivers webhooks, ends what expires. It has an advisory lock, so
   when its process dies PostgreSQL gives the lead to another one, which goes on from what is stored: nothing is lost,
   nothing is stored twice. ``mirror_leader`` in ``/metrics`` tells which one it is. What only that process knows (plain
-  polls, the bench, the webhook's channel) is forwarded to it through the database; a change that was under way when it
-  died is answered ``503``, to be looked at before it is repeated.
+  polls, the simulator, the webhook's channel) is forwarded to it through the database; a change that was under way
+  when it died is answered ``503``, to be looked at before it is repeated.
 - A leader that hangs without ending, stopped by ``SIGSTOP`` for instance or by a virtual machine that is paused, keeps
   the lead: PostgreSQL cannot distinguish it from one that has nothing to do. Until it continues or is killed, devices
   are not served, webhooks not delivered, and requests that only the leader can serve end with ``503``. Have a

@@ -18,13 +18,14 @@ from mirror_sdk.wire.routes import PREFER_HEADER, PREFERENCE_APPLIED_HEADER
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, shown
+from mirror_server.extensions.descriptions import OF_ACCEPTED
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
 from mirror_server.views.answers import when_stored
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.description import OF_ACCEPTED, TEXT, Answer, header, json_of
+from mirror_server.views.description import TEXT, Answer, header, json_of
 
 if TYPE_CHECKING:
     from mirror_server.server import Services

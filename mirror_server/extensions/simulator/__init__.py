@@ -1,8 +1,8 @@
-"""Simulated devices: what they measure, how they answer, and the bench at ``/sim/v1`` to play them with.
+"""Simulated devices: what they measure, how they answer, and the routes at ``/sim/v1`` that control them.
 
-A server with ``--simulate`` has some, twelve with ``--simulate 12``, and the bench, in Python ``Bench(client)``, and
-``AsyncBench(client)`` with an ``AsyncMirrorClient``. ``--seed`` is that of what they measure. With ``--clock manual``
-their rhythms stand still until the bench advances them.
+A server with ``--simulate`` has some, twelve with ``--simulate 12``. In Python ``Simulator(client)`` controls them, and
+``AsyncSimulator(client)`` with an ``AsyncMirrorClient``. ``--seed`` is that of what they measure. With ``--clock
+manual`` their rhythms stand still until the simulator advances them.
 
 ``mirror-server demo`` is a server with some of them, a database of its own and a fresh key. It has ``--devices``,
 ``--pace``, which has a manual clock run by itself, ``--stop-with-stdin`` and ``--key`` (``MIRROR_DEMO_KEY``) besides.
@@ -11,7 +11,7 @@ recordings go on after the next start. A file that others may use, a link or any
 for another key.
 """
 
-# To read it begin with ``bench``, then ``simulator`` and ``device``.
+# To read it begin with ``control``, then ``backend`` and ``device``.
 
 from __future__ import annotations
 
@@ -66,26 +66,28 @@ def in_common(settings: Settings) -> str:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """The devices and their bench, where there are any."""
+    """The devices and what controls them, where there are any."""
     chosen = services.settings.of(SimulatorSettings)
     if chosen.simulate is None:
         return []
-    from mirror_server.extensions.simulator.bench import Bench
+    from mirror_server.extensions.simulator.backend import SimulatorBackend
+    from mirror_server.extensions.simulator.control import SimulatorControl
     from mirror_server.extensions.simulator.pacing import Pacing
-    from mirror_server.extensions.simulator.simulator import Simulator
     from mirror_server.extensions.simulator.store import StoredSimulation
 
     database, clock, store = services.database, services.clock, StoredSimulation(services.database)
-    simulator = Simulator(events=services.devices, store=store, clock=clock, seed=chosen.seed)
-    services.backends.add(simulator)
+    backend = SimulatorBackend(events=services.devices, store=store, clock=clock, seed=chosen.seed)
+    services.backends.add(backend)
     advanced = services.extensions.hook.clock_advanced
-    bench = Bench(simulator=simulator, count=chosen.simulate, clock=clock, database=database, advanced=advanced)
-    return [bench, Pacing(bench, chosen.pace)]
+    control = SimulatorControl(
+        backend=backend, count=chosen.simulate, clock=clock, database=database, advanced=advanced
+    )
+    return [control, Pacing(control, chosen.pace)]
 
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """The bench; without devices each of its routes is a 404 that says how to get some."""
+    """The routes of the simulator; without simulated devices each is a 404 that says how to get some."""
     from mirror_server.extensions.simulator.views import routes
 
     return [routes]
@@ -93,7 +95,7 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def undescribed(settings: Settings) -> Sequence[str]:
-    """A bench that is not there."""
+    """The routes of the simulator, in a server without simulated devices."""
     from mirror_server.extensions.simulator.views import PREFIX
 
     return [PREFIX] if settings.of(SimulatorSettings).simulate is None else []

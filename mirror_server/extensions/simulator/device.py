@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from mirror_sdk.wire.bench import AnswerMode
+from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
@@ -59,8 +59,8 @@ class UnknownSimulatedDevice(LookupError):
         self.device_id = device_id
 
 
-class BenchRefused(ValueError):
-    """The bench cannot do this; ``field`` names what stands in the way, ``message`` says what to do."""
+class SimulatorError(ValueError):
+    """The simulator cannot do this; ``field`` names what stands in the way, ``message`` says what to do."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -69,7 +69,7 @@ class BenchRefused(ValueError):
 
 
 def flags_of(resource: object) -> dict[str, Any]:
-    """Return the flags of a resource, which may also be one of the bench or of a kind."""
+    """Return the flags of a resource, which may also be one of the simulator or of a kind."""
     names = ("observable", "auto_observable", "writable", "executable")
     return {name: getattr(resource, name) for name in names}
 
@@ -138,7 +138,7 @@ class SimulatedDevice:
     resources: dict[str, Resource] = field(default_factory=dict)
 
     def rule(self, path: str) -> ResourceRule | None:
-        """What the device's kind says of a resource; nothing for a device or resource the bench added."""
+        """What the device's kind says of a resource; nothing for a device or resource the simulator added."""
         return KINDS_BY_NAME[self.kind].rules.get(path) if self.kind else None
 
     def modelled(self, path: str) -> ResourceRule | None:
@@ -234,7 +234,7 @@ class SimulatedDevice:
             resource.observed = False
 
     def state(self, now: Instant) -> SimulatedState:
-        """The device as the bench shows it."""
+        """The device as the simulator shows it."""
         return SimulatedState(
             id=self.device_id,
             endpoint_name=self.endpoint_name,
@@ -267,7 +267,7 @@ class SimulatedDevice:
 _DOCUMENT = TypeAdapter(SimulatedDevice)
 
 _FIRST_ORDINAL = 0x015F0000
-_BENCH_ORDINAL = 0xFFFF
+_ADDED_ORDINAL = 0xFFFF
 
 
 def _identifier(seed: int, what: str, ordinal: int) -> str:
@@ -302,11 +302,12 @@ def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: st
     return device
 
 
-def bench_device_id(seed: int, endpoint_name: str) -> str:
-    """The id of a device the bench adds."""
-    return _identifier(seed, f"bench/{endpoint_name}", _BENCH_ORDINAL)
+def added_device_id(seed: int, endpoint_name: str) -> str:
+    """The id of a device the simulator adds."""
+    # The prefix is part of every such id since they exist; another one would give the same device another id.
+    return _identifier(seed, f"bench/{endpoint_name}", _ADDED_ORDINAL)
 
 
-def bench_resource(resource: SimulatedResource, now: Instant) -> Resource:
-    """A resource the bench gives a device."""
+def added_resource(resource: SimulatedResource, now: Instant) -> Resource:
+    """A resource the simulator gives a device."""
     return Resource(resource.value, now, **flags_of(resource))

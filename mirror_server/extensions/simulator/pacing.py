@@ -6,7 +6,7 @@ import threading
 import time
 
 from mirror_server.core.errors import Refusal
-from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.hooks import extends
 from mirror_server.store.backend import StorageFailed
 
@@ -14,15 +14,15 @@ _TICK_SECONDS = 1.0
 
 
 class Pacing:
-    """Advances the manual clock of a bench every second, for as long as it runs.
+    """Advances the manual clock of the simulator every second, for as long as it runs.
 
     Args:
-        bench: Whose clock it is.
+        control: Whose clock it is.
         pace: How many seconds of it pass in a second of real time; 0 lets it stand still.
     """
 
-    def __init__(self, bench: Bench, pace: float) -> None:
-        self._bench = bench
+    def __init__(self, control: SimulatorControl, pace: float) -> None:
+        self._control = control
         self._pace = pace
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pacing", daemon=True)
@@ -35,7 +35,7 @@ class Pacing:
 
     @extends(specname="stop", tryfirst=True)
     def close(self) -> None:
-        """Stop, before the bench does."""
+        """Stop, before the simulator does."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -49,7 +49,7 @@ class Pacing:
 
     def _advance(self, seconds: float) -> None:
         try:
-            self._bench.run(lambda bench: bench.advance(seconds)).result()
+            self._control.run(lambda control: control.advance(seconds)).result()
         except (StorageFailed, Refusal):
             # Told by whoever cannot store; time stands still until it can be stored again, and at its end for good.
             return

@@ -15,7 +15,7 @@ class SimulatorSettings:
 
     simulate: int | None = setting(
         None,
-        "Have N simulated devices, and the bench to play them with. Without it there are none.",
+        "Have N simulated devices, and the routes that control them. Without it there are none.",
         type=click.IntRange(min=0),
         metavar="N",
     )

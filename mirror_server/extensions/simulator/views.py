@@ -1,4 +1,4 @@
-"""The bench: the device's side of simulated devices. Source: wire.md 8."""
+"""The routes of the simulator: the device's side of simulated devices. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 from flask import Blueprint, Response
 
-from mirror_sdk.wire.bench import (
-    BenchAdvance,
-    BenchClock,
-    BenchDeviceAdded,
-    BenchDeviceList,
-    BenchDevicePatch,
-    BenchNewDevice,
-    BenchResourceBody,
+from mirror_sdk.wire.simulator import (
+    SimulatorAdvance,
+    SimulatorClock,
+    SimulatorDeviceAdded,
+    SimulatorDeviceList,
+    SimulatorDevicePatch,
+    SimulatorNewDevice,
+    SimulatorResourceBody,
 )
 from mirror_server.core.errors import Refusal
-from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_read
@@ -31,22 +31,22 @@ T = TypeVar("T")
 PREFIX = "/sim/v1"
 _TIMEOUT_SECONDS = 600
 _DONE = Answer(204, "It has.")
-_CLOCK = json_of(BenchClock, "a clock that can be advanced")
+_CLOCK = json_of(SimulatorClock, "a clock that can be advanced")
 
-routes = Blueprint("bench", __name__, url_prefix=PREFIX)
-"""The routes of the bench; without simulated devices each is a 404 that says how to get some."""
+routes = Blueprint("simulator", __name__, url_prefix=PREFIX)
+"""The routes of the simulator; without simulated devices each is a 404 that says how to get some."""
 
 
 @routes.get("/devices")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Bench", Answer(200, "All of them.", json_of(BenchDeviceList, "one device")), is_extension=True)
+@described("Simulator", Answer(200, "All of them.", json_of(SimulatorDeviceList, "one device")), is_extension=True)
 def list_simulated_devices() -> Response:
     """The simulated devices and their own values."""
-    simulator = _bench().simulator
+    backend = _control().backend
 
     def read() -> Response:
-        listed = [asdict(state) for state in simulator.list_states()]
+        listed = [asdict(state) for state in backend.list_states()]
         return json_answer({"object": "list", "data": listed})
 
     return when_read(read, lambda answer: answer, is_long=True)
@@ -56,128 +56,128 @@ def list_simulated_devices() -> Response:
 @requires(Scope.ADMIN)
 @leader_only()
 @described(
-    "Bench",
-    Answer(201, "It is there.", json_of(BenchDeviceAdded, "201")),
-    body=json_of(BenchNewDevice, "with resources", "a name alone"),
+    "Simulator",
+    Answer(201, "It is there.", json_of(SimulatorDeviceAdded, "201")),
+    body=json_of(SimulatorNewDevice, "with resources", "a name alone"),
     errors=(409,),
     is_extension=True,
 )
 def add_simulated_device() -> Response:
     """Add a simulated device, which registers at once."""
-    body = read_body(BenchNewDevice)
-    return _run(lambda bench: bench.add_device(body), lambda device_id: json_answer({"id": device_id}, 201))
+    body = read_body(SimulatorNewDevice)
+    return _run(lambda control: control.add_device(body), lambda device_id: json_answer({"id": device_id}, 201))
 
 
 @routes.patch("/devices/<device_id>")
 @requires(Scope.ADMIN)
 @leader_only()
 @described(
-    "Bench",
+    "Simulator",
     Answer(204, "It does."),
-    body=json_of(BenchDevicePatch, "goes offline", "rejects", "takes its time"),
+    body=json_of(SimulatorDevicePatch, "goes offline", "rejects", "takes its time"),
     is_extension=True,
 )
 def set_behaviour(device_id: str) -> Response:
     """How a simulated device behaves from now on."""
-    body = read_body(BenchDevicePatch)
-    return _run(lambda bench: bench.set_behaviour(device_id, body), lambda _: empty_answer())
+    body = read_body(SimulatorDevicePatch)
+    return _run(lambda control: control.set_behaviour(device_id, body), lambda _: empty_answer())
 
 
 @routes.put("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
 @leader_only()
 @described(
-    "Bench",
+    "Simulator",
     _DONE,
-    body=json_of(BenchResourceBody, "a new value", "a new resource with its flags"),
+    body=json_of(SimulatorResourceBody, "a new value", "a new resource with its flags"),
     is_extension=True,
 )
 def put_simulated_resource(device_id: str, path: str) -> Response:
     """The device changes its own value, or gets a new resource."""
-    resource_path, body = read_path(path), read_body(BenchResourceBody)
-    return _run(lambda bench: bench.put_resource(device_id, resource_path, body), lambda _: empty_answer())
+    resource_path, body = read_path(path), read_body(SimulatorResourceBody)
+    return _run(lambda control: control.put_resource(device_id, resource_path, body), lambda _: empty_answer())
 
 
 @routes.delete("/devices/<device_id>/resources/<path:path>")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Bench", _DONE, is_extension=True)
+@described("Simulator", _DONE, is_extension=True)
 def delete_simulated_resource(device_id: str, path: str) -> Response:
     """The device removes a resource; the mirror keeps it."""
     resource_path = read_path(path)
-    return _run(lambda bench: bench.simulator.remove_resource(device_id, resource_path), lambda _: empty_answer())
+    return _run(lambda control: control.backend.remove_resource(device_id, resource_path), lambda _: empty_answer())
 
 
 @routes.post("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Bench", _DONE, is_extension=True)
+@described("Simulator", _DONE, is_extension=True)
 def register(device_id: str) -> Response:
     """The device makes a full registration."""
-    return _run(lambda bench: bench.simulator.register(device_id), lambda _: empty_answer())
+    return _run(lambda control: control.backend.register(device_id), lambda _: empty_answer())
 
 
 @routes.put("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Bench", _DONE, is_extension=True)
+@described("Simulator", _DONE, is_extension=True)
 def update_registration(device_id: str) -> Response:
     """The device updates its registration."""
-    return _run(lambda bench: bench.simulator.update(device_id), lambda _: empty_answer())
+    return _run(lambda control: control.backend.update(device_id), lambda _: empty_answer())
 
 
 @routes.delete("/devices/<device_id>/registration")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Bench", _DONE, is_extension=True)
+@described("Simulator", _DONE, is_extension=True)
 def deregister(device_id: str) -> Response:
     """The device deregisters."""
-    return _run(lambda bench: bench.simulator.deregister(device_id), lambda _: empty_answer())
+    return _run(lambda control: control.backend.deregister(device_id), lambda _: empty_answer())
 
 
 @routes.get("/clock")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Bench", Answer(200, "The clock.", _CLOCK), is_extension=True)
+@described("Simulator", Answer(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
     """What time it is for the server."""
-    return json_answer(_clock(_bench()))
+    return json_answer(_clock(_control()))
 
 
 @routes.post("/clock")
 @requires(Scope.ADMIN)
 @leader_only()
 @described(
-    "Bench",
+    "Simulator",
     Answer(200, "The clock afterwards, and all that became due is done.", _CLOCK),
-    body=json_of(BenchAdvance, "an hour"),
+    body=json_of(SimulatorAdvance, "an hour"),
     errors=(409,),
     is_extension=True,
 )
 def advance_clock() -> Response:
     """Let time pass, where the clock is manual."""
-    seconds = read_body(BenchAdvance).advance_seconds
-    bench = _bench()
-    return _run(lambda _: bench.advance(seconds), lambda _: json_answer(_clock(bench)))
+    seconds = read_body(SimulatorAdvance).advance_seconds
+    control = _control()
+    return _run(lambda _: control.advance(seconds), lambda _: json_answer(_clock(control)))
 
 
-def _bench() -> Bench:
+def _control() -> SimulatorControl:
     try:
-        return services().part(Bench)
+        return services().part(SimulatorControl)
     except LookupError:
         message = "this server has no simulated devices; start it with --simulate N (0 will do)"
         raise Refusal(404, message) from None
 
 
-def _clock(bench: Bench) -> dict[str, Any]:
-    return {"now": serialize.timestamp(bench.clock.now()), "manual": bench.clock.is_manual}
+def _clock(control: SimulatorControl) -> dict[str, Any]:
+    return {"now": serialize.timestamp(control.clock.now()), "manual": control.clock.is_manual}
 
 
-def _run(act: Callable[[Bench], T], render: Callable[[T], Response]) -> Response:
+def _run(act: Callable[[SimulatorControl], T], render: Callable[[T], Response]) -> Response:
     """Do something with the devices, and answer when all it caused is on disk."""
 
     def expired() -> Response:
         message = f"not done within {_TIMEOUT_SECONDS} s, and goes on; look at the devices before you repeat it, and"
         raise Refusal(503, f"{message} advance the clock by less at a time")
 
-    return Deferred(_bench().run(act), _TIMEOUT_SECONDS, render=render, expired=expired)
+    return Deferred(_control().run(act), _TIMEOUT_SECONDS, render=render, expired=expired)

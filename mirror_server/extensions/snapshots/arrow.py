@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import Compression
-from mirror_server.arrow import TYPES, Pieces, to_array, to_lists
+from mirror_server.extensions.arrow import TYPES, Pieces, to_array, to_lists
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
 from mirror_server.extensions.snapshots.store import STREAMED_REPORTED_COLUMNS, Page
 from mirror_server.service.devices import LruCache

@@ -24,6 +24,16 @@ from mirror_sdk.wire.snapshot import (
 )
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
+from mirror_server.extensions.downloads import (
+    COMPRESSION,
+    PATTERNS,
+    Download,
+    accepted_form,
+    in_chunks,
+    query_compression,
+    query_patterns,
+)
+from mirror_server.extensions.instants import query_instant
 from mirror_server.extensions.snapshots.example import FORMS
 from mirror_server.extensions.snapshots.service import EncodedPage, Selection, Snapshot, SnapshotService
 from mirror_server.service.devices import LruCache
@@ -38,20 +48,10 @@ from mirror_server.views.description import INSTANT, Answer, Parameter, describe
 from mirror_server.views.requests import (
     app_id,
     query_conditions,
-    query_instant,
     query_integer,
     requires,
     services,
     without_head,
-)
-from mirror_server.views.streamed import (
-    COMPRESSION,
-    PATTERNS,
-    Download,
-    accepted_form,
-    in_chunks,
-    query_compression,
-    query_patterns,
 )
 
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))

@@ -18,8 +18,8 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.store.backend import StorageFailed
-from mirror_server.views.deferred import until_done, wait_for
-from mirror_server.views.streamed import Reader, Streamed
+from mirror_server.views.deferred import Streamed, until_done, wait_for
+from mirror_server.web.asgi import Reader
 
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"

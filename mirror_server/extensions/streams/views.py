@@ -9,26 +9,17 @@ from werkzeug.routing import WebsocketMismatch
 
 from mirror_sdk.wire.channel import WebsocketChannel, WebsocketRegistration
 from mirror_server.core.errors import Refusal
+from mirror_server.extensions.descriptions import POSITION
 from mirror_server.extensions.streams.event_stream import EXAMPLE, EventStream
 from mirror_server.extensions.streams.sockets import ReaderSocket, Socket, reader_frame
 from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
 from mirror_server.views.answers import answer_to, json_answer, when_deleted, when_stored
-from mirror_server.views.deferred import PARK
-from mirror_server.views.description import (
-    POSITION,
-    Answer,
-    Parameter,
-    described,
-    header,
-    json_of,
-    text_of,
-    whole_number,
-)
+from mirror_server.views.deferred import PARK, Streamed
+from mirror_server.views.description import Answer, Parameter, described, header, json_of, text_of, whole_number
 from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
-from mirror_server.views.streamed import Streamed
 
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", POSITION)

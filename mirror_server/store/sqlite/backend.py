@@ -243,7 +243,10 @@ class SqliteBackend:
             happened, else_ = "removed", "restore a backup"
             if found is not None:
                 # Who put a copy there means it, and would start on it without telling readers that numbers are lost.
-                happened, else_ = "replaced by another one", "restore a backup, or keep the other one by 'went-back'"
+                happened, else_ = (
+                    "replaced by another one",
+                    "restore a backup, or keep the other one by 'mark-restored'",
+                )
             # Applications are told too, and are not to know where it is.
             raise StorageFailed(
                 f"cannot use its database, whose file was {happened} while it is served; its operator has to put the"

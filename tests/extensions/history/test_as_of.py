@@ -146,7 +146,7 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, device, monkeyp
     assert sorted(each["device_id"] for each in whole) == sorted([device, *others])
     for size in (1, 10**9):
         monkeypatch.setattr(arrow, "_MOST_BYTES_OF_DEVICES", size)
-        monkeypatch.setattr("mirror_server.views.streamed._CHUNK_BYTES", size)
+        monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", size)
         assert as_of(server, key, server.now) == whole
 
 

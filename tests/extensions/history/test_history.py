@@ -209,7 +209,7 @@ def test_batches_are_bounded(server, key, device, monkeypatch):
     for rows, size, largest in [(1, 10**9, 1), (10**9, 3, 1), (2, 10**9, 2)]:
         monkeypatch.setattr(arrow_history, "_MOST_ROWS", rows)
         monkeypatch.setattr(arrow_history, "_MOST_BYTES", size)
-        monkeypatch.setattr("mirror_server.views.streamed._CHUNK_BYTES", size)
+        monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", size)
         assert arrow_of(server, key) == whole == lines_of(server, key)
         parts = [part.num_rows for part, _ in batches_of(ask(server, key, HISTORY, ARROW).get_data())]
         assert max(parts) == largest

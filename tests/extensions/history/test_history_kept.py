@@ -123,7 +123,7 @@ def test_the_time_between_two_servers_is_a_gap_of_all_devices_and_no_time_is_non
     assert len(gaps(life.start())) == 1
 
 
-def test_a_stretch_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row(url, life):
+def test_an_interval_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row(url, life):
     services = life.start()
     device_id = register(services)
     tell(services, device_id, "1")

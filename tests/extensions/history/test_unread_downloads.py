@@ -1,7 +1,8 @@
 """Snapshots and histories of clients that take nothing of them."""
 
 import pytest
-from bridge_requests import check_made_no_further, small_room
+from bridge_requests import small_room
+from unread_responses import check_made_no_further
 
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import HistoryRow

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from pkgutil import resolve_name
 
 import click
 import pytest
@@ -14,7 +15,6 @@ from click.testing import CliRunner
 from operator_commands import refused, refused_in_one_line
 from ports import free_port
 
-from mirror_server import wsgi
 from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.extensions.lwm2m.exchange import CannotListen
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
@@ -152,6 +152,7 @@ def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
     assert services.part(RealDevices).urls() == []
 
 
+@pytest.mark.with_extension("wsgi")
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
@@ -168,7 +169,7 @@ def test_under_another_server_the_environment_is_refused_in_the_same_words(
     for name, value in {"MIRROR_DATABASE": url, **environment}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit, match=r"^3$"):
-        wsgi.create()
+        resolve_name("mirror_server.extensions.wsgi.app:create")()
     assert sentence in capsys.readouterr().err
     # Nothing of it goes on: another server can have the database.
     with closing(Services(read_settings(database_url=url))) as services:

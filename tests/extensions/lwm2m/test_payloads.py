@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk.values import CBOR as CBOR_TYPE
 from mirror_sdk.values import LWM2M_TLV, SENML_JSON, ValueKind, decode, decode_many, encode
-from mirror_sdk.values.codecs import CONTENT_FORMATS
+from mirror_sdk.values.content_types import CONTENT_FORMATS
 from mirror_server.devices.link import Content
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, content_type, contents
 

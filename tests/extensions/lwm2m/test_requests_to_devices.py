@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from resource_paths import SET_POINT, TEMPERATURE, UNDECLARED
 
 from mirror_sdk.values import decode
-from mirror_sdk.values.codecs import CONTENT_FORMATS
+from mirror_sdk.values.content_types import CONTENT_FORMATS
 from mirror_server.devices.link import Content, Outcome
 from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.requests import (

@@ -14,8 +14,8 @@ from service_diary import ServiceDiary
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe
+from mirror_server.extensions.simulator.backend import SimulatorBackend
 from mirror_server.extensions.simulator.device import SimulatedResource, SimulatedState
-from mirror_server.extensions.simulator.simulator import Simulator
 from mirror_server.extensions.simulator.store import LastObserved
 from tests.server.conftest import USUAL_RESOURCE, Server
 
@@ -68,8 +68,8 @@ class World:
         self.shelf = DocumentShelf(self.diary)
         self.simulator = self._new_simulator()
 
-    def _new_simulator(self) -> Simulator:
-        return Simulator(events=self.diary, store=self.shelf, clock=self.clock, seed=self.seed)
+    def _new_simulator(self) -> SimulatorBackend:
+        return SimulatorBackend(events=self.diary, store=self.shelf, clock=self.clock, seed=self.seed)
 
     def restart(self, count: int = 0, *, after_seconds: float = 0, seed: int | None = None) -> None:
         """A new process on the same documents: the timers of the old one are gone, and so is the diary."""
@@ -139,7 +139,7 @@ def new_world() -> type[World]:
 
 
 class SimulatedServer(Server):
-    """A server with simulated devices, which its bench plays."""
+    """A server with simulated devices, which its simulator plays."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, **{"simulate": 0, **settings})

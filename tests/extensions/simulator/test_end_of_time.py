@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from mirror_server.extensions.simulator.bench import CLOCK_ENDS_AT, Bench
+from mirror_server.extensions.simulator.control import CLOCK_ENDS_AT, SimulatorControl
 from mirror_server.extensions.simulator.pacing import Pacing
 from mirror_server.store.session import MANUAL_CLOCK, Session
 from mirror_server.views.serialize import timestamp
@@ -61,7 +61,7 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
 def test_clock_that_runs_by_itself_stops_at_its_end(late, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.simulator.pacing._TICK_SECONDS", 0)
     refusals = []
-    run = late.services.part(Bench).run
+    run = late.services.part(SimulatorControl).run
 
     def watched(act):
         future = run(act)
@@ -70,8 +70,8 @@ def test_clock_that_runs_by_itself_stops_at_its_end(late, monkeypatch):
             pacing._closed.set()
         return future
 
-    monkeypatch.setattr(late.services.part(Bench), "run", watched)
-    pacing = Pacing(late.services.part(Bench), pace=1e12)
+    monkeypatch.setattr(late.services.part(SimulatorControl), "run", watched)
+    pacing = Pacing(late.services.part(SimulatorControl), pace=1e12)
     pacing.start()
     pacing._thread.join(60)
     assert all(refusals)

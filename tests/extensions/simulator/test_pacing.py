@@ -3,7 +3,7 @@
 import pytest
 from waits import wait_until
 
-from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.extensions.simulator.pacing import Pacing
 
 
@@ -16,7 +16,7 @@ def server(simulated_server):
 def pacing(server, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.simulator.pacing._TICK_SECONDS", 0.01)
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
-    started = Pacing(server.services.part(Bench), pace=60)
+    started = Pacing(server.services.part(SimulatorControl), pace=60)
     started.start()
     yield started
     started.close()
@@ -30,9 +30,9 @@ def wait_until_it_passes(server):
 def test_it_stands_still_while_nothing_can_be_stored_and_goes_on_afterwards(server, pacing, disk):
     wait_until_it_passes(server)
     disk.break_down()
-    server.services.part(Bench).run(lambda _: None).exception(60)
+    server.services.part(SimulatorControl).run(lambda _: None).exception(60)
     stands_at = server.now
-    assert server.services.part(Bench).run(lambda _: None).exception(60) is not None
+    assert server.services.part(SimulatorControl).run(lambda _: None).exception(60) is not None
     assert server.now == stands_at
     disk.set_read_only(read_only=False)
     wait_until_it_passes(server)
@@ -42,5 +42,5 @@ def test_it_passes_no_more_when_it_is_closed(server, pacing):
     wait_until_it_passes(server)
     pacing.close()
     stands_at = server.now
-    server.services.part(Bench).run(lambda _: None).result(60)
+    server.services.part(SimulatorControl).run(lambda _: None).result(60)
     assert server.now == stands_at

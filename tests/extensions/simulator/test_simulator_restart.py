@@ -26,7 +26,7 @@ def test_a_device_that_sleeps_sleeps_on_until_its_next_contact(world):
 
 
 def test_a_larger_count_adds_only_what_is_missing(world):
-    """Devices of the bench count too."""
+    """Devices of the simulator count too."""
     world.simulator.start(5)
     world.add("lamp")
     world.restart(8)

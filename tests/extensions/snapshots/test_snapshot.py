@@ -1,6 +1,7 @@
 """The fleet snapshot: one consistent read, in two forms, in pages that may be held. Source: wire.md 7."""
 
 from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import pytest
 from device_resources import action, control, sensor
@@ -10,6 +11,7 @@ from resource_paths import TEMPERATURE
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
 from mirror_server.core.instants import from_datetime
+from mirror_server.extensions.downloads import Download
 from mirror_server.extensions.snapshots import arrow as stream
 from mirror_server.extensions.snapshots.service import SnapshotService
 from mirror_server.service import long_reads
@@ -258,3 +260,9 @@ def test_it_has_no_head_and_no_other_form(server, key):
     for path in (SNAPSHOT, RANGES):
         assert server.call(key, "HEAD", path).status_code == 405
     assert server.call(key, "GET", SNAPSHOT, headers={"Accept": "text/csv"}).json["type"] == ERROR_TYPES[406]
+
+
+def test_a_download_of_an_ended_key_breaks_off():
+    chunks, is_admitted = iter((b"first", b"second")), Mock(side_effect=[True, False])
+    download = Download(chunks, is_admitted=is_admitted, release=Mock(), content_type="text/plain", headers={})
+    assert [download.next_chunk() for _ in range(2)] == [b"first", None]

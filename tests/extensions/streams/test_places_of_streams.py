@@ -3,7 +3,8 @@
 from functools import partial
 
 import pytest
-from bridge_requests import Request, append, assert_refused, check_made_no_further, small_room, until
+from bridge_requests import Request, append, assert_refused, small_room, until
+from unread_responses import check_made_no_further
 
 from mirror_server.config import Settings
 from mirror_server.extensions.streams.event_stream import HEARTBEAT

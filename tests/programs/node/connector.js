@@ -2,7 +2,7 @@
 "use strict";
 
 const Library = require("mbed-connector-api");
-const { Refused, bench, deviceIds, host, key, paths, receiver, run, send, step, tell, until } = require("./steps");
+const { Refused, simulator, deviceIds, host, key, paths, receiver, run, send, step, tell, until } = require("./steps");
 
 const internal = ["makeRequest", "requestCallback", "longPollRequestCallback", "asyncResponseHandler"];
 const rules = [{ "endpoint-name": "*", "resource-path": ["/3303/*"] }];
@@ -44,7 +44,7 @@ run(async () => {
 
   // Subscriptions.
   await called("putResourceSubscription", () => library.putResourceSubscription(station, temperature), undefined);
-  await bench("PUT", `/devices/${station}/resources${temperature}`, { value: "1.5" });
+  await simulator("PUT", `/devices/${station}/resources${temperature}`, { value: "1.5" });
   const isNew = (each) => each.ep === station && each.payload === "1.5";
   await called("handleNotifications", () => until(() => notified.some(isNew)), true);
   await called("getResourceSubscription", () => library.getResourceSubscription(station, temperature), true);
@@ -59,7 +59,7 @@ run(async () => {
   // The call it sends is the one that takes the rules away.
   await called("deleteAllSubscriptions", () => library.deleteAllSubscriptions(), undefined);
   await called("getPreSubscription", () => library.getPreSubscription(), []);
-  await bench("POST", `/devices/${station}/registration`);
+  await simulator("POST", `/devices/${station}/registration`);
   await called("handleNotifications", () => until(() => registered.includes(station)), true);
   await called("stopLongPolling", async () => library.stopLongPolling(), undefined);
 

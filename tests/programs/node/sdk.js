@@ -2,7 +2,7 @@
 "use strict";
 
 const sdk = require("mbed-cloud-sdk");
-const { Refused, bench, deviceIds, functionsOf, host, key, paths, receiver, run, step, tell, until } =
+const { Refused, simulator, deviceIds, functionsOf, host, key, paths, receiver, run, step, tell, until } =
   require("./steps");
 
 const rules = [{ deviceId: "*", deviceType: "Light", resourcePaths: ["/3311/0/5851"] }];
@@ -83,7 +83,7 @@ async function values(connect, ids) {
     "ConnectApi.addResourceSubscription",
     async () => {
       await connect.addResourceSubscription(station, temperature, (_, value) => told.push(value));
-      await bench("PUT", `/devices/${station}/resources${temperature}`, { value: "1.5" });
+      await simulator("PUT", `/devices/${station}/resources${temperature}`, { value: "1.5" });
       return until(() => told.includes("1.5"));
     },
     true,
@@ -132,7 +132,7 @@ async function values(connect, ids) {
   // What it calls subscribe.
   const everything = connect.subscribe.allNotifications();
   const changes = connect.subscribe.deviceStateChanges({ id: station, event: "registration" });
-  await bench("POST", `/devices/${station}/registration`);
+  await simulator("POST", `/devices/${station}/registration`);
   await step("ConnectApi.subscribe.deviceStateChanges", async () => (await changes.once()).event, "registration");
   await step(
     "ConnectApi.subscribe.allNotifications",
@@ -140,7 +140,7 @@ async function values(connect, ids) {
     true,
   );
   const observer = await connect.subscribe.resourceValues({ deviceId: thermostat, resourcePaths: [temperature] });
-  await bench("PUT", `/devices/${thermostat}/resources${temperature}`, { value: "17.25" });
+  await simulator("PUT", `/devices/${thermostat}/resources${temperature}`, { value: "17.25" });
   const isNew = (each) => each.deviceId === thermostat && each.payload === "17.25";
   await step(
     "ConnectApi.subscribe.resourceValues",
@@ -217,7 +217,7 @@ async function directoryAtWork(directory, ids) {
     },
     null,
   );
-  await bench("DELETE", `/devices/${contact}/registration`);
+  await simulator("DELETE", `/devices/${contact}/registration`);
   await step(
     "DeviceDirectoryApi.listDeviceEvents",
     async () => {
@@ -257,8 +257,8 @@ async function foundation(ids) {
   await step("DeviceRepository.read", async () => (await repository.read(light)).endpointName, "light-01");
   await step(
     "DeviceRepository.update",
-    async () => (await repository.update({ ...(await repository.read(light)), name: "Bench" }, light)).name,
-    "Bench",
+    async () => (await repository.update({ ...(await repository.read(light)), name: "Work" }, light)).name,
+    "Work",
   );
   await step("DeviceEventsRepository.list", async () => (await events.list({ maxResults: 2 }).all()).length, 2);
   await step(

@@ -1,4 +1,4 @@
-// What the drivers in JavaScript share: steps that are told as lines of JSON, and the bench.
+// What the drivers in JavaScript share: steps that are told as lines of JSON, and the simulator.
 "use strict";
 
 const http = require("http");
@@ -66,11 +66,11 @@ async function send(method, path, body) {
   return text ? JSON.parse(text) : null;
 }
 
-const bench = (method, path, body) => send(method, `/sim/v1${path}`, body);
+const simulator = (method, path, body) => send(method, `/sim/v1${path}`, body);
 
 // Endpoint name -> id.
 async function deviceIds() {
-  const listed = (await bench("GET", "/devices")).data;
+  const listed = (await simulator("GET", "/devices")).data;
   return Object.fromEntries(listed.map((device) => [device.endpoint_name, device.id]));
 }
 
@@ -102,5 +102,5 @@ function run(steps) {
   );
 }
 
-module.exports = { Refused, bench, deviceIds, functionsOf, host, key, receiver, run, send, step, tell, until };
+module.exports = { Refused, simulator, deviceIds, functionsOf, host, key, receiver, run, send, step, tell, until };
 module.exports.paths = { temperature: "/3303/0/5700", dimmer: "/3311/0/5851", reboot: "/3/0/4" };

@@ -59,9 +59,9 @@ def widget(client: MirrorClient) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def lights(client: MirrorClient, bench: Any) -> list[str]:
+def lights(client: MirrorClient, simulator: Any) -> list[str]:
     """Three lights whose level was read once."""
-    return add_lights(bench, 3, client, [DIMMER, LAMP, SENSOR, {"path": OWN, "value": "x"}])
+    return add_lights(simulator, 3, client, [DIMMER, LAMP, SENSOR, {"path": OWN, "value": "x"}])
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ def row(model, path):
     return next(one for one in model.rows if one["key"] == path)
 
 
-def test_devices_are_rows_by_their_names(model, bench, device_id):
-    gone = bench.add_device("lamp", endpoint_type="Light")
-    bench.deregister(gone)
+def test_devices_are_rows_by_their_names(model, simulator, device_id):
+    gone = simulator.add_device("lamp", endpoint_type="Light")
+    simulator.deregister(gone)
     model.load_devices()
     told = [(one["name"], one["type"], one["state"]) for one in model.device_rows]
     assert told == [("lamp", "Light", "deregistered"), ("sensor-1", "Light", "registered")]
@@ -37,10 +37,10 @@ def test_devices_are_rows_by_their_names(model, bench, device_id):
     assert model.devices_text == "2 devices"
 
 
-def test_how_the_device_is_connected_is_told(client_over, bench, device_id, model):
+def test_how_the_device_is_connected_is_told(client_over, simulator, device_id, model):
     told = "simulated · reachable · lifetime 86400 s · last contact 08:00:00"
     assert model.connection_text == told
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     model.load()
     assert model.connection_text == told.replace("reachable", "not reachable now")
 
@@ -51,29 +51,29 @@ def test_how_the_device_is_connected_is_told(client_over, bench, device_id, mode
         return httpx.Response(200, json=answer.json() | about)
 
     # An operator is told where a real one is.
-    bench.set_online(device_id, True)
+    simulator.set_online(device_id, True)
     model = ExplorerModel(client_over(real))
     model.choose(device_id)
     told = told.replace("simulated", "LwM2M 1.1 over CoAP · binding UQ")
     assert model.connection_text == f"{told} · from 127.0.0.1:40000"
 
 
-def test_a_read_brings_value_unit_and_time(model, bench, device_id):
+def test_a_read_brings_value_unit_and_time(model, simulator, device_id):
     assert row(model, TEMPERATURE)["value"] == ""
     model.read(TEMPERATURE)
     read = row(model, TEMPERATURE)
     assert (read["value"], read["activity"]) == ("21.5", "")
     assert read["reported_at"] == datetime(2026, 1, 5, 8, tzinfo=UTC)
-    bench.set_value(device_id, "/3303/0/5701", "Cel")
-    bench.update_registration(device_id)
+    simulator.set_value(device_id, "/3303/0/5701", "Cel")
+    simulator.update_registration(device_id)
     for path in ("/3303/0/5701", TEMPERATURE):
         model.read(path)
     assert row(model, TEMPERATURE)["value"] == "21.5 Cel"
     assert model.notices.texts == []
 
 
-def test_a_refused_read_is_told_and_goes_when_the_next_works(model, bench, device_id):
-    bench.set_answer(device_id, "reject")
+def test_a_refused_read_is_told_and_goes_when_the_next_works(model, simulator, device_id):
+    simulator.set_answer(device_id, "reject")
     model.read(TEMPERATURE)
     (notice,) = model.notices.texts
     assert notice.startswith(f"Reading {TEMPERATURE} of sensor-1: ")
@@ -81,7 +81,7 @@ def test_a_refused_read_is_told_and_goes_when_the_next_works(model, bench, devic
     assert refused["activity"].startswith("✗ Reading: ")
     assert refused["tones"]["activity"] == "bad"
     assert row(model, SWITCH)["activity"] == ""
-    bench.set_answer(device_id, "normal")
+    simulator.set_answer(device_id, "normal")
     model.read(TEMPERATURE)
     assert model.notices.texts == []
     assert row(model, TEMPERATURE)["activity"] == ""
@@ -118,16 +118,16 @@ def test_subscribing_and_ending_it_and_what_another_application_subscribed(model
     assert model.notices.texts == []
 
 
-def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, bench, device_id):
+def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, simulator, device_id):
     for answer, shown in (("reject", "⊘ refused"), ("silent", "… asked for")):
-        bench.set_answer(device_id, answer)
+        simulator.set_answer(device_id, answer)
         model.subscribe(TEMPERATURE)
         mirror.services.database.settle(10)
         model.load()
         assert row(model, TEMPERATURE)["subscription"] == shown
 
 
-def test_drift_marks(model, client, bench, device_id):
+def test_drift_marks(model, client, simulator, device_id):
     client.read_value(device_id, SWITCH)
     client.write_value(device_id, SWITCH, True)
     model.load()
@@ -135,12 +135,12 @@ def test_drift_marks(model, client, bench, device_id):
     assert row(model, SWITCH)["hints"]["drift"] == (
         "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
     )
-    bench.set_value(device_id, SWITCH, False)
+    simulator.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
     model.load()
     shown = row(model, SWITCH)
     assert (shown["drift"], shown["desired"], shown["tones"]["drift"]) == ("≠ differs", "true", "warn")
-    bench.set_online(device_id, False)
+    simulator.set_online(device_id, False)
     client.begin_write(device_id, SWITCH, False)
     model.load()
     assert (row(model, SWITCH)["drift"], row(model, SWITCH)["tones"]["drift"]) == ("… pending", "note")
@@ -187,9 +187,9 @@ def test_what_was_known_stays_while_the_mirror_does_not_answer(model, client, de
     assert model.notices.texts[0].startswith("Reading sensor-1: ")
 
 
-def test_an_answer_that_was_overtaken_is_not_shown(client, bench, device_id, later):
+def test_an_answer_that_was_overtaken_is_not_shown(client, simulator, device_id, later):
     model = ExplorerModel(client, later)
-    other = bench.add_device("other", [{"path": "/3/0/0", "value": "x"}])
+    other = simulator.add_device("other", [{"path": "/3/0/0", "value": "x"}])
     model.choose(device_id)
     model.choose(other)
     later.make(1)

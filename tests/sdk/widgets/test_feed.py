@@ -30,11 +30,11 @@ def live(client):
         one.stop()
 
 
-def test_all_subscriptions_of_a_client_share_one_poller_which_ends_with_the_last(client, bench, device_id):
+def test_all_subscriptions_of_a_client_share_one_poller_which_ends_with_the_last(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     first, second = feed_of(client).subscribe(), feed_of(client).subscribe()
     until(lambda: client.status().watches)
-    bench.set_value(device_id, TEMPERATURE, 22)
+    simulator.set_value(device_id, TEMPERATURE, 22)
     for waiting in (first._waiting, second._waiting):
         until(lambda waiting=waiting: [one for one in waiting if one.value.python == 22.0])
     assert client.status().watches == 1

@@ -18,8 +18,8 @@ def event(kind, device_id=None):
     return Event(kind=kind, received_at=datetime(2026, 1, 1, tzinfo=UTC), device_id=device_id)
 
 
-def add(bench, name):
-    return bench.add_device(name, [SENSOR, LAMP])
+def add(simulator, name):
+    return simulator.add_device(name, [SENSOR, LAMP])
 
 
 @pytest.fixture
@@ -36,18 +36,18 @@ def shown(model):
     return {row["name"]: row["hints"]["condition"] for row in model.rows}
 
 
-def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, bench):
-    ids = {name: add(bench, name) for name in ("fine", "silent", "pending", "drifting", "failed", "gone")}
+def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, simulator):
+    ids = {name: add(simulator, name) for name in ("fine", "silent", "pending", "drifting", "failed", "gone")}
     for name in ("fine", "pending", "drifting", "failed", "gone"):
         client.read_value(ids[name], TEMPERATURE)
     client.write_value(ids["drifting"], SWITCH, True)
-    bench.set_value(ids["drifting"], SWITCH, False)
+    simulator.set_value(ids["drifting"], SWITCH, False)
     client.read_value(ids["drifting"], SWITCH)
-    bench.set_answer(ids["failed"], "reject")
+    simulator.set_answer(ids["failed"], "reject")
     assert client.begin_write(ids["failed"], SWITCH, True).exception() is not None
-    bench.set_online(ids["pending"], False)
+    simulator.set_online(ids["pending"], False)
     client.begin_write(ids["pending"], SWITCH, True)
-    bench.deregister(ids["gone"])
+    simulator.deregister(ids["gone"])
     model.load()
     assert list(shown(model).items()) == [
         ("failed", "1 failed"),
@@ -84,29 +84,29 @@ def stale(model):
     return {row["name"] for row in model.rows if row["stale"]}
 
 
-def test_where_the_rhythm_was_seen_silence_is_stale_after_three_pauses_but_not_within_an_hour(model, client, bench):
-    quick, slow = add(bench, "quick"), add(bench, "slow")
+def test_where_the_rhythm_was_seen_silence_is_stale_after_three_pauses_but_not_within_an_hour(model, client, simulator):
+    quick, slow = add(simulator, "quick"), add(simulator, "slow")
     for device_id in (quick, slow):
         observe(client, device_id)
     model.load()
     for number in range(6):
-        bench.advance(1500)
-        bench.set_value(quick, TEMPERATURE, number)
+        simulator.advance(1500)
+        simulator.set_value(quick, TEMPERATURE, number)
         if number % 2:
-            bench.set_value(slow, TEMPERATURE, number)
+            simulator.set_value(slow, TEMPERATURE, number)
         model.load()
     for device_id in (quick, slow):
-        bench.set_online(device_id, False)
-    bench.advance(3 * 1500)
+        simulator.set_online(device_id, False)
+    simulator.advance(3 * 1500)
     assert stale(model) == set()
-    bench.advance(1)
+    simulator.advance(1)
     assert stale(model) == {"quick"}
-    bench.advance(3 * 1500)
+    simulator.advance(3 * 1500)
     assert stale(model) == {"quick", "slow"}
 
 
-def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, bench):
-    ids = [add(bench, name) for name in ("a", "b", "c")]
+def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, simulator):
+    ids = [add(simulator, name) for name in ("a", "b", "c")]
     client.read_value(ids[1], TEMPERATURE)
     model.load()
     found = model.frame([ids[2], ids[1], "0" * 32])
@@ -120,8 +120,8 @@ def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, bench
     assert model.frame([]).dtypes.astype(str).tolist() == found.dtypes.astype(str).tolist()
 
 
-def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, bench, seconds, transport):
-    ids = [add(bench, name) for name in ("a", "b", "c")]
+def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, simulator, seconds, transport):
+    ids = [add(simulator, name) for name in ("a", "b", "c")]
     model.load()
     client.read_value(ids[1], TEMPERATURE)
     transport.requests.clear()
@@ -134,8 +134,8 @@ def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, ben
     assert shown(model)["b"] == "all as asked for"
 
 
-def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(client, bench, seconds):
-    device_id = add(bench, "a")
+def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(client, simulator, seconds):
+    device_id = add(simulator, "a")
     outcomes = []
 
     def run(call, then, _):
@@ -153,12 +153,12 @@ def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(clie
     assert shown(model) == {"a": "all as asked for"}
 
 
-def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, bench, seconds):
-    ids = [add(bench, name) for name in ("a", "b")]
+def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, simulator, seconds):
+    ids = [add(simulator, name) for name in ("a", "b")]
     for device_id in ids:
         client.read_value(device_id, TEMPERATURE)
     model.load()
-    bench.set_online(ids[1], False)
+    simulator.set_online(ids[1], False)
     client.begin_write(ids[1], SWITCH, True)
     model.take([event(EventKind.OBSERVATION, ids[1])])
     a_second_later(model, seconds)
@@ -167,9 +167,11 @@ def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, ben
     assert next(iter(shown(model))) == "b"
 
 
-def test_a_large_fleet_is_read_by_two_requests_and_its_events_in_parts(model, bench, seconds, transport, monkeypatch):
+def test_a_large_fleet_is_read_by_two_requests_and_its_events_in_parts(
+    model, simulator, seconds, transport, monkeypatch
+):
     monkeypatch.setattr(fleet_model, "DEVICES_IN_A_LOOK", 25)
-    ids = [bench.add_device(f"device-{number:04}") for number in range(30)]
+    ids = [simulator.add_device(f"device-{number:04}") for number in range(30)]
     transport.requests.clear()
     model.load()
     assert transport.requests == ["GET /v3/devices", SNAPSHOT]
@@ -181,10 +183,10 @@ def test_a_large_fleet_is_read_by_two_requests_and_its_events_in_parts(model, be
     assert len(model._changed) == 5
 
 
-def test_a_new_device_comes_in_with_its_registration(model, bench, seconds):
+def test_a_new_device_comes_in_with_its_registration(model, simulator, seconds):
     model.load()
     assert model.empty_text == "The directory lists no device."
-    model.take([event(EventKind.REGISTRATION, add(bench, "new"))])
+    model.take([event(EventKind.REGISTRATION, add(simulator, "new"))])
     a_second_later(model, seconds)
     assert list(shown(model)) == ["new"]
 
@@ -196,8 +198,8 @@ def test_a_fleet_that_cannot_be_read_is_told(model, client):
     assert (model.as_of_text, model.empty_text) == ("not read", "")
 
 
-def test_a_device_that_is_erased_goes_with_the_next_reading(model, client, bench, erase):
-    ids = [add(bench, name) for name in ("a", "b")]
+def test_a_device_that_is_erased_goes_with_the_next_reading(model, client, simulator, erase):
+    ids = [add(simulator, name) for name in ("a", "b")]
     model.load()
     erase(ids[1])
     model.load()

@@ -13,7 +13,7 @@ import pytest
 
 from mirror_sdk import MirrorClient
 from mirror_sdk._visible import MISSING
-from mirror_sdk.widgets import FleetMap
+from mirror_sdk.widgets import FleetTable
 from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
 
 ROOT = Path(__file__).parents[3]
@@ -145,12 +145,12 @@ def test_a_widget_leaves_a_copy_and_renews_it(client: MirrorClient, monkeypatch:
     published: list[tuple[dict[str, str], dict[str, Any]]] = []
     publish = lambda data, **options: published.append((data, options))  # noqa: E731
     monkeypatch.setattr("IPython.display.publish_display_data", publish)
-    fleet = FleetMap(client, live=False)
+    fleet = FleetTable(client, live=False)
     fleet._ipython_display_()
     (view, _), (copy, options) = published
     assert view["text/html"] == ""
     assert "application/vnd.jupyter.widget-view+json" in view
-    assert "FleetMap, as of 2" in copy["text/html"]
+    assert "FleetTable, as of 2" in copy["text/html"]
     assert "<script" not in copy["text/html"]
     fleet.model.version += 1
     fleet.refresh()
@@ -161,11 +161,11 @@ def test_a_widget_leaves_a_copy_and_renews_it(client: MirrorClient, monkeypatch:
 
 
 def test_a_report_is_a_page_of_its_own_and_is_written_again(client: MirrorClient, tmp_path: Path) -> None:
-    fleet = FleetMap(client, live=False)
+    fleet = FleetTable(client, live=False)
     for _ in range(2):
         content = fleet.to_html(tmp_path / "fleet.html").read_text(encoding="utf-8")
     assert content.startswith("<!doctype html>")
-    assert content.count("FleetMap, as of ") == 1
+    assert content.count("FleetTable, as of ") == 1
     assert "http" not in content
 
 

@@ -5,13 +5,13 @@ from resource_paths import LEVEL
 from usual import DIMMER
 
 from mirror_sdk import EventKind, UnknownDevice
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 
 
 @pytest.fixture
-def light(bench):
-    bench.add_device("station-01", [])
-    return bench.add_device("light-01", [DIMMER])
+def light(simulator):
+    simulator.add_device("station-01", [])
+    return simulator.add_device("light-01", [DIMMER])
 
 
 def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and_of_a_request(plain, light):
@@ -19,13 +19,13 @@ def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and
     plain.subscribe(light, LEVEL)
     # The subscription brings it in a while.
     assert any(event.kind is EventKind.OBSERVATION for event in plain.events(after=0))
-    for spelling in (light, "light-01", plain.get_directory_device(light), plain.get_device(light), handle):
+    for spelling in (light, "light-01", plain.devices.get(light), plain.get_device(light), handle):
         with Explorer(plain, spelling, live=False) as explorer:
             assert explorer.model.device_id == light
             explorer.choose("station-01")
             explorer.choose(spelling)
             assert explorer.model.title == "light-01"
-        with FleetMap(plain, live=False) as fleet:
+        with FleetTable(plain, live=False) as fleet:
             fleet.show_device(spelling)
             assert fleet.explorer.model.device_id == light
         with WritePanel(plain, [spelling, light], live=False) as panel:

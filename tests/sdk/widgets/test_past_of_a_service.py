@@ -6,7 +6,7 @@ import pytest
 from resource_paths import TEMPERATURE
 from usual import URL
 
-from mirror_sdk import Bench, MirrorClient, show_progress
+from mirror_sdk import MirrorClient, Simulator, show_progress
 from mirror_sdk.events import EventKind
 from mirror_sdk.recording import Recording
 from mirror_sdk.widgets import EventWatcher
@@ -18,15 +18,15 @@ pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("earlier")]
 
 
 @pytest.fixture
-def earlier(mirror, bench: Bench, device_id, plain):
+def earlier(mirror, simulator: Simulator, device_id, plain):
     """Values that another application heard of, before the key of the client was there."""
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.subscribe(device_id, TEMPERATURE)
         for value in (22.5, 23.5):
-            bench.advance(60)
-            bench.set_value(device_id, TEMPERATURE, value)
+            simulator.advance(60)
+            simulator.set_value(device_id, TEMPERATURE, value)
         other.unsubscribe(device_id, TEMPERATURE)
-    bench.advance(60)
+    simulator.advance(60)
 
 
 def told(events):
@@ -37,7 +37,7 @@ def every_event(_):
     return True
 
 
-def test_what_others_subscribed_is_there_before_the_log(mirror, plain, bench, device_id, monkeypatch):
+def test_what_others_subscribed_is_there_before_the_log(mirror, plain, simulator, device_id, monkeypatch):
     def recorded(plain, most=100, **options):
         return told(read_past(plain, None, every_event, most, **options).recorded)
 
@@ -56,23 +56,23 @@ def test_what_others_subscribed_is_there_before_the_log(mirror, plain, bench, de
     assert 23.5 in recorded(plain)
     assert 21.5 not in recorded(plain)
     # It reaches a day back.
-    bench.advance(timedelta(days=2))
+    simulator.advance(timedelta(days=2))
     assert recorded(plain) == []
 
 
-def test_each_value_is_there_once(plain, bench, device_id):
+def test_each_value_is_there_once(plain, simulator, device_id):
     plain.subscribe(device_id, TEMPERATURE)
-    bench.advance(60)
-    bench.set_value(device_id, TEMPERATURE, 24.5)
+    simulator.advance(60)
+    simulator.set_value(device_id, TEMPERATURE, 24.5)
     found = read_past(plain, None, every_event, 100)
     assert told(found.logged)[-1] == 24.5
     assert 24.5 not in told(found.recorded)
     assert told(found.recorded)[:2] == [21.5, 22.5]
 
 
-def test_a_recording_stands_in_its_place(plain, bench, folder):
+def test_a_recording_stands_in_its_place(plain, simulator, folder):
     with plain.record(folder):
-        bench.advance(1)
+        simulator.advance(1)
     assert told(read_past(plain, Recording(folder), every_event, 100).recorded) == []
 
 

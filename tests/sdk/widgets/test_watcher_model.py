@@ -16,7 +16,7 @@ from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
-from mirror_sdk.widgets.models.time_window import Stretch, TimeWindow
+from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
 
 
@@ -112,7 +112,7 @@ def test_a_row_has_both_clocks_and_keeps_its_number():
     assert [(row["key"], row["number"]) for row in model.rows] == [("3", 3), ("2", 2)]
 
 
-def test_devices_are_chosen_by_name_or_id_and_paths_by_pattern(client, bench, device_id):
+def test_devices_are_chosen_by_name_or_id_and_paths_by_pattern(client, simulator, device_id):
     model = loaded(client, devices=["sensor-1", "d2"], paths=["/3303/*"])
     model.take([observation(1, device_id), observation(2, "d2"), observation(3, "d3"), observation(4, "d2", "/3/0/0")])
     assert values(model) == ["2.0", "1.0"]
@@ -137,7 +137,7 @@ def test_a_choice_filters_what_is_shown_and_kept_too():
     assert values(model) == ["3.0", "2.0", "1.0"]
 
 
-def test_a_device_that_nobody_knows_is_said_until_it_registers(client, bench, device_id):
+def test_a_device_that_nobody_knows_is_said_until_it_registers(client, simulator, device_id):
     model = watcher(client, devices=["sensor-1", "sensro-2"])
     assert model.notices.texts == []
     model.load()
@@ -149,7 +149,7 @@ def test_a_device_that_nobody_knows_is_said_until_it_registers(client, bench, de
     model.choose(["sensro-2"], [])
     assert "sensro-2" in model.notices.texts[0]
     events = client.events(limit=1, timeout=60)
-    other = bench.add_device("sensro-2")
+    other = simulator.add_device("sensro-2")
     model.take(events)
     assert model.notices.texts == []
     assert model.rows[0]["device_id"] == other
@@ -198,8 +198,8 @@ def test_a_row_of_the_table_has_its_line_stand_out():
     assert (model.plotted, model.selected) == ((), None)
 
 
-def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, bench):
-    station = bench.add_device("station", [SENSOR, {"path": "/3303/0/5701", "value": "Cel"}])
+def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, simulator):
+    station = simulator.add_device("station", [SENSOR, {"path": "/3303/0/5701", "value": "Cel"}])
     client.read_value(station, "/3303/0/5701")
     client.read_value(station, TEMPERATURE)
     model = watcher(client)
@@ -261,35 +261,35 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def sensor(client, bench):
+def sensor(client, simulator):
     """A device whose temperature is told, after the client's log began."""
-    client.list_devices()
-    device_id = bench.add_device("sensor-9", [SENSOR | {"value": "20"}])
+    client.devices.list()
+    device_id = simulator.add_device("sensor-9", [SENSOR | {"value": "20"}])
     client.subscribe(device_id, TEMPERATURE)
     next(client.events(after=0, timeout=60, paths=[TEMPERATURE]))
     return device_id
 
 
-def tell(bench, device_id, *numbers):
+def tell(simulator, device_id, *numbers):
     for number in numbers:
-        bench.set_value(device_id, TEMPERATURE, number)
+        simulator.set_value(device_id, TEMPERATURE, number)
 
 
-def test_it_opens_with_what_the_log_has_and_goes_on_without_a_hole_or_a_double(client, bench, sensor, later):
-    tell(bench, sensor, 21, 22)
+def test_it_opens_with_what_the_log_has_and_goes_on_without_a_hole_or_a_double(client, simulator, sensor, later):
+    tell(simulator, sensor, 21, 22)
     model = WatcherModel(client, [sensor], [TEMPERATURE], later)
     model.load()
     later.make()
     live = client.events(timeout=60, limit=3)
-    tell(bench, sensor, 23)
+    tell(simulator, sensor, 23)
     model.take([next(live)])
-    tell(bench, sensor, 24)
+    tell(simulator, sensor, 24)
     assert "reading what the log still has" in model.counts_text
     later.make_all()
     assert values(model) == ["24.0", "23.0", "22.0", "21.0", "20.0"]
     model.take([next(live)])
     assert values(model)[0] == "24.0"
-    tell(bench, sensor, 25)
+    tell(simulator, sensor, 25)
     model.take([next(live)])
     assert values(model) == ["25.0", "24.0", "23.0", "22.0", "21.0", "20.0"]
     assert (model.total, model.before) == (6, 4)
@@ -305,8 +305,8 @@ def test_the_log_is_read_once_live_events_come(client, sensor):
     assert max(event.seq for event in model.events) == order[0]
 
 
-def test_a_wider_choice_brings_back_what_the_log_still_has(client, bench, sensor, device_id):
-    tell(bench, sensor, 21)
+def test_a_wider_choice_brings_back_what_the_log_still_has(client, simulator, sensor, device_id):
+    tell(simulator, sensor, 21)
     model = loaded(client, devices=[device_id], paths=["/3303/*"])
     assert model.rows == []
     model.choose([], ["/3303/*"])
@@ -316,36 +316,36 @@ def test_a_wider_choice_brings_back_what_the_log_still_has(client, bench, sensor
     assert len(model.frame) == 3
     # But not what was cleared.
     model.clear()
-    tell(bench, sensor, 22)
+    tell(simulator, sensor, 22)
     model.choose([], ["/3303/*"])
     assert values(model) == ["22.0"]
 
 
-def test_what_the_log_has_no_more_is_no_loss(client, bench, mirror, sensor):
-    tell(bench, sensor, 21)
-    bench.advance(timedelta(days=3))
-    tell(bench, sensor, 22)
+def test_what_the_log_has_no_more_is_no_loss(client, simulator, mirror, sensor):
+    tell(simulator, sensor, 21)
+    simulator.advance(timedelta(days=3))
+    tell(simulator, sensor, 22)
     model = loaded(client, paths=[TEMPERATURE])
     assert values(model)[0] == "22.0"
     assert "21.0" not in values(model)
     assert model.gaps == 0
 
 
-def test_only_so_much_of_the_log_is_read(client, bench, sensor, monkeypatch):
+def test_only_so_much_of_the_log_is_read(client, simulator, sensor, monkeypatch):
     monkeypatch.setattr(past, "ENTRIES_READ", 2)
-    tell(bench, sensor, 21, 22, 23)
+    tell(simulator, sensor, 21, 22, 23)
     model = loaded(client)
     assert values(model) == ["23.0", "22.0"]
 
 
-def test_a_recording_is_shown_before_the_log(client, bench, sensor, tmp_path):
+def test_a_recording_is_shown_before_the_log(client, simulator, sensor, tmp_path):
     with client.record(tmp_path / "run.parquet", paths=[TEMPERATURE]) as recorder:
-        tell(bench, sensor, 21, 22)
-    tell(bench, sensor, 23)
+        tell(simulator, sensor, 21, 22)
+    tell(simulator, sensor, 23)
     model = loaded(client, paths=[TEMPERATURE], recording=recorder.recording)
     assert values(model) == ["23.0", "22.0", "21.0", "20.0"]
-    bench.advance(timedelta(days=3))
-    tell(bench, sensor, 24)
+    simulator.advance(timedelta(days=3))
+    tell(simulator, sensor, 24)
     late = loaded(client, paths=[TEMPERATURE], recording=Recording(tmp_path / "run.parquet"))
     assert [value for value in values(late) if value in {"21.0", "22.0", "23.0", "24.0"}] == ["24.0", "22.0", "21.0"]
     assert "lost: an unknown number" in values(late)
@@ -396,7 +396,7 @@ def test_thinning_keeps_peaks_ends_and_breaks():
     assert thinned(points[:POINTS], POINTS) == points[:POINTS]
 
 
-def test_a_stretch_of_a_line_leads_on_to_its_neighbours():
+def test_an_interval_of_a_line_leads_on_to_its_neighbours():
     points = line_of(10)
     at = [point.at for point in points]
     assert within(points, at[3], at[5]) == points[2:7]
@@ -411,37 +411,37 @@ def test_a_stretch_of_a_line_leads_on_to_its_neighbours():
 def test_a_window_follows_the_newest_or_stays():
     window = TimeWindow()
     hours = [START + timedelta(hours=number) for number in range(4)]
-    assert window.of(Stretch(hours[0], hours[3])) == (hours[0], hours[3])
+    assert window.of(Interval(hours[0], hours[3])) == (hours[0], hours[3])
     window.follow(timedelta(hours=1))
-    assert window.of(Stretch(hours[0], hours[3])) == (hours[2], hours[3])
-    assert window.of(Stretch(hours[3] - timedelta(minutes=1), hours[3])).begin == hours[3] - timedelta(minutes=1)
-    window.staying = Stretch(hours[0], hours[1])
-    assert window.of(Stretch(hours[0], hours[3])) == (hours[0], hours[1])
+    assert window.of(Interval(hours[0], hours[3])) == (hours[2], hours[3])
+    assert window.of(Interval(hours[3] - timedelta(minutes=1), hours[3])).begin == hours[3] - timedelta(minutes=1)
+    window.staying = Interval(hours[0], hours[1])
+    assert window.of(Interval(hours[0], hours[3])) == (hours[0], hours[1])
     window.follow(None)
-    assert window.of(Stretch(hours[3], hours[3])).length > timedelta(0)
+    assert window.of(Interval(hours[3], hours[3])).length > timedelta(0)
 
 
-def test_a_stretch_is_zoomed_around_its_middle_and_shifted_by_its_length():
-    stretch = Stretch(START, START + timedelta(hours=4))
-    assert stretch.zoomed(0.5) == (START + timedelta(hours=1), START + timedelta(hours=3))
-    assert stretch.shifted(-0.5) == (START - timedelta(hours=2), START + timedelta(hours=2))
+def test_an_interval_is_zoomed_around_its_middle_and_shifted_by_its_length():
+    interval = Interval(START, START + timedelta(hours=4))
+    assert interval.zoomed(0.5) == (START + timedelta(hours=1), START + timedelta(hours=3))
+    assert interval.shifted(-0.5) == (START - timedelta(hours=2), START + timedelta(hours=2))
     for _ in range(100):
-        stretch = stretch.zoomed(2)
+        interval = interval.zoomed(2)
     for _ in range(200):
-        stretch = stretch.zoomed(0.5)
-    assert stretch.length > timedelta(0)
+        interval = interval.zoomed(0.5)
+    assert interval.length > timedelta(0)
 
 
 def test_the_model_stays_where_it_was_moved_and_follows_again():
     model = watcher()
     model.take([observation(1), observation(2, at=START + timedelta(hours=2))])
-    assert model.stretch_of(model.series) == (START, START + timedelta(hours=2))
+    assert model.interval_of(model.series) == (START, START + timedelta(hours=2))
     model.show_last("5 min")
-    assert model.stretch_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
-    model.stay(Stretch(START, START + timedelta(hours=1)))
+    assert model.interval_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
+    model.stay(Interval(START, START + timedelta(hours=1)))
     model.take([observation(3, at=START + timedelta(hours=3))])
-    assert model.stretch_of(model.series) == (START, START + timedelta(hours=1))
+    assert model.interval_of(model.series) == (START, START + timedelta(hours=1))
     model.stay(None)
-    assert model.stretch_of(model.series).end == START + timedelta(hours=3)
+    assert model.interval_of(model.series).end == START + timedelta(hours=3)
     model.clear()
-    assert model.stretch_of(model.series) is None
+    assert model.interval_of(model.series) is None

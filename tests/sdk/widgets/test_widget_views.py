@@ -16,11 +16,11 @@ from widget_parts import START, all_html, all_parts, observation, threads_since
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.marks import Mark
-from mirror_sdk.widgets.models.time_window import Stretch
+from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
@@ -92,7 +92,7 @@ def test_a_panel_writes_the_selected_resource(widget, client, device_id):
 
 
 def test_fields_send_nothing(widget, device_id, transport):
-    explorer, watcher, fleet = widget(Explorer, device_id), widget(EventWatcher), widget(FleetMap)
+    explorer, watcher, fleet = widget(Explorer, device_id), widget(EventWatcher), widget(FleetTable)
     transport.requests.clear()
     explorer.devices.search = explorer.resources.search = fleet.grid.search = "sens"
     explorer.select([TEMPERATURE])
@@ -105,10 +105,10 @@ def test_fields_send_nothing(widget, device_id, transport):
     assert transport.requests == []
 
 
-def test_names_and_values_of_devices_are_text_never_markup(widget, bench, client):
-    device = bench.add_device(NASTY, [{"path": "/10250/0/1", "value": NASTY, "observable": True}])
+def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, client):
+    device = simulator.add_device(NASTY, [{"path": "/10250/0/1", "value": NASTY, "observable": True}])
     client.subscribe(device, "/10250/0/1")
-    explorer, fleet, watcher = widget(Explorer, device), widget(FleetMap), widget(EventWatcher)
+    explorer, fleet, watcher = widget(Explorer, device), widget(FleetTable), widget(EventWatcher)
     explorer.select(["/10250/0/1"])
     explorer.read_button.click()
     watcher.model.take([observation(1, device), *client.events(after=0, timeout=1)])
@@ -189,7 +189,7 @@ def series(device, unit, *numbers, broken=()):
     return Series(SeriesKey(device, TEMPERATURE), f"{device} {NASTY}", unit, points)
 
 
-WHOLE = Stretch(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
+WHOLE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
 
 
 @pytest.fixture
@@ -244,8 +244,8 @@ def test_a_picture_is_drawn_of_whatever_comes_without_a_warning(name):
 # Recordings
 
 
-def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, device_id, tmp_path):
-    other = bench.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
+def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, simulator, device_id, tmp_path):
+    other = simulator.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
     watcher = widget(EventWatcher, devices=["sensor-1"], paths=["/3303/*"])
     watcher.folder.value = str(tmp_path / "recording.parquet")
     for device in (device_id, other):
@@ -253,19 +253,19 @@ def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, bench, dev
     watcher.record_button.click()
     for device in (device_id, other):
         client.read_value(device, TEMPERATURE)
-    bench.set_value(device_id, TEMPERATURE, 33)
+    simulator.set_value(device_id, TEMPERATURE, 33)
     watcher.record_button.click()
     frame = Recording(tmp_path / "recording.parquet").events()
     assert set(frame["device_id"]) == {device_id}
     assert 33.0 in set(frame["value_num"])
 
 
-# FleetMap
+# FleetTable
 
 
-def test_a_selected_device_is_opened_next_to_the_map_and_the_selected_ones_are_written_to(widget, bench, device_id):
-    other = bench.add_device("other")
-    fleet = widget(FleetMap)
+def test_a_selected_device_is_opened_next_to_the_map_and_the_selected_ones_are_written_to(widget, simulator, device_id):
+    other = simulator.add_device("other")
+    fleet = widget(FleetTable)
     fleet.select(["sensor-1"])
     assert fleet.explorer is None
     fleet.open_button.click()
@@ -284,15 +284,15 @@ def test_a_selected_device_is_opened_next_to_the_map_and_the_selected_ones_are_w
 # Life
 
 
-@pytest.mark.parametrize("kind", [Explorer, EventWatcher, FleetMap])
-def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, bench, device_id, kind):
+@pytest.mark.parametrize("kind", [Explorer, EventWatcher, FleetTable])
+def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, simulator, device_id, kind):
     client.subscribe(device_id, TEMPERATURE)
     before = set(threading.enumerate())
     options = {"device": device_id} if kind is Explorer else {}
     one = widget(kind, live=True, **options)
     until(lambda: client.status().watches)
-    bench.set_value(device_id, TEMPERATURE, 23.25)
-    said = "as asked for" if kind is FleetMap else "23.25"
+    simulator.set_value(device_id, TEMPERATURE, 23.25)
+    said = "as asked for" if kind is FleetTable else "23.25"
     until(lambda: said in "".join(str(part.rows) for part in all_parts(one) if isinstance(part, Grid)))
     assert repr(one).startswith(f"<{kind.__name__} of ")
     one.close()
@@ -312,7 +312,7 @@ def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
 
 def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mirror, client):
     earlier = widget(EventWatcher)
-    with MirrorClient(client.base_url, client._sender.api_key, transport=mirror.transport) as again:
+    with MirrorClient(client.base_url, client._session.sender.api_key, transport=mirror.transport) as again:
         other = MirrorClient(client.base_url, mirror.new_key(), transport=mirror.transport)
         with other, EventWatcher(other, live=False):
             assert earlier.comm is not None

@@ -9,7 +9,7 @@ from patience import until
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 from usual import DIMMER, OWN, URL
 
-from mirror_sdk import Event, EventKind, MirrorClient, ValueRefused
+from mirror_sdk import Event, EventKind, InvalidValue, MirrorClient
 from mirror_sdk.frames import REQUESTS_SCHEMA
 from mirror_sdk.widgets.models.device_picker import read_ids
 from mirror_sdk.widgets.models.marks import Mark, Tone
@@ -59,7 +59,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     state = client.state_frame(paths=[LEVEL])
     for given in (
         [*wanted, wanted[0]],
-        [one for one in client.list_devices() if one.id in wanted],
+        [one for one in client.devices.list() if one.id in wanted],
         state[state["device_id"].isin(wanted)],
         state.mirror.wide().loc[wanted],
         pd.Series(wanted, name="device_id"),
@@ -84,7 +84,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     ],
 )
 def test_what_is_no_device_and_no_limit_is_refused_with_the_cure(client, given, message):
-    with pytest.raises(ValueRefused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         WriteModel(client, **given)
 
 
@@ -92,9 +92,9 @@ def listed(model):
     return [one.name for one in model.devices.choices]
 
 
-def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, bench, lights):
-    sensors = [bench.add_device(f"sensor-{number}", endpoint_type="Sensor") for number in range(2)]
-    bench.deregister(sensors[1])
+def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, simulator, lights):
+    sensors = [simulator.add_device(f"sensor-{number}", endpoint_type="Sensor") for number in range(2)]
+    simulator.deregister(sensors[1])
     model = new_model()
     assert model.devices.picked == []
     assert model.status_text == "To begin, pick at least one device."
@@ -179,11 +179,11 @@ def test_the_value_of_the_device_is_filled_in_unless_something_was_typed(client,
     assert (model.value.entry, model.missing) == (entry, "")
 
 
-def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_model, client, bench, lights, seconds):
+def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_model, client, simulator, lights, seconds):
     model = new_model(lights, path=LEVEL, clock=seconds)
     model.value.enter("33")
     client.subscribe(lights[0], LEVEL)
-    bench.set_value(lights[0], LEVEL, 20)
+    simulator.set_value(lights[0], LEVEL, 20)
     model.take([event(EventKind.OBSERVATION, device_id=lights[0], path=LEVEL)])
     model.tick()
     assert "last reported 10 %" in model.value.text
@@ -211,11 +211,11 @@ def test_entering_sends_nothing_and_a_preview_only_reads_once_it_lacks_nothing(n
 # Preview
 
 
-def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_model, client, bench, lights):
-    other = bench.add_device("sensor", [{"path": TEMPERATURE, "value": "1"}])
-    bench.set_value(lights[1], LEVEL, 40)
+def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_model, client, simulator, lights):
+    other = simulator.add_device("sensor", [{"path": TEMPERATURE, "value": "1"}])
+    simulator.set_value(lights[1], LEVEL, 40)
     client.read_value(lights[1], LEVEL)
-    bench.deregister(lights[2])
+    simulator.deregister(lights[2])
     model = previewed(new_model([*lights, other, "f" * 32]))
     assert states(model) == [
         ("light-0", Mark.TO_WRITE),
@@ -234,9 +234,9 @@ def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_mode
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
 
-def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_comes(new_model, bench, lights):
-    sleepers = [bench.add_device(f"sleeper-{number}", [DIMMER], queue_mode=True) for number in range(2)]
-    bench.advance(11)
+def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_comes(new_model, simulator, lights):
+    sleepers = [simulator.add_device(f"sleeper-{number}", [DIMMER], queue_mode=True) for number in range(2)]
+    simulator.advance(11)
     model = previewed(new_model([*sleepers, *lights[:1]]))
     # Nobody knows the level of those that sleep.
     assert [(row.device, row.waits, row.undo) for row in model.rows] == [
@@ -252,7 +252,7 @@ def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_com
     assert (model.counts[Mark.ASLEEP], model.counts[Mark.SUCCESS]) == (2, 1)
     assert model.status_text.startswith("Done: 1 of 1 write ended, 1 with success; 2 devices sleep and take it at")
     assert "takes it at its next contact, by 2026-" in reasons(model)["sleeper-0"]
-    bench.advance(15 * 60)
+    simulator.advance(15 * 60)
     for request in model.plan.requests:
         model.take([event(EventKind.ASYNC_RESPONSE, async_id=request.async_id)])
     model.tick()
@@ -260,8 +260,8 @@ def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_com
     assert model.status_text == "Done: 3 of 3 writes ended, 3 with success."
 
 
-def test_accepted_writes_are_shown_before_refused_ones(new_model, bench, lights):
-    sensors = [bench.add_device(f"sensor-{number}") for number in range(4)]
+def test_accepted_writes_are_shown_before_refused_ones(new_model, simulator, lights):
+    sensors = [simulator.add_device(f"sensor-{number}") for number in range(4)]
     model = previewed(new_model([*sensors, *lights], limits=Limits(canary=2)))
     assert model.status_text.startswith("Preview: 3 to write, 4 refused.")
     assert [row.mark for row in model.rows] == [Mark.TO_WRITE] * 3 + [Mark.REFUSED] * 4
@@ -293,7 +293,7 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
         assert model.is_old
         assert model.status_text == "The input changed since this preview: make a new one."
         model.apply()
-    assert client.list_device_requests() == []
+    assert client.requests.list() == []
     assert all(client.get_device(device_id)[LEVEL].desired is None for device_id in lights)
     previewed(model, SWITCH, True)
     # True is not 1.
@@ -328,8 +328,8 @@ def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
 # Writing
 
 
-def test_a_write_ends_as_a_requests_table(new_model, client, bench, lights):
-    bench.set_answer(lights[1], "reject")
+def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
+    simulator.set_answer(lights[1], "reject")
     model = new_model(lights, limits=Limits(canary=0))
     assert list(model.result.columns) == REQUESTS_SCHEMA.names
     assert len(model.result) == 0
@@ -344,7 +344,7 @@ def test_a_write_ends_as_a_requests_table(new_model, client, bench, lights):
     assert model.plan is not None
 
 
-def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
+def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights):
     outcomes = []
 
     def run(call, then, failed):
@@ -357,7 +357,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
     is_apart = False
     model = WriteModel(client, lights, run)
     model.devices.load()
-    bench.set_online(lights[1], False)
+    simulator.set_online(lights[1], False)
     previewed(model)
     is_apart = True
     model.apply()
@@ -377,7 +377,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
     assert reasons(model)["light-1"] == "no answer yet"
 
     # Its answer comes after the end.
-    bench.set_online(lights[1], True)
+    simulator.set_online(lights[1], True)
     until(lambda: client.get_device(lights[1])[LEVEL].desired.status.name == "SUCCESS")
     is_apart = False
     model.take([event(EventKind.ASYNC_RESPONSE, async_id=model.result["async_id"][1])])
@@ -386,10 +386,10 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, bench, lights):
     assert model.result["status"].tolist() == ["success"] * 3
 
 
-def test_a_stop_before_the_plan_has_begun_is_not_lost(later_model, bench, lights, later):
+def test_a_stop_before_the_plan_has_begun_is_not_lost(later_model, simulator, lights, later):
     model = previewed(later_model)
     later.make_all()
-    bench.set_online(lights[0], False)
+    simulator.set_online(lights[0], False)
     model.apply()
     model.stop()
     thread = threading.Thread(target=later.make, daemon=True)

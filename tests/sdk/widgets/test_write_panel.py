@@ -32,8 +32,8 @@ def states(panel):
 # Buttons
 
 
-def test_looking_writing_and_going_back(new_panel, client, bench, lights):
-    bench.set_answer(lights[1], "reject")
+def test_looking_writing_and_going_back(new_panel, client, simulator, lights):
+    simulator.set_answer(lights[1], "reject")
     panel = new_panel(lights, canary=0)
     enter(panel)
     assert (panel.apply_button.disabled, panel.undo_button.disabled, panel.plan) == (True, True, None)
@@ -56,8 +56,8 @@ def test_looking_writing_and_going_back(new_panel, client, bench, lights):
     assert client.read_value(lights[0], LEVEL) == 10
 
 
-def test_what_stays_of_it_is_the_plan_with_what_is_written_first(new_panel, bench, lights, tmp_path):
-    sensors = [bench.add_device(f"sensor-{number:02}") for number in range(60)]
+def test_what_stays_of_it_is_the_plan_with_what_is_written_first(new_panel, simulator, lights, tmp_path):
+    sensors = [simulator.add_device(f"sensor-{number:02}") for number in range(60)]
     panel = new_panel([*sensors, *lights], path=LEVEL)
     assert "To begin, enter a value." in panel.static_html()
     assert "<table" not in panel.static_html()
@@ -70,9 +70,9 @@ def test_what_stays_of_it_is_the_plan_with_what_is_written_first(new_panel, benc
     assert "WritePanel, as of " in panel.to_html(tmp_path / "panel.html").read_text(encoding="utf-8")
 
 
-def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, bench):
+def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, simulator):
     resources = [{"path": OWN, "value": NASTY}]
-    ids = [bench.add_device(f"{NASTY}{number}", resources) for number in range(2)]
+    ids = [simulator.add_device(f"{NASTY}{number}", resources) for number in range(2)]
     for device_id in ids:
         client.read_value(device_id, OWN)
     panel = new_panel([ids[0], f"{NASTY}1"])
@@ -106,8 +106,8 @@ def test_a_click_does_not_overtake_what_was_entered_before_it(new_panel, lights)
     assert panel.result.empty
 
 
-def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, bench, lights):
-    bench.set_online(lights[0], False)
+def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simulator, lights):
+    simulator.set_online(lights[0], False)
     before = set(threading.enumerate())
     panel = new_panel(lights, live=True)
     until(lambda: panel.path.names)
@@ -123,7 +123,7 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, bench
     panel.close()
 
 
-def test_the_interpreter_ends_at_once_while_a_write_waits(mirror, address, bench, lights):
+def test_the_interpreter_ends_at_once_while_a_write_waits(mirror, address, simulator, lights):
     program = f"""
 import time
 from mirror_sdk import MirrorClient
@@ -136,6 +136,6 @@ panel.preview_button.click(); wait(lambda: panel.model.can_apply)
 panel.apply_button.click(); wait(lambda: panel.plan_grid.rows[0]["state"] == "… pending")
 print("ends", flush=True)
 """
-    bench.set_online(lights[0], False)
+    simulator.set_online(lights[0], False)
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (run.stdout, run.returncode) == ("ends\n", 0), run.stderr

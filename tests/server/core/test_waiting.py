@@ -57,17 +57,6 @@ def test_who_fails_is_told_so_unless_it_was_told_something(waiters):
     assert waiters.open_polls == 0
 
 
-def test_one_of_those_who_wait_prepares_and_none_is_done_by_that(waiters):
-    prepared = []
-    waiting = [waiters.add("a", is_poll=True) for _ in range(2)]
-    for each in waiting:
-        each.prepare = prepared.append
-    for name in "ab":
-        waiters.announce(name, "news")
-    assert prepared == ["news"]
-    assert not any(each.done() for each in waiting)
-
-
 def test_one_that_cannot_be_told_keeps_nobody_else_from_it(waiters, caplog):
     called = []
     for _ in range(3):

@@ -4,11 +4,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Self
-
-import pytest
 
 from mirror_server.config import Settings
 from mirror_server.service import long_reads
@@ -141,38 +138,6 @@ def busy(server: Any) -> Iterator[None]:
     finally:
         end.set()
         assert all(take(reads, read) for read in begun)
-
-
-async def check_made_no_further(
-    bridge: Bridge, key: str, path: tuple[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A long response that none of its clients takes is made as far as there is room."""
-    made: list[Future[Any]] = []
-
-    class Threads(ThreadPoolExecutor):
-        def submit(self, *work: Any, **more: Any) -> Any:
-            made.append(super().submit(*work, **more))
-            return made[-1]
-
-    with Threads(8) as threads:
-        monkeypatch.setattr("mirror_server.views.streamed._THREADS", threads)
-        deaf = [Reader(bridge, key, *path) for _ in range(3)]
-        await until(lambda: all(each.sent for each in deaf) and bridge.unread.total_bytes > 100_000)
-        # What is being made counts as much as it may become. When it is there, there may be room for the next.
-        count = None
-        while count != len(made):
-            count = len(made)
-            await until(lambda: all(each.done() for each in made))
-            for _ in range(20):
-                await asyncio.sleep(0)
-        assert len(made) <= len(deaf)
-        # It began when there was room, and what it makes next waits for the client.
-        assert 100_000 < bridge.unread.total_bytes < 1_000_000
-        for each in deaf:
-            each.takes.set()
-            each.gone.set()
-            await each.end()
-        assert bridge.unread.total_bytes == 0
 
 
 async def check_beside_the_loop(server: Any, bridge: Bridge, key: str, path: str) -> None:

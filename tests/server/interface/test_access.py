@@ -54,7 +54,7 @@ def test_the_table_names_every_route_of_the_app(server):
         f"{method} {re.sub('<[^>]*>', '{}', rule.rule)}"
         for rule in server.app.url_map.iter_rules()
         for method in rule.methods - {"HEAD", "OPTIONS"}
-        if not rule.endpoint.startswith("bench.")
+        if not rule.endpoint.startswith("simulator.")
     }
     assert found == {route for route in ROUTES if is_there(server.app, *route.split())}
 

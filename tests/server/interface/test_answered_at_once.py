@@ -10,7 +10,6 @@ from bridge_requests import append, scope_of, until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from mirror_server.views import notifications
 from mirror_server.web.asgi import Reader
 
 pytestmark = pytest.mark.anyio
@@ -158,31 +157,3 @@ async def test_failing_response_is_500_and_the_others_are_sent(server, key, brid
     for poll in polls:
         await poll.end()
     assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
-
-
-async def test_response_is_prepared_before_the_commit_and_sent_after_it(server, key, bridge, monkeypatch):
-    prepared = asyncio.Event()
-    commit = server.services.database.backend.commit
-
-    loop = asyncio.get_running_loop()
-    encode = notifications._encode
-
-    def note(woken):
-        encode(woken)
-        prepared.set()
-
-    def commit_when_prepared():
-        if not poll.task.done():
-            asyncio.run_coroutine_threadsafe(asyncio.wait_for(prepared.wait(), 60), loop).result(60)
-            told.append(poll.written)
-        commit()
-
-    told = []
-    monkeypatch.setattr(notifications, "_encode", note)
-    poll = await Poll(bridge, key, CURSOR_POLL).begin()
-    await asyncio.to_thread(server.services.database.settle, 60)
-    monkeypatch.setattr(server.services.database.backend, "commit", commit_when_prepared)
-    await asyncio.to_thread(append, server, key, ENTRY)
-    await poll.end()
-    assert told[0] == b"", "nothing is told before it is on disk"
-    assert json.loads(poll.body)["registrations"][0]["ep"] == "a"

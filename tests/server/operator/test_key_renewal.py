@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from unittest.mock import Mock
 
 import databases
 import pytest
@@ -14,7 +13,6 @@ from mirror_server.core.errors import Refusal
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Authenticator
 from mirror_server.store.database import Database
-from mirror_server.views.streamed import Download
 
 DAY_SECONDS = 24 * 3600
 BEGIN = 1_800_000_000_000
@@ -155,12 +153,6 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(tmp_path):
         refused(url, "keys", "renew", "app", "--overlap", overlap, told="24h", code=2)
     refused(f"sqlite:///{tmp_path}/missing.db", "keys", "renew", "app", told="there is no database")
     assert databases.query(url, "SELECT * FROM access_keys ORDER BY key_id") == before
-
-
-def test_a_download_of_an_ended_key_breaks_off():
-    chunks, is_admitted = iter((b"first", b"second")), Mock(side_effect=[True, False])
-    download = Download(chunks, is_admitted=is_admitted, release=Mock(), content_type="text/plain", headers={})
-    assert [download.next_chunk() for _ in range(2)] == [b"first", None]
 
 
 @pytest.mark.parametrize(

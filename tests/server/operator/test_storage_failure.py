@@ -144,7 +144,7 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
     assert (ready.status_code, server.call(None, "GET", "/healthz").status_code) == (503, 200)
     told = refused(server, key, device)
     assert ("replaced" if is_replaced else "removed") in told
-    assert ("'went-back'" in told, str(path) in told) == (is_replaced, False)
+    assert ("'mark-restored'" in told, str(path) in told) == (is_replaced, False)
     # Those who read meanwhile see one database, and make none: as many as there is a connection for, and one more.
     with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):
         list(map(readers.enter_context, (server.services.database.read() for _ in itertools.count())))

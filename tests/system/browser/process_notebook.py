@@ -74,9 +74,12 @@ class Notebook:
 
         JupyterLab's language server complains of a file that a second JupyterLab opens.
         """
-        self.choose("File", "Save Notebook")
         file = f"/api/contents/{self.name}.ipynb"
-        wait_until(lambda: "widget-view" in self._http.get(file).text, "the notebook to be saved")
+        # Jupyter takes a file that is read while it is written for damaged, and puts the former one back.
+        with self.page.expect_response(lambda one: one.request.method == "PUT" and file in one.url) as saved:
+            self.choose("File", "Save Notebook")
+        assert saved.value.ok
+        assert "widget-view" in self._http.get(file).text
         page = self.page.context.new_page()
         self._others.append(page)
         page.goto(self.url.replace(f"lab/workspaces/{self.name}/tree", "notebooks"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import START_SECONDS, Lab
-from process_notebook import Notebook
+from process_notebook import Notebook, shared_page
 from process_server import wait_for
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -178,6 +178,28 @@ def busy(lab: Lab, browser: Browser) -> Iterator[Notebook]:
     yield opened
     opened.close()
     lab.ask("PUT", setting, json={"raw": "{}"})
+
+
+@pytest.fixture
+def on_a_slow_page(lab: Lab, browser: Browser) -> Iterator[Notebook]:
+    page = shared_page(lab, browser)
+    page.evaluate(
+        "window.timeout = AbortSignal.timeout; AbortSignal.timeout = () => window.timeout.call(AbortSignal, 0)"
+    )
+    opened = Notebook(lab, browser, CELLS)
+    yield opened
+    page.evaluate("AbortSignal.timeout = window.timeout")
+    opened.close()
+
+
+def test_grid_that_anywidget_gave_up_receives_rows_and_names(on_a_slow_page: Notebook) -> None:
+    page = on_a_slow_page.page
+    box = page.locator(".mirror-widget", has=page.get_by_role("grid", name="Devices")).last
+    on_a_slow_page.wait_for_the_cells()
+    on_a_slow_page.run(2)
+    expect(box.get_by_role("grid").get_by_role("gridcell", name="5,000")).to_be_visible()
+    box.get_by_label("Names").press_sequentially("LAM")
+    expect(box.locator("datalist option")).to_have_count(20)
 
 
 def test_rows_and_selections_while_the_kernel_is_busy_and_on_another_page(busy: Notebook, lab: Lab) -> None:

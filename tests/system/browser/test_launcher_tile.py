@@ -15,7 +15,7 @@ from process_lab import ADDRESS, MIRROR, JupyterProcess, Lab
 from process_server import answers, child_environment, wait_until
 from resource_paths import LEVEL
 
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import MirrorClient, Simulator
 
 pytestmark = pytest.mark.process
 
@@ -75,9 +75,9 @@ def test_the_tile_and_the_port_lead_to_the_page_of_the_mirror_the_notebooks_work
     expect(shown.get_by_text("Live:")).to_be_visible()
     assert shown.url == f"{jupyter}/mirror/"
     with mirror_of(lab) as client:
-        light = client.list_devices(endpoint_name="light-01")[0].id
+        light = client.devices.list(endpoint_name="light-01")[0].id
         client.subscribe(light, LEVEL)
-        Bench(client).set_value(light, LEVEL, 63)
+        Simulator(client).set_value(light, LEVEL, 63)
         expect(shown.locator("#tail tr", has_text=LEVEL).first).to_contain_text("63")
         shown.get_by_role("button", name="light-01").click()
         expect(shown.locator("#resources tr", has_text=LEVEL)).to_contain_text("63")
@@ -85,7 +85,7 @@ def test_the_tile_and_the_port_lead_to_the_page_of_the_mirror_the_notebooks_work
         shown.goto(f"{jupyter}/proxy/{port}/#key={key_of(lab)}")
         expect(shown.get_by_text("Live:")).to_be_visible()
         assert shown.url == f"{jupyter}/proxy/{port}/"
-        Bench(client).add_device("arrived-meanwhile")
+        Simulator(client).add_device("arrived-meanwhile")
     expect(shown.get_by_role("button", name="arrived-meanwhile")).to_be_visible()
     shown.get_by_role("link", name="OpenAPI").click()
     expect(shown).to_have_url(f"{jupyter}/proxy/{port}/openapi.json")
@@ -100,7 +100,7 @@ def test_a_widget_runs_beside_the_notebook(lab: Lab, page: Page) -> None:
     expect(widget).to_be_visible()
     with mirror_of(lab) as client:
         client.subscribe("light-01", LEVEL)
-        Bench(client).set_value("light-01", LEVEL, 71)
+        Simulator(client).set_value("light-01", LEVEL, 71)
         expect(widget).to_contain_text("light-01")
         expect(widget).to_contain_text("71")
     wait_until(lambda: are_beside(page.locator(".jp-NotebookPanel")), "the two panels beside each other")

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.process, pytest.mark.browser]
 # Other tests add some to the lab.
 SOME_DEVICES = re.compile(r"[1-9]\d* devices")
 CELLS = (
-    "from mirror_sdk import MirrorClient\nfrom mirror_sdk.widgets import FleetMap\nclient = MirrorClient.from_env()",
-    "FleetMap(client)",
+    "from mirror_sdk import MirrorClient\nfrom mirror_sdk.widgets import FleetTable\nclient = MirrorClient.from_env()",
+    "FleetTable(client)",
 )
 
 
@@ -59,7 +59,7 @@ def test_a_saved_notebook_shows_what_its_widget_showed(lab: Lab, notebook: Noteb
     copy = page.locator(".mirror-copy").first
     page.goto(notebook.url)
     expect(copy).to_be_visible(timeout=60_000)
-    expect(copy).to_contain_text("FleetMap, as of 2")
+    expect(copy).to_contain_text("FleetTable, as of 2")
     expect(copy).to_contain_text(SOME_DEVICES)
     expect(page.get_by_text("model not found")).to_have_count(1, timeout=60_000)
     expect(page.get_by_text("model not found")).to_be_hidden()

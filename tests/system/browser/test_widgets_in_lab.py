@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 NASTY = "<img src=x onerror=alert(1)>"
 SET_UP = f"""
-from mirror_sdk import Bench, MirrorClient
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap
+from mirror_sdk import Simulator, MirrorClient
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable
 client = MirrorClient.from_env()
-bench = Bench(client)
+simulator = Simulator(client)
 def add(name):
-    return bench.add_device(name, [
+    return simulator.add_device(name, [
         {{"path": "{TEMPERATURE}", "value": "21.5", "observable": True}},
         {{"path": "{LEVEL}", "value": "10", "observable": True, "writable": True}},
         {{"path": "/10250/0/1", "value": {NASTY!r}}},
@@ -108,15 +108,15 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     is_seen = lab.folder / "seen while a cell runs"
     notebook = open_notebook(
         f"device = add('watched'); client.subscribe(device, '{TEMPERATURE}')\n"
-        f"bench.set_value(device, '{TEMPERATURE}', 39)\n"
+        f"simulator.set_value(device, '{TEMPERATURE}', 39)\n"
         f"watcher = EventWatcher(client, devices=['watched'])\nwatcher",
-        f"bench.set_value(device, '{TEMPERATURE}', 40.5)",
+        f"simulator.set_value(device, '{TEMPERATURE}', 40.5)",
         "import pathlib, time\n"
         "for number in range(600):\n"
-        f"    bench.set_value(device, '{TEMPERATURE}', 52 + number % 2); time.sleep(1)\n"
+        f"    simulator.set_value(device, '{TEMPERATURE}', 52 + number % 2); time.sleep(1)\n"
         f"    if pathlib.Path('{is_seen}').exists():\n        break\n"
         "print('the cell is done')",
-        f"bench.set_value(device, '{TEMPERATURE}', 77)",
+        f"simulator.set_value(device, '{TEMPERATURE}', 77)",
     )
     widget = notebook.widget()
     table = widget.get_by_role("treegrid").or_(widget.get_by_role("grid")).last

@@ -15,18 +15,18 @@ from resource_paths import LEVEL
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 SET_UP = f"""
-from mirror_sdk import Bench, MirrorClient
-from mirror_sdk.widgets import EventWatcher, Explorer, FleetMap, WritePanel
+from mirror_sdk import Simulator, MirrorClient
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 client = MirrorClient.from_env()
-bench = Bench(client)
-lamp = bench.add_device("lamp", [{{"path": "{LEVEL}", "value": "10", "observable": True, "writable": True}}])
+simulator = Simulator(client)
+lamp = simulator.add_device("lamp", [{{"path": "{LEVEL}", "value": "10", "observable": True, "writable": True}}])
 client.subscribe(lamp, "{LEVEL}")
 """
 WIDGETS = [
     "Explorer(client, lamp)",
     "EventWatcher(client, devices=[lamp])",
     "WritePanel(client, [lamp], canary=0)",
-    "FleetMap(client)",
+    "FleetTable(client)",
 ]
 
 

@@ -14,13 +14,13 @@ from resource_paths import LEVEL
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 SET_UP = f"""
-from mirror_sdk import Bench, MirrorClient
+from mirror_sdk import Simulator, MirrorClient
 from mirror_sdk.widgets import WritePanel
 client = MirrorClient.from_env()
-bench = Bench(client)
+simulator = Simulator(client)
 def add(name):
     resource = {{"path": "{LEVEL}", "value": "10", "observable": True, "writable": True}}
-    device_id = bench.add_device(name, [resource])
+    device_id = simulator.add_device(name, [resource])
     client.read_value(device_id, "{LEVEL}")
     return device_id
 """
@@ -52,7 +52,7 @@ def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_
     is_typed = lab.folder / "a path is typed"
     notebook, panel = open_panel(
         "import pathlib, time\n"
-        "ids = [add('typed-a'), add('typed-b')]; bench.set_answer(ids[1], 'reject')\n"
+        "ids = [add('typed-a'), add('typed-b')]; simulator.set_answer(ids[1], 'reject')\n"
         "read = client.get_device\n"
         "def late(device_id):\n"
         f"    while not pathlib.Path('{is_typed}').exists():\n        time.sleep(0.1)\n"

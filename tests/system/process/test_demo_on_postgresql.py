@@ -27,4 +27,4 @@ def test_on_postgresql_the_key_is_another_at_each_start_which_is_said(
     new = read_exports(start_demo(option))
     assert new["API_KEY"].split("_")[1] == old["API_KEY"].split("_")[1]
     with MirrorClient(new["API_HOST"], old["API_KEY"]) as client, pytest.raises(AuthenticationError):
-        client.list_devices()
+        client.devices.list()

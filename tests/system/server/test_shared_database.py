@@ -21,7 +21,7 @@ from mirror_server.devices.link import Registration
 from mirror_server.extensions.compat.held_requests import HeldRequests
 from mirror_server.extensions.history.store.history import HistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
-from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.server import Services
@@ -163,7 +163,7 @@ def device(open_services):
     resource = SimulatedResource(
         path=PATH, value="0", observable=True, auto_observable=True, writable=True, executable=False
     )
-    device_id = services.part(Bench).simulator.add("d", "", False, [resource])
+    device_id = services.part(SimulatorControl).backend.add("d", "", False, [resource])
     assert services.database.settle(60)
     return services, app_id, device_id
 
@@ -172,26 +172,26 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     first, app_id, device_id = device
     second = open_services()
     go_on = stop_reconnecting(first)
-    wait_for(lambda: second.is_leader() and second.part(Bench).simulator.list_states())
+    wait_for(lambda: second.is_leader() and second.part(SimulatorControl).backend.list_states())
     # It does not know yet: its device goes on, and what that says must not reach the mirror.
-    first.part(Bench).simulator.set_value(device_id, PATH, value="old")
+    first.part(SimulatorControl).backend.set_value(device_id, PATH, value="old")
     with pytest.raises(NotLeader):
         first.database.insist(lambda session: None).result(60)
     assert first.database.settle(60)
-    second.part(Bench).simulator.set_value(device_id, PATH, value="new")
+    second.part(SimulatorControl).backend.set_value(device_id, PATH, value="new")
     assert second.database.settle(60)
     with first.database.read() as session:
         assert stored_resources.of_device(session, device_id)[0].reported_value == b"new"
 
     go_on.set()
-    wait_for(lambda: not first.is_leader() and not first.part(Bench).simulator.list_states())
+    wait_for(lambda: not first.is_leader() and not first.part(SimulatorControl).backend.list_states())
     request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
     first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(60)
     wait_for(lambda: first.log.last_seq(app_id) >= 2)
-    assert second.part(Bench).simulator.list_states()[0].resources[0].value == "1"
+    assert second.part(SimulatorControl).backend.list_states()[0].resources[0].value == "1"
     second.close()
-    wait_for(lambda: first.is_leader() and first.part(Bench).simulator.list_states())
-    assert first.part(Bench).simulator.list_states()[0].resources[0].value == "1"
+    wait_for(lambda: first.is_leader() and first.part(SimulatorControl).backend.list_states())
+    assert first.part(SimulatorControl).backend.list_states()[0].resources[0].value == "1"
     kinds = [entry.kind for entry in first.log.read(app_id, 0).entries]
     assert kinds.count("async-responses") == 1
     with first.database.read() as session:
@@ -202,7 +202,7 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
     first, app_id, device_id = device
     first.subscriptions.subscribe(app_id, device_id, PATH).result(60)
     assert first.database.settle(60)
-    first.part(Bench).simulator.set_value(device_id, PATH, value="1")
+    first.part(SimulatorControl).backend.set_value(device_id, PATH, value="1")
     assert first.database.settle(60)
     second = open_services()
 
@@ -215,10 +215,10 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
     before = seen()
     assert [kind for _, kind, _ in before[-1]] == ["registrations", "notifications", "notifications"]
     first.close()
-    wait_for(lambda: second.is_leader() and second.part(Bench).simulator.list_states())
+    wait_for(lambda: second.is_leader() and second.part(SimulatorControl).backend.list_states())
     assert second.database.settle(60)
     assert seen() == before
-    second.part(Bench).simulator.set_value(device_id, PATH, value="2")
+    second.part(SimulatorControl).backend.set_value(device_id, PATH, value="2")
     assert second.database.settle(60)
     assert len(seen()[-1]) == len(before[-1]) + 1
 
@@ -226,7 +226,7 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
 def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
     services, app_id, device_id = device
     token = services.coordinator.leadership._election.token
-    services.part(Bench).simulator.set_behaviour(device_id, latency_seconds=0.5)
+    services.part(SimulatorControl).backend.set_behaviour(device_id, latency_seconds=0.5)
     before = services.log.last_seq(app_id)
     services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()

@@ -28,7 +28,7 @@ from mirror_server.extensions.postgresql.store import backend
 from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.extensions.requests.conditional import check_revision
 from mirror_server.extensions.requests.store import waiting
-from mirror_server.extensions.simulator.bench import Bench
+from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import Selection, SnapshotService
@@ -381,7 +381,7 @@ def add_devices(services: Services, number: int) -> list[str]:
     resource = SimulatedResource(
         path=PATH, value="0", observable=True, auto_observable=True, writable=True, executable=False
     )
-    added = [services.part(Bench).simulator.add(f"lamp-{at}", "", False, [resource]) for at in range(number)]
+    added = [services.part(SimulatorControl).backend.add(f"lamp-{at}", "", False, [resource]) for at in range(number)]
     assert services.database.settle(60)
     return added
 

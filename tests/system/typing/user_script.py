@@ -9,7 +9,6 @@ import polars as pl
 import mirror_sdk
 from mirror_sdk import (
     AsyncMirrorClient,
-    Bench,
     DesiredStatus,
     DeviceLike,
     DeviceObject,
@@ -20,6 +19,7 @@ from mirror_sdk import (
     Plan,
     PresubscriptionRule,
     Resource,
+    Simulator,
     Value,
     WebhookReceiver,
     parse_value,
@@ -35,7 +35,7 @@ from mirror_sdk.widgets import Explorer
 
 def write_all(client: MirrorClient, level: int) -> pd.DataFrame:
     requests: list[DeviceRequest] = []
-    for device in client.list_devices(endpoint_type="Light"):
+    for device in client.devices.list(endpoint_type="Light"):
         name: str = device.endpoint_name
         print(name, device.state)
         requests.append(client.begin_write(device.id, "/3311/0/5851", level, expiry_seconds=60))
@@ -78,9 +78,9 @@ def listen(client: MirrorClient) -> list[Value]:
 def tables(client: MirrorClient) -> pd.DataFrame:
     state = client.state_frame(paths=["/3303/*"])
     print(mirror(state).labels, mirror(mirror(state).refresh(client)).wide().shape)
-    silent = mirror(state).stale("1h", by="device", never_read=True, devices=client.list_devices())
+    silent = mirror(state).stale("1h", by="device", never_read=True, devices=client.devices.list())
     joined = mirror(state).join(silent, on="device_id", how="inner")
-    print(mirror(mirror(joined).based_on(state, silent)).for_excel().shape)
+    print(mirror(mirror(joined).with_metadata_from(state, silent)).for_excel().shape)
     Explorer(client).close()
     return pd.concat([drift_frame(state, tolerance={"/3303/0/5700": 0.5}), mirror(state).drift(relative=0.1)])
 
@@ -112,10 +112,10 @@ async def both(device_id: str) -> float | None:
         return value.python if isinstance(value.python, float) else None
 
 
-def however_it_is_named(client: MirrorClient, bench: Bench, named: DeviceLike) -> list[object]:
-    listed, mirrored = client.get_directory_device(named), client.get_device(named)
+def however_it_is_named(client: MirrorClient, simulator: Simulator, named: DeviceLike) -> list[object]:
+    listed, mirrored = client.devices.get(named), client.get_device(named)
     request = client.begin_read(mirrored, "/3303/0/5700")
-    bench.set_online(bench.list_devices()[0], True)
+    simulator.set_online(simulator.list_devices()[0], True)
     client.snapshot(["light-01", listed, mirrored, request])
     plain: float | int | str | bool | datetime | bytes | InstanceValues | None = mirrored["/3303/0/5700"].value
     return [plain, mirrored["/3303/0/5700"].desired_value, request.to_dict(), listed.to_json(indent=1)]
@@ -127,7 +127,7 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
     if not result.attrs["mirror"]["complete"]:
         plan.undo().apply()
     with client.record("run.parquet", paths=["/3303/*"]) as recorder:
-        print(client.explain("light-01", "/3303/0/5700").why)
+        print(client.devices.explain("light-01", "/3303/0/5700").why)
     audit = recorder.audit()
     print(audit.complete, recorder.recording.as_of(datetime.now(UTC)).shape)
     return [hole.reason for hole in audit.holes]
@@ -135,7 +135,7 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
 
 def under_test(mirror_in_process: Mirror) -> Fault:
     mirror_in_process.clock.advance("10min")
-    light = mirror_in_process.bench.add_device("light", [{"path": "/3311/0/5851", "value": "10"}])
+    light = mirror_in_process.simulator.add_device("light", [{"path": "/3311/0/5851", "value": "10"}])
     print(mirror_in_process.client.get_device(light).endpoint_name)
     return mirror_in_process.faults.drop("answer")
 
@@ -146,6 +146,6 @@ def main() -> None:
         print(client.read_value("id", "/3303/0/5700", timeout=1.5))
         added: list[PresubscriptionRule] = client.add_presubscriptions([{"resource_path": ["/3303/*"]}], apply_now=True)
         print(client.remove_presubscriptions(added))
-        for waiting in client.list_device_requests():
+        for waiting in client.requests.list():
             print(waiting.uri, waiting.expires_at)
     print(asyncio.run(both("id")))

@@ -1,0 +1,30 @@
+"""The format version in each kind of file of the SDK: a file of another version is rejected with one message."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ValidationError
+
+from mirror_sdk._service.operation import first_fault
+
+
+class _Versioned(BaseModel):
+    version: int
+
+
+def file_fault(content: bytes, fault: ValidationError, version: int) -> str:
+    """Describe why a file was rejected: its format version, or else its first invalid member.
+
+    The version comes first, since the members of another version are others.
+
+    Args:
+        content: The JSON of the file.
+        fault: Why it was rejected.
+        version: The format version that is read.
+    """
+    try:
+        found = _Versioned.model_validate_json(content).version
+    except ValidationError:
+        return first_fault(fault)
+    if found == version:
+        return first_fault(fault)
+    return f"it has format version {found}, and this version of mirror_sdk reads format version {version}"

@@ -1,0 +1,125 @@
+"""What only a sender on an event loop needs: tasks take turns and are cancelled, which threads do not and are not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx
+
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk.errors import ConfigError
+
+MOST_AT_ONCE = 8
+"""How many requests are under way at once, held polls aside: httpx gets slower with more."""
+MOST_BYTES_ON_LOOP = 32 * 1024
+"""The most bytes of an answer that is read on the loop, which takes a millisecond at most.
+
+To have a thread read it takes a tenth of that."""
+
+
+class LoopTurns:
+    """The event loop that the connections of a sender belong to, and whose turn it is to send."""
+
+    def __init__(self) -> None:
+        self.preparing = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._ahead: set[asyncio.Task[None]] = set()
+
+    def require_loop(self) -> None:
+        """Make sure that this is the loop that the connections belong to.
+
+        Raises:
+            ConfigError: It is another one, or there is none.
+        """
+        loop = _running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            raise ConfigError(
+                "this client belongs to another event loop, such as that of an asyncio.run() before; make one for each"
+            )
+
+    def let_ahead(self, task: asyncio.Task[None]) -> None:
+        """Send nothing else before this task of the running loop, which sends too, has ended."""
+        self._ahead.add(task)
+        task.add_done_callback(self._ahead.discard)
+
+    async def take(self, deadline: Deadline) -> None:
+        """Wait for a turn, which comes when one is free and what goes ahead has ended.
+
+        Raises:
+            httpx.ReadTimeout: The time of the call is over.
+        """
+        if self._ahead and asyncio.current_task() not in self._ahead:
+            async with ends_with(deadline):
+                await asyncio.wait(self._ahead)
+        async with ends_with(deadline):
+            await self._turns.acquire()
+
+    def give_back(self) -> None:
+        """Let another one have the turn."""
+        self._turns.release()
+
+    def cancel_ahead(self) -> None:
+        """Cancel what goes ahead."""
+        with self.ended_loop_ignored():
+            for task in list(self._ahead):
+                task.cancel()
+
+    @contextmanager
+    def ended_loop_ignored(self) -> Iterator[None]:
+        """Ignore that the loop is closed: its connections ended with it, and the error would hide a better one."""
+        try:
+            yield
+        except RuntimeError:
+            if self._loop is None or not self._loop.is_closed():
+                raise
+
+
+@asynccontextmanager
+async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
+    """Cancels what is within when the time of the call is over.
+
+    Raises:
+        httpx.ReadTimeout: It was.
+    """
+    try:
+        async with asyncio.timeout(deadline.left):
+            yield
+    except TimeoutError as exc:
+        raise httpx.ReadTimeout("the time of the call is over") from exc
+
+
+@asynccontextmanager
+async def closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
+    """Closes a connection that is cancelled while it is being encrypted, which httpcore leaves open."""
+    begun: list[Any] = []
+
+    async def note(event: str, about: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            begun.append(about["return_value"])
+        elif event == "connection.start_tls.complete":
+            begun.clear()
+
+    if request.url.scheme == "https":
+        request.extensions["trace"] = note
+    try:
+        yield
+    except BaseException:
+        for connection in begun:
+            await connection.aclose()
+        raise
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(
+            "AsyncMirrorClient runs on an asyncio event loop, and there is none here; with trio or without a loop use"
+            " MirrorClient in a thread"
+        ) from None

@@ -1,0 +1,132 @@
+"""Requests and responses of httpx as values: how an operation is written, and which error a failure becomes."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import urlencode
+
+import httpx
+
+from mirror_sdk._arguments import seconds
+from mirror_sdk._service.answer_body import ACCEPT_ENCODING
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._service.environment import plain_hint, proxy_hint, tls_hint
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.steps import Pause
+from mirror_sdk._visible import visible_line
+from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, LONGEST_TIMEOUT_SECONDS, Settings
+from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue
+
+T = TypeVar("T")
+
+
+def require_time(pause: Pause, deadline: Deadline) -> None:
+    """Make sure that a call has time for a pause.
+
+    Raises:
+        CallTimeout: It has none.
+    """
+    if pause.seconds >= deadline.left:
+        raise CallTimeout(deadline.overrun)
+
+
+def forget_body(answer: httpx.Response) -> None:
+    """Let a closed answer go at once: it and the stream of its body hold each other, for a collection to find."""
+    answer.stream = httpx.ByteStream(b"")
+
+
+def client_headers(settings: Settings) -> dict[str, str]:
+    """The headers of every request."""
+    return {"Authorization": f"Bearer {settings.api_key.get_secret_value()}", "Accept-Encoding": ACCEPT_ENCODING}
+
+
+def refuse_closed(http: httpx.Client | httpx.AsyncClient) -> None:
+    """Make sure that a connection pool can be used.
+
+    Raises:
+        ClientClosed: It was closed.
+    """
+    if http.is_closed:
+        raise ClientClosed(
+            "this client is closed; make a new one, or do this before its close() or its with block ends"
+        )
+
+
+def deadline_of(timeout: float, clock: Callable[[], float]) -> Deadline:
+    """The end of a call that begins now; a deadline is one already.
+
+    Raises:
+        InvalidValue: It is no limit.
+    """
+    if isinstance(timeout, Deadline):
+        return timeout
+    limit_seconds = seconds("timeout", timeout)
+    if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
+        raise InvalidValue(
+            f"timeout={timeout!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most"
+        )
+    return Deadline(limit_seconds, clock)
+
+
+def request_of(
+    http: httpx.Client | httpx.AsyncClient,
+    operation: Operation[T],
+    base_url: str,
+    timeout_seconds: float,
+    deadline: Deadline,
+) -> httpx.Request:
+    """An operation as it is sent, with the headers and cookies of its client.
+
+    It is not built and sent by that client, which at each request looks for what no service of this interface has:
+    redirects to follow, other ways to authenticate, cookies in every answer. That takes longer than all else here.
+    An answer may be held back for long; a connection comes soon, or never.
+
+    Raises:
+        InvalidValue: Its address cannot be one.
+    """
+    # The whole address: httpx would take one apart three times to put it together from its parts.
+    query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
+    headers = http.headers
+    if operation.headers:
+        headers = httpx.Headers(headers)
+        headers.update(operation.headers)
+    timeout = httpx.Timeout(deadline.to_connect(timeout_seconds), read=deadline)
+    try:
+        request = httpx.Request(
+            operation.method,
+            f"{base_url}{operation.path}{query}",
+            headers=headers,
+            json=operation.json,
+            extensions={"timeout": timeout.as_dict()},
+        )
+    except httpx.InvalidURL as exc:
+        message = f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {exc}; give less"
+        raise InvalidValue(message) from exc
+    if http.cookies:
+        http.cookies.set_cookie_header(request)
+    return request
+
+
+def take_cookies(http: httpx.Client | httpx.AsyncClient, request: httpx.Request, answer: httpx.Response) -> None:
+    """Keep the cookies of an answer, by which what spreads requests over several servers finds the same one again."""
+    answer.request = request
+    if "Set-Cookie" in answer.headers:
+        http.cookies.extract_cookies(answer)
+
+
+def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
+    """The error for an operation that had no answer."""
+    place = f"{operation.method} {base_url}{operation.path}"
+    if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
+        return CallTimeout(f"{place}: {deadline.overrun}")
+    hint = tls_hint(failure) or plain_hint(base_url, failure)
+    was_sent = not isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
+    if not hint and not was_sent:
+        hint = proxy_hint(base_url)
+    if not hint and base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
+        hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
+    error = ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {visible_line(str(failure))}){hint}")
+    error.was_sent = was_sent
+    return error

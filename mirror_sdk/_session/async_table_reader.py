@@ -1,0 +1,258 @@
+"""How an asynchronous client reads the tables of a fleet: its state, snapshots and history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mirror_sdk._arguments import InstantLike, is_span
+from mirror_sdk._arguments import instant as instant_like
+from mirror_sdk._off_loop import import_off_loop, off_loop
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.async_each import ask_each, ask_each_at_once
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk.errors import (
+    APIError,
+    ConnectionFailed,
+    MirrorError,
+    NotFound,
+)
+from mirror_sdk.forms import given
+from mirror_sdk.naming import (
+    DevicesLike,
+)
+from mirror_sdk.progress import progress_bar, without_progress
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from mirror_sdk.history.reading import Told
+    from mirror_sdk.history.request import HistoryRequest
+    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
+    from mirror_sdk.snapshot.request import SnapshotRequest
+    from mirror_sdk.snapshot.selection import Selection
+    from mirror_sdk.tables.units import NamedUnits, Unitless
+
+_DEVICES_AT_A_TIME = 100
+"""How many devices' rows are collected before they are put into the table."""
+_NO_DEVICE = "-"
+"""No device has this id: the snapshot of it says what time the service has, and nothing else."""
+
+
+class AsyncTableReader:
+    """Reads the rows of state, snapshot and history tables, and what these tables are based on.
+
+    Args:
+        session: Sends the requests.
+    """
+
+    def __init__(self, session: AsyncClientSession) -> None:
+        self._session = session
+
+    async def state_of(
+        self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
+    ) -> tuple[list[pa.Table], dict[str, object]]:
+        """The parts of the state table of devices that are asked for one by one, and what it is based on."""
+        await import_off_loop("mirror_sdk.tables.one_by_one")
+        from mirror_sdk.tables.one_by_one import StateParts
+
+        parts = await off_loop(StateParts, paths=paths, raw=raw)
+        if devices is None:
+            chosen = await self._list_ids({}, timeout)
+        else:
+            chosen = await self._session.ids_of(devices, timeout=timeout)
+        for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+            some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+            rows = await ask_each(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
+            await off_loop(parts.add, rows)
+        return await off_loop(parts.finish, server=self._session.base_url)
+
+    async def state_to_record(
+        self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
+    ) -> pd.DataFrame:
+        """The state table from which a recording begins; its devices may have the paths later."""
+        tables, about = await self.state_of(devices, paths, timeout)
+        return await off_loop(lambda: given(tables, about, as_="pandas", tz=None))
+
+    async def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
+        """The state table as of an instant of the past; that of the present without one."""
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
+        tables, about = await self.parts_of(request, timeout)
+        state: pa.Table = await off_loop(lambda: given(tables, about, as_="arrow", tz=None))
+        return state
+
+    async def parts_of(
+        self, request: SnapshotRequest, timeout: float | None = None
+    ) -> tuple[list[pa.Table], dict[str, object]]:
+        """The parts of the table of a snapshot, and what it is based on."""
+        await import_off_loop("mirror_sdk.snapshot.table")
+        from mirror_sdk.snapshot.table import snapshot_parts
+
+        return await off_loop(snapshot_parts, request, *await self.take_tables(request, timeout))
+
+    async def take_tables(self, request: SnapshotRequest, timeout: float | None = None) -> tuple[Taken, list[pa.Table]]:
+        tables: list[pa.Table] = []
+        taken = await self.take(request, tables.append, timeout)
+        return taken, tables
+
+    async def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
+        """Take a snapshot and have its rows kept as they arrive."""
+        await import_off_loop("mirror_sdk.snapshot.reading")
+        from mirror_sdk.snapshot import reading
+
+        read = partial(reading.read_snapshot, request, keep, self._session.max_snapshot_bytes)
+        form: str | None = reading.FIRST_FORM
+        while form is not None:
+            try:
+                taken = await self._session.sender.receive(request.operation(form), read, timeout)
+            except APIError as error:
+                form = reading.next_form(request, form, error)
+            else:
+                for device_id in taken.missing:
+                    # Which says so, unless it has come meanwhile.
+                    await self._session.send(_operations.get_directory_device(device_id), timeout)
+                return taken
+        return await self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
+
+    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
+        chosen = await self._ids_of(request.selection, timeout)
+        with progress_bar(len(chosen), "devices") as bar:
+            for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
+                some = chosen[begin : begin + _DEVICES_AT_A_TIME]
+                take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
+                await off_loop(parts.add, await ask_each_at_once(take, some))
+                bar.update(len(some))
+        return parts.taken()
+
+    async def _ids_of(self, selection: Selection, timeout: float | None = None) -> Sequence[str]:
+        if selection.names_devices:
+            return sorted(selection.device_ids or ())
+        return selection.ids_among(await self._list_ids(selection.sent_filters, timeout))
+
+    async def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
+        """The ids of a fleet: without a limit on all of them each page has the client's."""
+        devices = await self._session.collect(partial(_operations.list_devices, filters, limit=None), timeout)
+        return [device.id for device in devices]
+
+    async def read_history(
+        self,
+        request: HistoryRequest,
+        keep: Callable[[pa.Table], object],
+        timeout: float | None = None,
+        *,
+        raw: bool = False,
+    ) -> Told:
+        """Read a history to its end and have its rows kept as they arrive, whatever cuts it on the way."""
+        from mirror_sdk.history.reading import HistoryReader
+
+        with progress_bar(0, "rows") as bar:
+            reader = HistoryReader(request, keep, self._session.max_snapshot_bytes, bar, raw=raw)
+            while (operation := reader.next_operation) is not None:
+                try:
+                    await self._session.sender.receive(operation, reader.read, timeout)
+                except ConnectionFailed as failure:
+                    reader.cut(failure)
+                except APIError as refusal:
+                    reader.refused(refusal)
+        return reader.told
+
+    async def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
+        """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
+        if not any(map(is_span, given)):
+            return self._session.sender.moments.now
+        await import_off_loop("mirror_sdk.snapshot.request")
+        from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
+
+        request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self._session.base_url)
+        _, about = await self.parts_of(request, timeout)
+        now = instant_like(
+            "taken_at", about["taken_at"] or self._session.sender.moments.now(), self._session.sender.moments.now
+        )
+        return lambda: now
+
+    async def units_of(self, unitless: Unitless | None) -> pa.Table | None:
+        """A state table that tells the units which devices name, where there are such and it may be read."""
+        if unitless is None:
+            return None
+        await import_off_loop("mirror_sdk.snapshot.request")
+        from mirror_sdk.snapshot.selection import Selection
+
+        devices = None if unitless.devices is None else tuple(unitless.devices)
+        selection = Selection(device_ids=devices, paths=tuple(unitless.paths))
+        try:
+            try:
+                return await self.state_at(None, selection, None)
+            except NotFound:
+                # One of the devices was erased since: that must not cost the units of the others.
+                return await self.state_at(None, replace(selection, device_ids=None), None)
+        except MirrorError:
+            # The events are there in any case.
+            return None
+
+    async def units_over_time(
+        self, unitless: Unitless | None, request: HistoryRequest, told: Told
+    ) -> NamedUnits | None:
+        """What tells the units which devices named in the time of a history, as far as it may be read."""
+        from mirror_sdk.tables.history import HistoryParts
+        from mirror_sdk.tables.units import NamedUnits, naming_paths
+
+        state = await self.units_of(unitless)
+        if unitless is None or state is None:
+            return None
+        naming = HistoryParts(raw=False)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.moments.now)
+        paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
+        those, of_those = (replace(request.selection, paths=some) for some in paths)
+        try:
+            with without_progress():
+                await self.read_history(replace(request, selection=those, end=None, limit=None), naming.add)
+                ((rows,), _) = await off_loop(naming.finish, {})
+                if not rows.num_rows:
+                    return NamedUnits(state)
+                return NamedUnits(state, await self.state_at(begin, of_those, None), rows)
+        except MirrorError:
+            # The history is there in any case.
+            return NamedUnits(state)
+
+    async def with_silent(
+        self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
+    ) -> dict[str, object]:
+        """What a table of the past is based on, with the paths it has no row of; says so where no device has any."""
+        await import_off_loop("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
+        from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
+        from mirror_sdk.snapshot.request import SnapshotRequest
+
+        paths = list(selection.paths or ())
+        about = await off_loop(with_silent, about, tables, paths)
+        if about.get("paths_without_rows") == paths:
+            # One that is mistyped looks as if it had been silent; the mirror knows whether there is such a resource.
+            try:
+                request = SnapshotRequest(selection=selection, server=self._session.base_url)
+                known, _ = await self.parts_of(request, timeout)
+            except MirrorError:
+                # The table is there in any case.
+                return about
+            if await off_loop(silent_paths, known, paths) == paths:
+                warn_of_unknown(paths, ", now or in this history")
+        return about
+
+    async def with_silent_now(
+        self, about: dict[str, object], tables: list[pa.Table], paths: Sequence[str] | None
+    ) -> dict[str, object]:
+        """What a table of the present is based on, with the paths it has no row of; says so where it has no row."""
+        await import_off_loop("mirror_sdk.history.silent_paths")
+        from mirror_sdk.history.silent_paths import warn_of_unknown, with_silent
+
+        patterns = list(paths or ())
+        about = await off_loop(with_silent, about, tables, patterns)
+        if patterns and about.get("paths_without_rows") == patterns:
+            warn_of_unknown(patterns)
+        return about

@@ -1,0 +1,319 @@
+# Made from async_client_session.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""What one synchronous client shares with its resources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from weakref import WeakSet
+
+from mirror_sdk._arguments import text
+from mirror_sdk._fork import import_whole
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.asked import Asked
+from mirror_sdk._service.channels import AnswerPump, Watch
+from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._service.device_request import DeviceRequest
+from mirror_sdk._service.each import ask_each
+from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._service.operation import Operation
+from mirror_sdk._service.status import Channel
+from mirror_sdk._service.steps import Pause, Steps, Work
+from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
+from mirror_sdk._tables import places as places_in
+from mirror_sdk.config import Settings, read_max_snapshot_bytes
+from mirror_sdk.device import DeviceObject
+from mirror_sdk.errors import (
+    BadRequest,
+    Conflict,
+    MirrorError,
+    NotFound,
+)
+from mirror_sdk.events import utc_now
+from mirror_sdk.naming import (
+    ANY_ID,
+    DeviceLike,
+    DevicesLike,
+    KnownNames,
+    id_of,
+    ids_of,
+    send_about,
+    send_to,
+)
+from mirror_sdk.values import Value, decode
+from mirror_sdk.wire.device_requests import Method
+
+if TYPE_CHECKING:
+    import httpx
+
+    from mirror_sdk._service.sockets import Sockets
+    from mirror_sdk.cassette import Cassette
+    from mirror_sdk.plan.checks import Place
+    from mirror_sdk.recording import Recorder
+    from mirror_sdk.webhook import CallbackReader
+
+T = TypeVar("T")
+E = TypeVar("E", bound=_operations.Listed)
+
+
+class ClientSession:
+    """What the methods of one client share, on the client itself and on its resources.
+
+    Attributes:
+        base_url: Address of the service.
+        key_mark: A short digest of the access key, for what is kept apart by key.
+        sender: Sends operations.
+        send: Its method ``send``.
+        max_snapshot_bytes: How many bytes a snapshot may have after decompression.
+        names: The device ids that names led to.
+        pump: Waits for responses to device requests.
+        watches: The watches and recorders to stop when the client is closed.
+        callbacks: The reader of the webhook, where notifications come by one.
+        sockets: The websockets, where notifications come by them.
+        cassette: The cassette to end when the client is closed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        timeout_seconds: float,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
+        import_whole("mirror_sdk._service.sender")
+        from mirror_sdk._service.sender import Sender
+
+        self.base_url: str = settings.base_url
+        self.key_mark: str = settings.key_mark
+        self.sender = Sender(settings, timeout_seconds=timeout_seconds, max_retries=max_retries, transport=transport)
+        self.send = self.sender.send
+        self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
+        self.callbacks: CallbackReader | None = None
+        self.sockets: Sockets | None = None
+        self.names = KnownNames()
+        self.pump = AnswerPump(self.new_log_reader(None), Inbox())
+        self.watches: WeakSet[Watch | Recorder] = WeakSet()
+        self.cassette: Cassette | None = None
+
+    def about(
+        self,
+        device: DeviceLike,
+        operation: Callable[[str], Operation[T]],
+        *,
+        anew: bool = False,
+        timeout: float | None = None,
+    ) -> T:
+        return self.run(send_about(self.names, device, operation, anew=anew), timeout)
+
+    def act_on(
+        self,
+        devices: DeviceLike | DeviceTable,
+        path: str | None,
+        operation: Callable[..., Operation[None]],
+        timeout: float | None,
+        seen: Mapping[Place, int] | None = None,
+    ) -> None:
+        """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
+        if not is_table(devices):
+            self.about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
+            return
+        whole = self.sender.whole(timeout)
+        named = places_in(devices, path, "device_id")
+        warn_if_empty(named, "device_id")
+        ids = self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
+        places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
+        revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
+
+        def act(place: Place) -> MirrorError | None:
+            options = {"revision": revisions[place]} if place in revisions else {}
+            try:
+                self.send(operation(*place, **options), whole)
+            except (BadRequest, Conflict, NotFound) as error:
+                return error
+            return None
+
+        raise_first(places, ask_each(act, places))
+
+    def ids_of(self, devices: DevicesLike, argument: str = "devices", timeout: float | None = None) -> list[str]:
+        return self.run(ids_of(self.names, devices, argument), timeout)
+
+    def collect(
+        self,
+        page: _operations.PageAfter[E],
+        timeout: float | None,
+        *,
+        limit: int | None = None,
+    ) -> list[E]:
+        """Fetch a list page by page.
+
+        Args:
+            page: Makes the operation for each page.
+            timeout: Seconds for all pages; ``None`` gives each of them the client's.
+            limit: The most items to return; ``None`` returns all.
+
+        Raises:
+            UnexpectedAnswer: The service sends a page again, or one without items that is not the last.
+        """
+        found: list[E] = []
+        pages = _operations.Pages()
+        after: str | None = None
+        while limit is None or len(found) < limit:
+            next_page = self.send(page(after=after), timeout)
+            after = pages.next_after(next_page)
+            found += next_page.data
+            if after is None:
+                break
+        return found[:limit]
+
+    def run(self, steps: Steps[T], timeout: float | None = None) -> T:
+        """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
+        deadline = self.sender.deadline(timeout)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = self._take_step(step, deadline)
+                except MirrorError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
+        if isinstance(step, Work):
+            return step.do()
+        if isinstance(step, Pause):
+            return self.sender.pause(step, deadline)
+        return self.send(step, deadline)
+
+    def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
+        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
+        return self.send(asking, timeout)
+
+    def place_and_wait(
+        self,
+        method: Method,
+        device: DeviceLike,
+        path: str,
+        wait: Deadline | None,
+        *,
+        expiry_seconds: int | None,
+        **asked: Unpack[Asked],
+    ) -> Value:
+        """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
+        request = self.place(
+            method,
+            device,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=None,
+            timeout=self.sender.to_place(wait),
+            most_held_seconds=math.inf if wait is None else wait.left,
+            **asked,
+        )
+        return request.result(wait)
+
+    def place(
+        self,
+        method: Method,
+        device: DeviceLike,
+        path: str,
+        *,
+        expiry_seconds: int | None,
+        async_id: str | None,
+        pump: AnswerPump | None = None,
+        timeout: float | None = None,
+        most_held_seconds: float = 0,
+        **asked: Unpack[Asked],
+    ) -> DeviceRequest:
+        pump = pump or self.pump
+        identity = self.sender.moments.new_async_id() if async_id is None else async_id
+        operation = partial(
+            _operations.place_device_request,
+            async_id=identity,
+            method=method,
+            path=path,
+            expiry_seconds=expiry_seconds,
+            **asked,
+        )
+        deadline = self.sender.deadline(timeout)
+        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
+        device_id = self.run(id_of(self.names, device, anew=True), deadline)
+        issued_at, moments = utc_now(), self.sender.moments
+        begun_seconds = moments.seconds()
+        expectation = pump.expect(identity, deadline)
+        with pump.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+            accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
+        if accepted.answer is not None:
+            pump.take(accepted.answer)
+        payload = asked.get("payload")
+        return DeviceRequest(
+            async_id=identity,
+            device_id=device_id,
+            path=path,
+            method=method,
+            issued_at=issued_at,
+            expiry_seconds=expiry_seconds,
+            accepted_at=accepted.at,
+            expires_at=accepted.expires_at,
+            asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
+            _expectation=expectation,
+            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
+            _pump=pump,
+        )
+
+    @property
+    def channel(self) -> Channel:
+        if self.callbacks is not None:
+            return "webhook"
+        return "long polling" if self.sockets is None else "websocket"
+
+    def reset(self) -> None:
+        """Know no names and no position in the log, as a client that was just made."""
+        self.names = KnownNames()
+        self.pump = self.new_pump(self.new_reader())
+
+    def new_pump(self, reader: LogReader | CallbackReader) -> AnswerPump:
+        moments = self.sender.moments
+        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
+        return AnswerPump(reader, inbox, moments.waiting_seconds)
+
+    def new_log_reader(self, after: int | None) -> LogReader:
+        """A reader of the service's log, over a websocket where those are used."""
+        if self.sockets is None:
+            return LogReader(self.send, after=after)
+        from mirror_sdk._service.socket_reader import SocketReader
+
+        return SocketReader(self.send, self.sockets, after=after)
+
+    def new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
+        if self.callbacks is None:
+            return self.new_log_reader(after)
+        if after is not None:
+            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
+        return self.callbacks.beside(None)
+
+    def close_sockets(self) -> None:
+        sockets, self.sockets = self.sockets, None
+        if sockets is not None:
+            sockets.close()
+
+    def end(self, *, is_kept: bool) -> None:
+        # In reverse order, and each of them also when another one fails.
+        with ExitStack() as closing:
+            closing.callback(self.sender.close)
+            closing.callback(self.close_sockets)
+            if self.cassette is not None:
+                closing.callback(self.cassette.end, is_kept=is_kept)
+            for watch in list(self.watches):
+                closing.callback(watch.stop)

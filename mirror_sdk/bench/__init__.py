@@ -1,1 +1,0 @@
-"""The bench: plays the device's side of simulated devices, and lets time pass. Source: wire.md 8."""

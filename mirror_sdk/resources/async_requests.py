@@ -1,0 +1,44 @@
+"""The device requests of an application: ``client.requests`` of an asynchronous client."""
+
+from __future__ import annotations
+
+import builtins
+from functools import partial
+
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk.naming import (
+    DeviceLike,
+    id_of,
+)
+from mirror_sdk.resources.base import ClientResource
+from mirror_sdk.wire.device_requests import WaitingRequest
+
+
+class AsyncRequests(ClientResource[AsyncClientSession]):
+    """The device requests of this application; ``client.requests``."""
+
+    async def list(
+        self, device_id: DeviceLike | None = None, *, timeout: float | None = None
+    ) -> builtins.list[WaitingRequest]:
+        """Return the requests of this application that have no response yet, the oldest first, without their payloads.
+
+        Args:
+            device_id: Only those for this device.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            NotFound: The device does not exist, or the service lacks this extension.
+
+        Source: wire.md 2.
+
+        >>> await client.requests.list()
+        []
+        """
+        deadline = self._session.sender.deadline(timeout)
+        asked = (
+            None
+            if device_id is None
+            else await self._session.run(id_of(self._session.names, device_id, anew=True), deadline)
+        )
+        return await self._session.collect(partial(_operations.list_waiting_requests, asked), deadline)

@@ -1,0 +1,134 @@
+"""What to send to the simulator, and how to read what comes back. Nothing in here does I/O. Source: wire.md 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+from mirror_sdk._service.operation import Answer, Operation, read_json
+from mirror_sdk._service.operations import checked_body, nothing, of_device, of_resource
+from mirror_sdk._service.steps import Steps
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
+from mirror_sdk.values import TEXT_PLAIN, encode
+from mirror_sdk.wire import routes
+from mirror_sdk.wire.simulator import (
+    SimulatorAdvance,
+    SimulatorClock,
+    SimulatorDevice,
+    SimulatorDeviceAdded,
+    SimulatorDeviceList,
+    SimulatorDevicePatch,
+    SimulatorNewDevice,
+    SimulatorResourceBody,
+)
+
+T = TypeVar("T")
+
+_LONGEST_ADVANCE_SECONDS = 600
+"""Everything that falls due on the way happens before the answer to an advance of the clock."""
+
+
+def list_simulator_devices() -> Operation[list[SimulatorDevice]]:
+    """The simulated devices and their state."""
+    return Operation("GET", routes.SIMULATOR_DEVICES, _read_devices)
+
+
+def add_simulator_device(given: Mapping[str, object]) -> Operation[str]:
+    """Add a simulated device; gives its id. Raises ``ValueError`` for a device that cannot be."""
+    return Operation("POST", routes.SIMULATOR_DEVICES, _read_id, json=checked_body(SimulatorNewDevice, given))
+
+
+def patch_simulator_device(device_id: str, given: Mapping[str, object]) -> Operation[None]:
+    """How a simulated device behaves from now on. Raises ``ValueError`` for what cannot be."""
+    route = of_device(routes.SIMULATOR_DEVICE, device_id)
+    return Operation("PATCH", route, nothing, json=checked_body(SimulatorDevicePatch, given))
+
+
+def put_simulator_resource(device_id: str, path: str, value: object, flags: Mapping[str, object]) -> Operation[None]:
+    """A simulated device changes a value of its own, or gets a resource.
+
+    Raises:
+        ValueError: They cannot be sent.
+        InvalidValue: The value does not go with what is declared for the path, or is one for each of several
+            instances.
+    """
+    route = of_resource(routes.SIMULATOR_RESOURCE, device_id, path)
+    if isinstance(value, Mapping):
+        told = "give one value; a real device can have several instances"
+        raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {told}")
+    # What a device has itself is no write: measured values are declared read-only.
+    told = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
+    return Operation("PUT", route, nothing, json=checked_body(SimulatorResourceBody, {"value": told, **flags}))
+
+
+def delete_simulator_resource(device_id: str, path: str) -> Operation[None]:
+    """A simulated device removes a resource."""
+    return Operation("DELETE", of_resource(routes.SIMULATOR_RESOURCE, device_id, path), nothing)
+
+
+def simulator_registration(device_id: str, method: str) -> Operation[None]:
+    """A simulated device registers (``POST``), updates its registration (``PUT``) or deregisters (``DELETE``)."""
+    return Operation(method, of_device(routes.SIMULATOR_REGISTRATION, device_id), nothing)
+
+
+def get_simulator_clock() -> Operation[SimulatorClock]:
+    """The service's clock."""
+    return Operation("GET", routes.SIMULATOR_CLOCK, read_json(SimulatorClock.model_validate_json))
+
+
+def advance_simulator_clock(amount: float | timedelta) -> Operation[SimulatorClock]:
+    """Move the service's manual clock on. Raises ``ValueError`` for what is no time to move on by."""
+    seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
+    json_body = checked_body(SimulatorAdvance, {"advance_seconds": seconds})
+    return Operation(
+        "POST",
+        routes.SIMULATOR_CLOCK,
+        read_json(SimulatorClock.model_validate_json),
+        json=json_body,
+        hold_seconds=_LONGEST_ADVANCE_SECONDS,
+    )
+
+
+def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Steps[T]:
+    """Send a command to a simulated device.
+
+    The simulator itself translates an endpoint name into a device id, so the key needs no ``read`` scope.
+
+    Raises:
+        NotFound: There is no such simulated device.
+        TypeError: It is no device.
+        ValueError: Something cannot be sent; the message names it.
+    """
+    if known_id("device_id", device) is None:
+        # What cannot be sent is refused before anything is asked.
+        operation(ANY_ID)
+    device_id = yield from simulator_id_of(device)
+    answer: T = yield operation(device_id)
+    return answer
+
+
+def simulator_id_of(device: DeviceLike) -> Steps[str]:
+    """The id of a simulated device.
+
+    Raises:
+        TypeError: It is no device.
+        UnknownDevice: No simulated device has this name.
+    """
+    device_id = known_id("device_id", device)
+    if device_id is None:
+        listed: list[SimulatorDevice] = yield list_simulator_devices()
+        ids = {one.endpoint_name: one.id for one in listed} | {one.id: one.id for one in listed}
+        device_id = ids.get(str(device))
+        if device_id is None:
+            raise (yield from unknown_device([str(device)], [one.endpoint_name for one in listed]))
+    return device_id
+
+
+def _read_devices(answer: Answer) -> list[SimulatorDevice]:
+    return read_json(SimulatorDeviceList.model_validate_json)(answer).data
+
+
+def _read_id(answer: Answer) -> str:
+    return read_json(SimulatorDeviceAdded.model_validate_json)(answer).id

@@ -1,0 +1,155 @@
+"""Decoders that programs register for content types that are not read here."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias
+
+from mirror_sdk._fork import Lock
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
+from mirror_sdk.values.declared import HIGHEST_ID, Reading, Unreadable, from_item, plain_scalar
+from mirror_sdk.values.value import InstanceValues, PythonValue
+
+Decoder: TypeAlias = Callable[[bytes, str], PythonValue | InstanceValues]
+"""Takes a payload and the resource path it was reported for, and returns the value."""
+Encoder: TypeAlias = Callable[[PythonValue, str], bytes]
+"""Takes a value, already checked against the declared type, and the resource path, and returns the payload."""
+
+_MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
+
+
+class Codec(NamedTuple):
+    """``read`` raises ``Unreadable``; ``write`` takes a checked value, and is ``None`` where only bytes are written."""
+
+    read: Callable[[bytes, str], Mapping[str, Reading]]
+    write: Callable[[PythonValue, str, ResourceType | None], bytes] | None = None
+
+
+_registered: Mapping[str, Codec] = {}
+_registering = Lock()
+
+
+def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None = None) -> None:
+    """Read payloads of a content type of your own, and write them too if ``encode`` is given.
+
+    The decoder is that of the process: every client, table, explanation and widget uses it from then on. Threads may
+    register and read at the same time. Registering a content type again replaces its decoder, so that a cell of a
+    notebook may run twice. Tables that exist, and recordings, keep the values they have.
+
+    The value is narrowed down by the object table, as an item of JSON is: 21 becomes 21.0 where a float is declared. If
+    ``decode`` raises, or returns something that is no value, the resource keeps its bytes with the kind ``opaque``, and
+    ``Value.problem`` has the reason: one bad payload never breaks a table.
+
+    Args:
+        content_type: Such as ``application/vnd.example+json``, in any case. It matches payloads whose content type
+            has parameters, too, except for a ``charset`` that is not UTF-8.
+        decode: Called with the payload, ``bytes``, and the resource path. It returns a ``float``, ``int``, ``str``,
+            ``bool``, aware ``datetime`` or ``bytes``, or a dict of these by id: by resource instance for a resource
+            with several, by resource for the path of an object instance. It may be called in any thread.
+        encode: Called with the value to write, which the resource takes, and the resource path; it returns the payload.
+            ``write_value(..., content_type=...)`` and plans use it. Without it only ``bytes`` are written, as they are.
+
+    Raises:
+        TypeError: ``decode`` or ``encode`` cannot be called.
+        ValueError: ``content_type`` is no name of a content type without parameters, or is one that is read here
+            already: the types of LwM2M, JSON and CBOR mean the same in every program.
+
+    >>> from mirror_sdk import register_decoder, unregister_decoder
+    >>> from mirror_sdk.values import decode
+    >>> register_decoder("application/vnd.example.tenths", lambda payload, path: int.from_bytes(payload) / 10)
+    >>> decode(bytes([215]), "application/vnd.example.tenths", "/3303/0/5700").python
+    21.5
+    >>> unregister_decoder("application/vnd.example.tenths")
+    """
+    global _registered  # noqa: PLW0603 - readers take the whole mapping at once, so it is swapped, never changed
+    for name, function in (("decode", decode), ("encode", encode)):
+        if not callable(function) and (name, function) != ("encode", None):
+            raise TypeError(f"{name}={function!r} cannot be called; give a function")
+    key = _key(content_type)
+    if key in CONTENT_FORMATS.values():
+        raise ValueError(
+            f"content_type={content_type!r} is read by mirror_sdk itself ({key}); register a content type of your own,"
+            " such as application/vnd.example+json"
+        )
+    codec = Codec(_reader(key, decode), None if encode is None else _writer(key, encode))
+    with _registering:
+        _registered = {**_registered, key: codec}
+
+
+def unregister_decoder(content_type: str) -> None:
+    """Remove the decoder of a content type, as at the end of a test; its payloads are opaque from then on.
+
+    Args:
+        content_type: As it was registered.
+
+    Raises:
+        ValueError: No decoder is registered for it.
+    """
+    global _registered  # noqa: PLW0603 - as above
+    key = _key(content_type)
+    with _registering:
+        if key not in _registered:
+            raise ValueError(f"content_type={content_type!r} has no registered decoder; register_decoder() adds one")
+        _registered = {name: codec for name, codec in _registered.items() if name != key}
+
+
+def registered_codec(name: str) -> Codec | None:
+    """Return what is registered for a content type, whose name is in lower case and without parameters."""
+    return _registered.get(name)
+
+
+def _key(content_type: object) -> str:
+    name = content_type.strip().lower() if isinstance(content_type, str) else ""
+    if not _MEDIA_TYPE.fullmatch(name):
+        raise ValueError(
+            f"content_type={content_type!r} is no content type without parameters; write it like"
+            " application/vnd.example+json"
+        )
+    return media_type(name)
+
+
+def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, Reading]]:
+    def read(raw: bytes, path: str) -> dict[str, Reading]:
+        try:
+            value = decode(raw, path)
+        except Exception as exc:
+            # Whatever it is: the other rows of the table are still wanted.
+            raise Unreadable(f"the decoder of {name} failed: {_described(exc)}") from exc
+        if not isinstance(value, Mapping):
+            return {path: _typed(name, path, value, raw)}
+        if not all(type(number) is int and 0 <= number <= HIGHEST_ID for number in value):
+            raise Unreadable(f"the decoder of {name} returned a dict whose keys are not ids from 0 to {HIGHEST_ID}")
+        parts = {f"{path}/{number}": one for number, one in value.items()}
+        return {found: _typed(name, found, one, raw) for found, one in parts.items()}
+
+    return read
+
+
+def _typed(name: str, path: str, value: object, raw: bytes) -> Reading:
+    item = plain_scalar(value)
+    if not isinstance(item, PythonValue | Decimal):
+        raise Unreadable(f"the decoder of {name} returned {reprlib.repr(value)}, which is no value")
+    definition = lookup(path)
+    return from_item(None if definition is None else definition.type, item, raw)
+
+
+def _writer(name: str, encode: Encoder) -> Callable[[PythonValue, str, ResourceType | None], bytes]:
+    def write(value: PythonValue, path: str, _: ResourceType | None) -> bytes:
+        try:
+            payload = encode(value, path)
+        except Exception as exc:
+            raise InvalidValue(f"{path}: the encoder of {name} failed for {value!r}: {_described(exc)}") from exc
+        if not isinstance(payload, bytes):
+            raise InvalidValue(f"{path}: the encoder of {name} returned {payload!r}; it has to return bytes")
+        return payload
+
+    return write
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,233 @@
+"""The overview of a fleet: a row for each device, the worst first; a selected one is opened beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ipywidgets as widgets
+import pandas as pd
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.events import Event
+from mirror_sdk.naming import DeviceLike, DevicesLike
+from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.explorer import Explorer
+from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.markup import heading, legend, status
+from mirror_sdk.widgets.models.fleet_model import OF_CONDITION, FleetModel
+from mirror_sdk.widgets.models.wording import count_text
+from mirror_sdk.widgets.parts import FULL, CountFilter, button, row
+from mirror_sdk.widgets.write_panel import WritePanel
+
+_COLUMNS = (
+    Column("name", "Device", width=160),
+    Column("condition", "Stands", width=130),
+    Column("type", "Type", width=130),
+    Column("state", "State", width=105),
+    Column("last_contact", "Last contact (UTC)", ColumnKind.TIME, width=200),
+    Column("failed", "Failed", ColumnKind.NUMBER, width=90),
+    Column("drifting", "Drift", ColumnKind.NUMBER, width=80),
+    Column("pending", "Pending", ColumnKind.NUMBER, width=100),
+    Column("stale", "Stale", ColumnKind.NUMBER),
+)
+_HEIGHT_PX = 420
+_NOTHING_SELECTED = "Select devices to open or write them."
+
+
+class FleetTable(MirrorWidget):
+    """Drift, stale values and pending writes of the whole fleet at a glance; any device opens in an explorer.
+
+    It looks again at the devices that events are about, and every minute at all of them; it says as of when it is.
+
+    A value is stale only where its device is to send it by itself: the resource is subscribed or auto-observed. It is
+    stale when its max-age is over. Where the device gave none, an unchanged value is not sent again, and is as good as
+    new while its device is heard: it is stale when the device is silent for longer than the rhythm of the resource,
+    three times the longest pause that was seen between two reports of it. Units, serial numbers and the like never
+    change, and are never stale.
+
+    Args:
+        client: The mirror.
+        stale_after_seconds: What silence is never too long, whatever the rhythm; an hour by default, and a day for a
+            resource of which fewer than three pauses were seen. A max-age counts as the device gave it.
+        live: Whether it changes by itself; without, a button works until it is done.
+        keep_earlier: Whether an earlier overview of this client stays, where the page does not tell which cell runs.
+
+    Attributes:
+        grid: The table of devices.
+        explorer: Where a device is shown, once one was opened.
+        writer: The panel that writes, once it was asked for.
+
+    Raises:
+        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
+        ValueError: ``stale_after_seconds`` is not above 0.
+
+    >>> with FleetTable(client, live=False) as fleet:
+    ...     fleet.model.counts_text
+    '2 devices · 0 failed writes · 0 drifting values · 0 pending writes · 0 stale values'
+    """
+
+    def __init__(
+        self,
+        client: MirrorClient,
+        *,
+        stale_after_seconds: float | None = None,
+        live: bool = True,
+        keep_earlier: bool = False,
+    ) -> None:
+        super().__init__(client, live=live, keep_earlier=keep_earlier)
+        self.model: FleetModel = FleetModel(client, self._live.run, stale_after_seconds=stale_after_seconds)
+        self.explorer: Explorer | None = None
+        self.writer: WritePanel | None = None
+        self._stale_after_seconds = stale_after_seconds
+        self.grid = Grid(_COLUMNS, label="Fleet", height_px=_HEIGHT_PX, selection=Selection.MANY)
+        self.grid.observe(self.changed(self._follow), "selected")
+        self.model.load()
+        self.begin(*self._views())
+
+    @property
+    def selected(self) -> pd.DataFrame:
+        """The selected devices as a table, in the order of the table when it was read; as it is known here.
+
+        With a ``path`` and a ``value`` it is what :meth:`mirror_sdk.MirrorClient.plan` takes.
+
+        Returns:
+            A frame with these columns, also when nothing is selected:
+
+            ================  ===================  ===========================================================
+            column            dtype                meaning
+            ================  ===================  ===========================================================
+            device_id         string               the device
+            endpoint_name     string               its endpoint name
+            endpoint_type     category             its endpoint type
+            state             category             registered or deregistered
+            queue_mode        boolean              whether it sleeps between contacts
+            created_at        datetime64[ms, UTC]  when the directory took it in
+            updated_at        datetime64[ms, UTC]  its last registration event
+            last_contact      datetime64[ms, UTC]  when anything last came from it
+            condition         category             the worst that is true of it: failed, drift, pending ...
+            resources         Int64                how many resources it has introduced
+            failed            Int64                how many have a write that failed and was not acknowledged
+            drifting          Int64                how many differ from what was asked for
+            pending           Int64                how many writes wait
+            stale             Int64                how many values are stale
+            unconfirmed       Int64                how many were reported before the device took another value
+            last_reported_at  datetime64[ms, UTC]  when it last reported anything
+            ================  ===================  ===========================================================
+
+            ``attrs["mirror"]`` holds ``taken_at``, ``devices`` (of the fleet), ``complete`` and ``server``.
+
+        >>> fleet = FleetTable(client, live=False)
+        >>> fleet.select(["light-01"])
+        >>> fleet.selected[["endpoint_name", "state", "condition"]].values.tolist()
+        [['light-01', 'registered', 'silent']]
+        >>> client.plan(fleet.selected.assign(path="/3311/0/5851", value=40))
+        <Plan: 1 to write; 1 cannot be undone; nothing was sent, apply() sends>
+        """
+        with self._live.lock:
+            return self.model.frame(self.grid.selected)
+
+    def select(self, devices: DevicesLike) -> None:
+        """Select these devices and no others; each is given by itself, its id or its endpoint name, or all by a table.
+
+        Raises:
+            AmbiguousName: Several devices have one of the names.
+            UnknownDevice: No device has one of them.
+
+        >>> fleet = FleetTable(client, live=False)
+        >>> fleet.select([light, "station-01"])
+        >>> len(fleet.selected)
+        2
+        """
+        self.grid.selected = self.client._session.ids_of(devices)
+
+    def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
+        """Look again at what the events are about."""
+        self.model.take(events)
+
+    def tick(self) -> None:
+        """Look again where it is time to."""
+        self.model.tick()
+
+    def render(self) -> None:
+        """Show the model."""
+        selected = len(self.grid.selected)
+        self.selection_view.value = status(
+            f"{count_text(selected, 'device')} selected" if selected else _NOTHING_SELECTED
+        )
+        if not self.is_changed:
+            return
+        self.grid.show(self.model.rows)
+        self.grid.empty_text = self.model.empty_text
+        self.conditions.show(self.model.counts, self.model.mark)
+        self.title_view.value = heading("Fleet", f"{self.model.counts_text} · {self.model.as_of_text}")
+
+    def static_html(self) -> str:
+        """What it shows, as plain HTML."""
+        return f"{self.title_view.value}{self.grid.static_html()}"
+
+    def show_device(self, device_id: DeviceLike) -> None:
+        """Open a device in the explorer next to the table.
+
+        >>> fleet = FleetTable(client, live=False)
+        >>> fleet.show_device(light)
+        >>> fleet.explorer.model.title
+        'light-01'
+        """
+        if self.explorer is None or self.explorer.comm is None:
+            self.explorer = Explorer(
+                self.client,
+                device_id,
+                stale_after_seconds=self._stale_after_seconds,
+                live=self._is_live,
+                keep_earlier=True,
+            )
+            # Devices are chosen in the table, whose own button is the primary one.
+            self.explorer.left.layout.display = "none"
+            self.explorer.read_button.button_style = ""
+            self.sides.children = [self.table_side, self.explorer]
+        else:
+            self.explorer.choose(device_id)
+
+    def _views(self) -> list[widgets.Widget]:
+        model = self.model
+        self.title_view = widgets.HTML(layout=FULL)
+        self.conditions = CountFilter("devices", list(OF_CONDITION.values()), model.find, self.handler)
+        self.selection_view = widgets.HTML()
+        self.open_button = button(
+            "Open",
+            "Show the first selected device next to the table",
+            self.handler(lambda _: self.settle(self._open)),
+            is_primary=True,
+        )
+        self.write_button = button(
+            "Write …",
+            "Open a panel that writes to the selected devices",
+            self.handler(lambda _: self.settle(self._write)),
+        )
+        self.reload_button = button("Read again", "Read the whole fleet again", self.handler(lambda _: model.load()))
+        bar = row(self.open_button, self.write_button, self.reload_button, self.selection_view)
+        signs = widgets.HTML(legend(OF_CONDITION.values()), layout=FULL)
+        self.table_side = widgets.VBox([bar, self.grid, signs])
+        self.sides = widgets.Box([self.table_side])
+        self.sides.add_class("mirror-sides")
+        room = widgets.Box([self.sides], layout=FULL)
+        room.add_class("mirror-room")
+        self.writer_view = widgets.VBox(layout=FULL)
+        return [self.title_view, self.conditions, room, self.writer_view]
+
+    def _follow(self, device_ids: Sequence[str]) -> None:
+        """An explorer that is open shows the device that is selected alone."""
+        if len(device_ids) == 1 and self.explorer is not None and self.explorer.comm is not None:
+            self.show_device(device_ids[0])
+
+    def _open(self) -> None:
+        if self.grid.selected:
+            self.show_device(self.grid.selected[0])
+
+    def _write(self) -> None:
+        if not self.grid.selected:
+            return
+        if self.writer is not None:
+            self.writer.close()
+        self.writer = WritePanel(self.client, self.grid.selected, live=self._is_live, keep_earlier=True)
+        self.writer_view.children = [self.writer]

@@ -1,0 +1,170 @@
+"""The simulator: the device's side of simulated devices. Source: wire.md 8."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from mirror_sdk.wire.directory import PRINTABLE, check_printable
+from mirror_sdk.wire.model import Timestamp, WireModel
+from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
+
+AnswerMode = Literal["normal", "reject", "silent"]
+
+
+def _check_path(path: str) -> str:
+    parse_path(path)
+    return path
+
+
+_Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterValidator(check_printable)]
+
+
+class SimulatorResourceBody(WireModel):
+    """A resource's value and flags; a flag that is absent keeps what it was (``False`` for a new resource).
+
+    Attributes:
+        value: The device's own value, as text.
+        observable: Whether the resource can be subscribed; one that is executable cannot.
+        auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
+            too. Not of one that is executable.
+        writable: Whether the resource can be written.
+        executable: Whether the resource can be executed.
+    """
+
+    value: Annotated[str, Field(max_length=65536)] | None = None
+    observable: bool | None = None
+    auto_observable: bool | None = None
+    writable: bool | None = None
+    executable: bool | None = None
+
+
+class SimulatorNewResource(SimulatorResourceBody):
+    """A resource of a new simulated device.
+
+    Attributes:
+        path: The resource path.
+    """
+
+    path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
+
+
+class SimulatorNewDevice(WireModel):
+    """A simulated device to add; it registers at once.
+
+    Attributes:
+        endpoint_name: The name the device registers with.
+        endpoint_type: The type the device registers with.
+        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
+        resources: What it has.
+    """
+
+    endpoint_name: Annotated[_Name, Field(min_length=1)]
+    endpoint_type: _Name = "default"
+    queue_mode: bool = False
+    resources: list[SimulatorNewResource] = []
+
+
+class SimulatorDeviceAdded(WireModel):
+    """The id of the device that was added.
+
+    Attributes:
+        id: The device's id.
+    """
+
+    id: str
+
+
+class SimulatorDevicePatch(WireModel):
+    """How a simulated device is to behave from now on.
+
+    Attributes:
+        online: Whether the device is connected.
+        answer: How it answers requests: as it should, with a refusal, or never.
+        latency_seconds: How long it takes to answer.
+    """
+
+    online: bool | None = None
+    answer: AnswerMode | None = None
+    latency_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
+
+
+class SimulatorResource(WireModel):
+    """A resource inside a simulated device, with the device's own value as text.
+
+    Attributes:
+        path: The resource path.
+        value: The device's own value, as text.
+        observable: Whether the resource can be subscribed; one that is executable cannot.
+        auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
+            too. Not of one that is executable.
+        writable: Whether the resource can be written.
+        executable: Whether the resource can be executed.
+    """
+
+    path: str
+    value: str
+    observable: bool
+    auto_observable: bool
+    writable: bool
+    executable: bool
+
+
+class SimulatorDevice(WireModel):
+    """A simulated device and its state.
+
+    Attributes:
+        id: The device's id.
+        endpoint_name: The name the device registers with.
+        endpoint_type: The type the device registers with.
+        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
+        online: Whether the device is connected.
+        registered: Whether the device is registered.
+        answer: How it answers requests: as it should, with a refusal, or never.
+        latency_seconds: How long it takes to answer.
+        resources: What it has now, and its own values.
+    """
+
+    id: str
+    endpoint_name: str
+    endpoint_type: str
+    queue_mode: bool
+    online: bool
+    registered: bool
+    answer: AnswerMode
+    latency_seconds: float
+    resources: list[SimulatorResource]
+
+
+class SimulatorDeviceList(WireModel):
+    """All simulated devices.
+
+    Attributes:
+        data: The devices.
+    """
+
+    object: Literal["list"] = "list"
+    data: list[SimulatorDevice]
+
+
+class SimulatorClock(WireModel):
+    """The server's clock; it can be advanced only when it is manual.
+
+    Attributes:
+        now: The time for the server.
+        manual: Whether the clock stands still until it is advanced.
+    """
+
+    now: Timestamp
+    manual: bool = False
+
+
+class SimulatorAdvance(WireModel):
+    """How far the manual clock is to be advanced.
+
+    Attributes:
+        advance_seconds: How much time is to pass; the clock stops before the year 9999.
+    """
+
+    advance_seconds: Annotated[float, Field(gt=0, le=366 * 24 * 3600)]

@@ -1,0 +1,306 @@
+"""The simulated devices as a :class:`~mirror_server.devices.link.DeviceBackend`."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.simulator import AnswerMode
+from mirror_server.clock import Clock
+from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
+from mirror_server.extensions.simulator.device import (
+    BACKEND,
+    Resource,
+    SimulatedDevice,
+    SimulatedResource,
+    SimulatedState,
+    SimulatorError,
+    UnknownSimulatedDevice,
+    added_device_id,
+    added_resource,
+    seeded_device,
+)
+from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
+from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
+from mirror_server.service.devices import DeviceService
+
+
+class SimulatorBackend:
+    """Simulated devices and their rhythms on a clock.
+
+    All methods may be called on any thread. When an operation returns, it has told the service everything it causes.
+    """
+
+    name = BACKEND
+    parts_of = None
+
+    def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock, seed: int) -> None:
+        self._fleet = Fleet(events=events, store=store, clock=clock)
+        self._store = store
+        self._seed = seed
+
+    def start(self, count: int) -> None:
+        """Take up the stored devices, then add devices of the seed until there are ``count``.
+
+        Stored devices go on as if they had never been away: they make up for what was due meanwhile, and send what
+        the service has not heard. One whose registration outlived its lifetime registers again.
+        """
+        with self._fleet.turn() as turn:
+            heard: dict[str, dict[str, Sent]] = defaultdict(dict)
+            for each in self._store.last_observed():
+                heard[each.device_id][each.path] = Sent(each.text, each.heard_at)
+            for device_id, document in self._store.load().items():
+                running = self._fleet.adopt(SimulatedDevice.from_json(document))
+                running.recall(heard[device_id])
+                self._fleet.go_on(turn, running)
+            self._add_seeded(turn, self._seed, count - len(self._fleet.running))
+
+    def stop(self) -> None:
+        """Let go of all devices; what is stored of them stays."""
+        self._fleet.retire()
+
+    def has(self, device_id: str) -> bool:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        return device_id in self._fleet.running
+
+    def is_reachable(self, device_id: str) -> bool:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        with self._fleet.look() as now:
+            running = self._fleet.running.get(device_id)
+            return running is not None and running.reachable(now)
+
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`; a device without latency has answered on return.
+
+        Only when another thread is telling the service something, that thread gives the answer, in its turn.
+        """
+        with self._fleet.turn(wait=False) as turn:
+            running = self._fleet.running.get(device_id)
+            if running is None or not running.reachable(turn.now):
+                turn.calls.append(partial(answer, Answer(Outcome.NOT_SENT)))
+            else:
+                self._fleet.receive(turn, running, command, answer)
+
+    def cancel(
+        self,
+        device_id: str,  # noqa: ARG002 - as a backend has it
+        command: DeviceCommand,  # noqa: ARG002
+        cancelled: Callable[[bool], None],
+        *,
+        also_sent: bool,  # noqa: ARG002
+    ) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`; a simulated device has the command at once."""
+        cancelled(True)
+
+    def describe(self, device_id: str) -> Connection | None:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        with self._fleet.look():
+            return Connection("simulated") if device_id in self._fleet.running else None
+
+    def list_states(self) -> list[SimulatedState]:
+        """All simulated devices by name, each with the values it has now."""
+        with self._fleet.look() as now:
+            states = [running.device.state(now) for running in self._fleet.running.values()]
+        return sorted(states, key=lambda state: state.endpoint_name)
+
+    def add(
+        self, endpoint_name: str, endpoint_type: str, queue_mode: bool, resources: Sequence[SimulatedResource]
+    ) -> str:
+        """Add a device, which registers at once; gives its device id.
+
+        Raises:
+            SimulatorError: A simulated device has this name, a path is no resource path or stands there twice, or a
+                resource is executable and observable.
+        """
+        for index, resource in enumerate(resources):
+            _check_path(resource.path)
+            _check_flags(resource, f"resources.{index}.executable")
+        if len({resource.path for resource in resources}) < len(resources):
+            raise SimulatorError("resources", "a path stands there twice; give every resource a path of its own")
+        with self._fleet.turn() as turn:
+            if endpoint_name in self._endpoint_names():
+                raise SimulatorError(
+                    "endpoint_name", f"a simulated device is named {endpoint_name!r}; take another name"
+                )
+            device = SimulatedDevice(
+                device_id=added_device_id(self._seed, endpoint_name),
+                endpoint_name=endpoint_name,
+                endpoint_type=endpoint_type,
+                queue_mode=queue_mode,
+                key=f"{self._seed}/{endpoint_name}",
+                resources={resource.path: added_resource(resource, turn.now) for resource in resources},
+            )
+            self._register_new(turn, device)
+        return device.device_id
+
+    def add_seeded(self, count: int, seed: int) -> list[str]:
+        """Add devices of a seed, of all kinds in turn; gives their ids. A name that is taken is passed over."""
+        with self._fleet.turn() as turn:
+            return self._add_seeded(turn, seed, count)
+
+    def set_behaviour(
+        self,
+        device_id: str,
+        online: bool | None = None,
+        answer: AnswerMode | None = None,
+        latency_seconds: float | None = None,
+    ) -> None:
+        """Say how a device is to behave from now on; what is ``None`` stays.
+
+        A device that comes online makes contact at once; one that goes offline loses the commands it had in hand.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+        """
+        with self._fleet.turn() as turn:
+            running = self._running(device_id)
+            device = running.device
+            was_online = device.online
+            device.online = was_online if online is None else online
+            device.answer = answer or device.answer
+            device.latency_seconds = device.latency_seconds if latency_seconds is None else latency_seconds
+            turn.save(running)
+            if device.online and not was_online:
+                self._fleet.come_online(turn, running)
+            elif was_online and not device.online:
+                self._fleet.drop_commands(turn, running)
+
+    def set_value(
+        self,
+        device_id: str,
+        path: str,
+        value: str | None = None,
+        *,
+        observable: bool | None = None,
+        auto_observable: bool | None = None,
+        writable: bool | None = None,
+        executable: bool | None = None,
+    ) -> None:
+        """The device changes a value or flag of its own, and sends the value if it is observed and it is online.
+
+        What is ``None`` stays. A path the device does not have becomes a resource of it, which the service learns at
+        the next registration update and hears of from then on.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            SimulatorError: The path is no resource path, or the resource would be executable and observable.
+        """
+        _check_path(path)
+        flags = {
+            "observable": observable,
+            "auto_observable": auto_observable,
+            "writable": writable,
+            "executable": executable,
+        }
+        with self._fleet.turn() as turn:
+            running = self._running(device_id)
+            resource = replace(running.device.resources.get(path) or Resource(value_at=turn.now))
+            given = {flag: state for flag, state in flags.items() if state is not None}
+            for flag, state in given.items():
+                setattr(resource, flag, state)
+            if raised := [flag for flag in ("executable", "observable", "auto_observable") if given.get(flag)]:
+                _check_flags(resource, raised[0])
+            running.device.resources[path] = resource
+            if value is not None:
+                running.device.set_value(path, value, turn.now)
+            turn.save(running)
+            self._fleet.report(turn, running, only=path)
+
+    def remove_resource(self, device_id: str, path: str) -> None:
+        """The device gives up a resource, which the service learns at the next registration update.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            SimulatorError: The device has no such resource.
+        """
+        with self._fleet.turn() as turn:
+            running = self._running(device_id)
+            if running.device.resources.pop(path, None) is None:
+                raise SimulatorError("path", f"the device has no resource {path}")
+            turn.save(running)
+
+    def register(self, device_id: str) -> None:
+        """The device makes a full registration, which ends its observations.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            SimulatorError: It is offline.
+        """
+        with self._fleet.turn() as turn:
+            self._fleet.register(turn, self._online_device(device_id))
+
+    def update(self, device_id: str) -> None:
+        """The device updates its registration.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            SimulatorError: It is offline or not registered.
+        """
+        with self._fleet.turn() as turn:
+            self._fleet.update(turn, self._registered_device(device_id))
+
+    def deregister(self, device_id: str) -> None:
+        """The device leaves, which ends its observations.
+
+        Raises:
+            UnknownSimulatedDevice: There is no such device.
+            SimulatorError: It is offline or not registered.
+        """
+        with self._fleet.turn() as turn:
+            self._fleet.deregister(turn, self._registered_device(device_id))
+
+    def _add_seeded(self, turn: Turn, seed: int, count: int) -> list[str]:
+        taken_names = self._endpoint_names()
+        every = (seeded_device(seed, index, turn.now) for index in itertools.count())
+        added = list(islice((device for device in every if device.endpoint_name not in taken_names), max(0, count)))
+        for device in added:
+            self._register_new(turn, device)
+        return [device.device_id for device in added]
+
+    def _register_new(self, turn: Turn, device: SimulatedDevice) -> None:
+        running = self._fleet.adopt(device)
+        running.note_baseline(turn.now)
+        self._fleet.register(turn, running)
+
+    def _endpoint_names(self) -> set[str]:
+        return {running.device.endpoint_name for running in self._fleet.running.values()}
+
+    def _running(self, device_id: str) -> RunningDevice:
+        running = self._fleet.running.get(device_id)
+        if running is None:
+            raise UnknownSimulatedDevice(device_id)
+        return running
+
+    def _online_device(self, device_id: str) -> RunningDevice:
+        running = self._running(device_id)
+        if not running.device.online:
+            raise SimulatorError("online", "the device is offline; set online to true first")
+        return running
+
+    def _registered_device(self, device_id: str) -> RunningDevice:
+        running = self._online_device(device_id)
+        if not running.device.registered:
+            raise SimulatorError("registered", "the device is not registered; make a full registration first")
+        return running
+
+
+def _check_flags(resource: SimulatedResource | Resource, field: str) -> None:
+    """What can be executed has no value, so nothing would ever come of observing it."""
+    if resource.executable and (resource.observable or resource.auto_observable):
+        raise SimulatorError(
+            field,
+            "what can be executed has no value that could be observed; set executable to false, or observable and"
+            " auto_observable",
+        )
+
+
+def _check_path(path: str) -> None:
+    try:
+        parse_path(path)
+    except ValueError as error:
+        raise SimulatorError("path", str(error)) from error

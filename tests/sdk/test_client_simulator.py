@@ -1,0 +1,40 @@
+"""The simulator against a real server, in process: devices do what they are told, and time passes when it is let."""
+
+from datetime import timedelta
+
+import pytest
+from changed_answers import TEMPERATURE
+
+from mirror_sdk import InvalidValue, NotFound
+
+
+def test_a_device_can_have_a_value_that_is_wrong_only_as_a_text(client, simulator, device_id):
+    simulator.set_value(device_id, TEMPERATURE, "warm")
+    assert client.begin_read(device_id, TEMPERATURE).result().raw == b"warm"
+    with pytest.raises(InvalidValue):
+        simulator.set_value(device_id, TEMPERATURE, b"\x00\x01")
+
+
+def test_a_new_resource_is_known_after_an_update_and_a_removed_one_stays_in_the_mirror(client, simulator, device_id):
+    simulator.set_value(device_id, "/3303/1/5700", 5, observable=True)
+    assert "/3303/1/5700" not in client.get_device(device_id)
+    simulator.update_registration(device_id)
+    assert "/3303/1/5700" in client.get_device(device_id)
+    simulator.remove_resource(device_id, "/3303/1/5700")
+    simulator.update_registration(device_id)
+    assert "/3303/1/5700" in client.get_device(device_id)
+    assert "/3303/1/5700" not in [resource.uri for resource in client.devices.resources(device_id)]
+
+
+def test_what_cannot_be_is_refused_by_name(simulator):
+    with pytest.raises(ValueError, match="path"):
+        simulator.add_device("s", [{"path": "3303"}])
+    # Time moves on only, and not too far.
+    for amount in (0, -1, timedelta(days=400)):
+        with pytest.raises(ValueError, match="advance_seconds"):
+            simulator.advance(amount)
+    with pytest.raises(NotFound):
+        simulator.set_online("nobody", True)
+    device = simulator.add_device("several", [{"path": "/3/0/7", "value": "3800"}])
+    with pytest.raises(InvalidValue, match="a real device can have several instances"):
+        simulator.set_value(device, "/3/0/7", {0: 3800, 1: 5000})
