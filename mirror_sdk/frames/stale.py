@@ -14,7 +14,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present
 from mirror_sdk.frames.state import directory_frame
 from mirror_sdk.object_table import never_changes
-from mirror_sdk.tables.columns import CATEGORY, INSTANT
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, documented, schema_of
 from mirror_sdk.wire.directory import Device
 
 _PAUSES = 3
@@ -23,17 +23,18 @@ _RHYTHM_UNKNOWN = timedelta(days=1)
 """What silence is never too long. A device that is registered for the usual day is heard once in that time."""
 _DIRECTORY = "give what client.devices.list() gave, or the table of that"
 
-STALE_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("stale", pa.int64()),
-        pa.field("resources", pa.int64()),
-        pa.field("oldest_at", INSTANT),
-        pa.field("newest_at", INSTANT),
-        pa.field("last_contact", INSTANT),
-    ]
+STALE_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name"),
+    TableColumn("stale", pa.int64(), "how many of its rows are stale"),
+    TableColumn("resources", pa.int64(), "how many rows the state table has of it"),
+    TableColumn("oldest_at", INSTANT, "when the oldest of the stale values came; NA if none ever did"),
+    TableColumn("newest_at", INSTANT, "when the newest of all its values came; NA if none ever did"),
+    TableColumn("last_contact", INSTANT, "when anything last came from it; NA where the directory is not given"),
 )
+"""The table of devices with stale values."""
+
+STALE_SCHEMA = schema_of(STALE_COLUMNS)
 """The table of devices with stale values."""
 
 
@@ -54,6 +55,7 @@ def stale_rows(
     return state[is_stale | reported_at.isna() if never_read else is_stale]
 
 
+@documented(STALE_COLUMNS)
 def stale_devices(
     state: pd.DataFrame, stale: pd.DataFrame, devices: Iterable[Device] | pd.DataFrame | None = None
 ) -> pd.DataFrame:
@@ -65,19 +67,9 @@ def stale_devices(
         devices: The directory, as ``client.devices.list()`` gives it, or its table.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`STALE_SCHEMA`, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       category             the device
-        endpoint_name   category             its endpoint name
-        stale           Int64                how many of its rows are stale
-        resources       Int64                how many rows the state table has of it
-        oldest_at       datetime64[ms, UTC]  when the oldest of the stale values came; NA if none ever did
-        newest_at       datetime64[ms, UTC]  when the newest of all its values came; NA if none ever did
-        last_contact    datetime64[ms, UTC]  when anything last came from it; NA where the directory is not given
-        ==============  ===================  ===========================================================
+        {columns}
 
         Times are in the zone of the state table. ``attrs["mirror"]`` holds ``taken_at``, ``devices``, ``complete`` and
         ``server`` of the state table.

@@ -18,6 +18,7 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
 from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
+from mirror_sdk.history.changes import CHANGES_COLUMNS
 from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
 from mirror_sdk.naming import DevicesLike
@@ -26,7 +27,7 @@ from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import table_metadata, to_table
+from mirror_sdk.tables.columns import documented, table_metadata, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -328,6 +329,7 @@ class Recording:
         tz: str | None = None,
         as_: Literal["polars"],
     ) -> pl.DataFrame: ...
+    @documented(CHANGES_COLUMNS)
     def changes(
         self,
         begin: InstantLike,
@@ -351,25 +353,7 @@ class Recording:
         Returns:
             A frame with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
 
-            ==============  ===================  ===========================================================
-            column          dtype                meaning
-            ==============  ===================  ===========================================================
-            device_id       category             the device
-            endpoint_name   category             its endpoint name
-            path            category             resource path
-            label           category             object and resource name; NA where nothing declares one
-            unit            category             of ``after_num``
-            before_unit     category             of ``before_num``; NA where that is
-            before_num      Float64              the number at ``begin``; NA when nothing was known then
-            before_text     string               the text at ``begin``
-            before_bool     boolean              the boolean at ``begin``
-            after_num       Float64              the number at ``end``
-            after_text      string               the text at ``end``
-            after_bool      boolean              the boolean at ``end``
-            observations    Int64                how often it was reported between
-            first_at        datetime64[ms, UTC]  when the first of them changed it
-            last_at         datetime64[ms, UTC]  when the last of them did
-            ==============  ===================  ===========================================================
+            {columns}
 
             ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing up to the end, as for
             :meth:`as_of`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, TypeAlias, get_type_hints
+from typing import NamedTuple
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
@@ -18,30 +18,11 @@ DESIRED_COLUMNS = (
 """The columns from which :func:`desired_of` makes a desired value."""
 
 
-Part: TypeAlias = Literal["resource", "reported", "desired"]
-"""A part of a resource in a device object."""
-Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
-"""The type of a column's values. A word is a text that many resources have in common."""
-
-
-class Column(NamedTuple):
-    """How a column is sent in device objects and snapshots.
-
-    Attributes:
-        part: The part of the resource that has it.
-        kind: The type of its values.
-        member: Its name in this part of a device object; empty if it is written in another way.
-        is_in_stream: Whether the Arrow stream of a snapshot has it too, under the name of the column.
-    """
-
-    part: Part
-    kind: Kind
-    member: str = ""
-    is_in_stream: bool = True
-
-
 class ResourceRow(NamedTuple):
-    """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
+    """A resource of a device object; its fields are columns of the table.
+
+    :data:`mirror_sdk.wire.snapshot.COLUMNS` says how those that are members of the interface are sent.
+    ``desired_category`` is for the application ``desired_app_id`` alone.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
     part what they are; that of a write is ``None`` at an earlier instant when it waited. ``subscribed`` is ``None``
@@ -49,41 +30,29 @@ class ResourceRow(NamedTuple):
     failed and someone acknowledged it.
     """
 
-    path: Annotated[str, Column("resource", "word")]
-    subscribed: Annotated[int | None, Column("resource", "flag")]
+    path: str
+    subscribed: int | None
     subscribed_at: Instant | None
-    reported_value: Annotated[bytes | None, Column("reported", "bytes", "value")]
-    reported_content_type: Annotated[str | None, Column("reported", "word", "content_type")]
-    reported_at: Annotated[Instant | None, Column("reported", "instant", "reported_at")]
-    reported_expires_at: Annotated[Instant | None, Column("reported", "instant", "expires_at")]
-    reported_revision: Annotated[int | None, Column("reported", "integer", "revision")]
-    reported_origin: Annotated[str | None, Column("reported", "word", "origin")]
-    desired_value: Annotated[bytes | None, Column("desired", "bytes", "value")]
-    desired_content_type: Annotated[str | None, Column("desired", "word", "content_type")]
-    desired_status: Annotated[int | None, Column("desired", "small integer", "status")]
-    desired_at: Annotated[Instant | None, Column("desired", "instant", "desired_at")]
-    desired_updated_at: Annotated[Instant | None, Column("desired", "instant", "status_updated_at", False)]
-    desired_category: Annotated[str | None, Column("desired", "word", "category", False)]
-    requested_at: Annotated[Instant | None, Column("desired", "instant", "requested_at")]
+    reported_value: bytes | None
+    reported_content_type: str | None
+    reported_at: Instant | None
+    reported_expires_at: Instant | None
+    reported_revision: int | None
+    reported_origin: str | None
+    desired_value: bytes | None
+    desired_content_type: str | None
+    desired_status: int | None
+    desired_at: Instant | None
+    desired_updated_at: Instant | None
+    desired_category: str | None
+    requested_at: Instant | None
     desired_app_id: str | None
-    desired_revision: Annotated[int | None, Column("desired", "integer", "revision")]
-    acknowledged_at: Annotated[Instant | None, Column("desired", "instant", "acknowledged_at")]
-    acknowledged_by: Annotated[str | None, Column("desired", "word", "acknowledged_by")]
+    desired_revision: int | None
+    acknowledged_at: Instant | None
+    acknowledged_by: str | None
 
 
 RESOURCE_COLUMNS = ", ".join(ResourceRow._fields)
-
-
-def columns(part: Part) -> dict[str, Column]:
-    """The columns of a part by name, in the order in which they are sent."""
-    hints = get_type_hints(ResourceRow, include_extras=True)
-    found = {name: each for name, hint in hints.items() for each in getattr(hint, "__metadata__", ())}
-    return {name: column for name, column in found.items() if column.part == part}
-
-
-def streamed_columns(*of_parts: Part) -> dict[str, Kind]:
-    """The columns of these parts that the Arrow stream of a snapshot has, and the type of each."""
-    return {name: column.kind for part in of_parts for name, column in columns(part).items() if column.is_in_stream}
 
 
 class ReceivedValue(NamedTuple):

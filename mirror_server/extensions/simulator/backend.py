@@ -15,7 +15,7 @@ from mirror_server.clock import Clock
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
-    Resource,
+    RunningResource,
     SimulatedDevice,
     SimulatedResource,
     SimulatedState,
@@ -199,7 +199,7 @@ class SimulatorBackend:
         }
         with self._fleet.turn() as turn:
             running = self._running(device_id)
-            resource = replace(running.device.resources.get(path) or Resource(value_at=turn.now))
+            resource = replace(running.device.resources.get(path) or RunningResource(value_at=turn.now))
             given = {flag: state for flag, state in flags.items() if state is not None}
             for flag, state in given.items():
                 setattr(resource, flag, state)
@@ -289,7 +289,7 @@ class SimulatorBackend:
         return running
 
 
-def _check_flags(resource: SimulatedResource | Resource, field: str) -> None:
+def _check_flags(resource: SimulatedResource | RunningResource, field: str) -> None:
     """What can be executed has no value, so nothing would ever come of observing it."""
     if resource.executable and (resource.observable or resource.auto_observable):
         raise SimulatorError(

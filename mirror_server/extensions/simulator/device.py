@@ -82,7 +82,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(slots=True)
-class Resource:
+class RunningResource:
     """A resource of a simulated device; one without a ``value`` follows the model of its kind.
 
     ``baseline_at`` is when it had the value that a new device does not send.
@@ -135,7 +135,7 @@ class SimulatedDevice:
     room_celsius: float | None = None
     introduced: dict[str, bool] = field(default_factory=dict)
     introduced_auto: set[str] = field(default_factory=set)
-    resources: dict[str, Resource] = field(default_factory=dict)
+    resources: dict[str, RunningResource] = field(default_factory=dict)
 
     def rule(self, path: str) -> ResourceRule | None:
         """What the device's kind says of a resource; nothing for a device or resource the simulator added."""
@@ -294,7 +294,7 @@ def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: st
         key=key,
         kind=kind.name,
         resources={
-            path: Resource(None if rule.model else rule.value, now, **flags_of(rule))
+            path: RunningResource(None if rule.model else rule.value, now, **flags_of(rule))
             for path, rule in kind.rules.items()
         },
     )
@@ -308,6 +308,6 @@ def added_device_id(seed: int, endpoint_name: str) -> str:
     return _identifier(seed, f"bench/{endpoint_name}", _ADDED_ORDINAL)
 
 
-def added_resource(resource: SimulatedResource, now: Instant) -> Resource:
+def added_resource(resource: SimulatedResource, now: Instant) -> RunningResource:
     """A resource the simulator gives a device."""
-    return Resource(resource.value, now, **flags_of(resource))
+    return RunningResource(resource.value, now, **flags_of(resource))

@@ -23,11 +23,11 @@ from mirror_server.config import Settings, options_of
 from mirror_server.devices.link import Content, Observation, Registration
 from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.pasts import PastService
-from mirror_server.extensions.history.recorder import Recorder
+from mirror_server.extensions.history.recorder import HistoryRecorder
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
@@ -97,7 +97,7 @@ def test_what_was_told_while_the_history_was_left_out_is_a_gap_and_nothing_is_wr
     assert done(url, "check").splitlines()[-1] == "all is well"
 
 
-def rows_in(database: Database) -> list[HistoryRow]:
+def rows_in(database: Database) -> list[StoredHistoryRow]:
     with database.read() as session:
         return tail(session)
 
@@ -173,7 +173,7 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
         return 1_000_000 + steady, steady
 
     with closing(open_database(url)) as database, closing(SystemClock(clocks)) as clock:
-        recorder = Recorder(database, clock)
+        recorder = HistoryRecorder(database, clock)
         recorder.start()
         for _ in range(3):
             steady += 10_000
