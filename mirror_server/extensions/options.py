@@ -29,7 +29,7 @@ def read_kept_time(_context: click.Context, parameter: click.Parameter, text: st
 
 
 def stop_with_stdin() -> None:
-    """Send SIGTERM to this process when its standard input ends, which it does when the program that started it ends."""
+    """Send SIGTERM to this process when its standard input ends, as it does when the program that started it ends."""
 
     def run() -> None:
         # Not through sys.stdin: its lock would be held when the interpreter ends.
