@@ -34,7 +34,7 @@ from mirror_sdk._service.status import ClientStatus, status_of
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk._tables import DeviceTable, Place, is_table, seen_revisions
-from mirror_sdk.config import Settings, page_address
+from mirror_sdk.config import ClientSettings, page_address
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import (
     BadRequest,
@@ -153,7 +153,7 @@ class AsyncMirrorClient:
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         session = AsyncClientSession(
-            Settings.of(base_url, api_key),
+            ClientSettings.of(base_url, api_key),
             timeout_seconds=timeout,
             max_retries=max_retries,
             max_snapshot_bytes=max_snapshot_bytes,
@@ -193,7 +193,7 @@ class AsyncMirrorClient:
         ...     client.base_url
         'https://mirror.example.com'
         """
-        settings = Settings.load(base_url, api_key)
+        settings = ClientSettings.load(base_url, api_key)
         return cls(
             settings.base_url,
             settings.api_key.get_secret_value(),
@@ -1136,7 +1136,7 @@ class AsyncMirrorClient:
         [['/3303/0/5700', 21.5, 22.5]]
         """
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
-        from mirror_sdk.history.changes import Counts, changes_parts
+        from mirror_sdk.history.changes import ReportCounts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
@@ -1153,7 +1153,7 @@ class AsyncMirrorClient:
             filters=filters,
             device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
         )
-        counts = await off_loop(Counts)
+        counts = await off_loop(ReportCounts)
         before = await self._tables.state_at(first, selection, whole)
         if last is None:
             # Until now, by the service's clock.

@@ -80,7 +80,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     resources: Mapping[str, Resource]
 
     @classmethod
-    def from_wire(cls, wire: wire_object.DeviceObject, client: KeepsHistory[Any] | None = None) -> DeviceObject:
+    def from_wire(cls, wire: wire_object.DeviceObjectBody, client: KeepsHistory[Any] | None = None) -> DeviceObject:
         """Read the answer of E1; a payload that is not what its path declares becomes an opaque value.
 
         Args:

@@ -27,7 +27,7 @@ from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage
-from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_object import DeviceObjectBody
 from mirror_sdk.wire.device_queries import DeviceQuery, DeviceQueryBody, DeviceQueryPage, DeviceQueryUpdate
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
@@ -125,18 +125,18 @@ class Accepted:
 # Devices
 
 
-def get_device_object(device_id: str) -> Operation[DeviceObject]:
+def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
     """E1. Source: wire.md 1."""
 
-    def read(answer: Answer) -> DeviceObject:
-        found = read_json(DeviceObject.model_validate_json)(answer)
+    def read(answer: Answer) -> DeviceObjectBody:
+        found = read_json(DeviceObjectBody.model_validate_json)(answer)
         _require_device(device_id, found.device_id)
         return found
 
     return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read)
 
 
-def read_device_object(device_id: str, take: Callable[[DeviceObject], M]) -> Operation[M]:
+def read_device_object(device_id: str, take: Callable[[DeviceObjectBody], M]) -> Operation[M]:
     """E1, of which no more is kept than what is taken of it where the answer is read.
 
     Thousands of objects that live until an event loop comes to them have Python look for garbage again and again, for

@@ -32,7 +32,7 @@ from mirror_sdk._service.operation import Answer, Operation, Received, hide_key,
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
-from mirror_sdk.config import Settings, read_max_retries, read_timeout
+from mirror_sdk.config import ClientSettings, read_max_retries, read_timeout
 from mirror_sdk.errors import ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Sender:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClientSettings,
         *,
         timeout_seconds: float,
         max_retries: int = DEFAULT_MAX_RETRIES,

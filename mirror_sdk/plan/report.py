@@ -17,7 +17,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
-from mirror_sdk.plan.ledger import Entry, Ledger, Todo
+from mirror_sdk.plan.ledger import Ledger, LedgerEntry, Todo
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
@@ -221,7 +221,7 @@ class PlanReport(JsonForm):
 
 
 @contextmanager
-def progress_bars(todo: Todo) -> Iterator[Callable[[Entry], object]]:
+def progress_bars(todo: Todo) -> Iterator[Callable[[LedgerEntry], object]]:
     """What to call with each write that has ended, or was left for a device that sleeps; those have their own bar."""
     with ExitStack() as bars:
         awake = bars.enter_context(progress_bar(todo.awake, "writes"))

@@ -34,7 +34,7 @@ from mirror_sdk import (
 from mirror_sdk.cassette.asking import asked_of, is_poll
 from mirror_sdk.cassette.opening import open_cassette
 from mirror_sdk.cassette.player import Played, Player, Wait
-from mirror_sdk.cassette.recorder import Recorder
+from mirror_sdk.cassette.recorder import CassetteRecorder
 from tests.sdk.conftest import URL
 
 
@@ -213,7 +213,9 @@ def poll_of(player):
 def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, lights, file, monkeypatch):
     """The recording was slow; it is played at once, and one of its requests is late."""
     recorded_seconds = itertools.count(step=10)
-    monkeypatch.setattr("mirror_sdk.cassette.opening.Recorder", partial(Recorder, clock=lambda: next(recorded_seconds)))
+    monkeypatch.setattr(
+        "mirror_sdk.cassette.opening.CassetteRecorder", partial(CassetteRecorder, clock=lambda: next(recorded_seconds))
+    )
     with plain.cassette(file):
         plain.read_value("light-0", TEMPERATURE)
         plain.devices.list()

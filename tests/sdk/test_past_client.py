@@ -14,7 +14,7 @@ from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 pytestmark = pytest.mark.keeps_history
 
@@ -128,7 +128,7 @@ def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
 
 def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, simulator):
     def put_gap(session):
-        row = HistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
+        row = StoredHistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
 
     now = mirror.services.clock.now()

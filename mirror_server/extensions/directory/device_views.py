@@ -11,7 +11,7 @@ from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
 from mirror_server.extensions.directory.sent_back import read_sent_back, refuse_if_match, require_unchanged
-from mirror_server.extensions.directory.service import DeviceConnection as Found
+from mirror_server.extensions.directory.service import DirectoryDevice as Found
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.service.devices import Described
