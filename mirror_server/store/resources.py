@@ -104,27 +104,20 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedResource:
-    """A resource as the device announces it now."""
+    """A resource as a device announces it when it registers.
+
+    ``auto_observed`` where the device sends changes without a subscription.
+    """
 
     path: str
-    resource_type: str
-    content_type: str
-    observable: bool
+    resource_type: str = ""
+    content_type: str = "text/plain"
+    observable: bool = True
     auto_observed: bool = False
 
 
 NO_LIMIT = 2**31 - 1
 """More resources than any device has."""
-
-
-def of_device(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list[ResourceRow]:
-    """Up to ``most`` of the resources the device has ever introduced."""
-    rows = session.rows(
-        f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id LIMIT :most",
-        device_id=device_id,
-        most=most,
-    )
-    return [ResourceRow._make(row) for row in rows]
 
 
 def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
@@ -158,8 +151,16 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
         " content_type = excluded.content_type, observable = excluded.observable,"
         " auto_observed = excluded.auto_observed",
         [
-            (device_id, each.path, each.resource_type, each.content_type, int(each.observable), int(each.auto_observed))
-            for each in announced_now
+            # A resource that the device sends unasked can be subscribed, even if the device does not say so.
+            (
+                device_id,
+                r.path,
+                r.resource_type,
+                r.content_type,
+                int(r.observable or r.auto_observed),
+                int(r.auto_observed),
+            )
+            for r in announced_now
         ],
     )
     session.note_change([device_id])
@@ -260,12 +261,12 @@ DESIRE = (
 
 
 def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at: Instant | None = None) -> int:
-    """Store the desired values of resources, each of another one.
+    """Store the desired values of resources, at least one, each of another resource.
 
     Args:
         session: The transaction.
-        values: The values, at least one.
-        contact_at: When the devices were heard of, where that is to be noted too.
+        values: The values.
+        contact_at: The instant of the last contact of their devices, if that changes too.
 
     Returns:
         The revision of the first value; each of the others has the next one.

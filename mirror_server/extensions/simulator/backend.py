@@ -12,7 +12,7 @@ from itertools import islice
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.clock import Clock
-from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
+from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
     RunningResource,
@@ -27,6 +27,7 @@ from mirror_server.extensions.simulator.device import (
 )
 from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
 from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
+from mirror_server.service.devices import DeviceService
 
 
 class SimulatorBackend:
@@ -38,7 +39,7 @@ class SimulatorBackend:
     name = BACKEND
     parts_of = None
 
-    def __init__(self, *, events: DeviceEvents, store: SimulatorStore, clock: Clock, seed: int) -> None:
+    def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock, seed: int) -> None:
         self._fleet = Fleet(events=events, store=store, clock=clock)
         self._store = store
         self._seed = seed

@@ -10,9 +10,10 @@ from pydantic import TypeAdapter
 
 from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import IntroducedResource, Registration
+from mirror_server.devices.link import Registration
 from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
 from mirror_server.extensions.simulator.models import Setting, draw, heated_temperature, room_celsius
+from mirror_server.store.resources import AnnouncedResource
 
 BACKEND = "simulated"
 """The name of the simulator as a backend."""
@@ -201,11 +202,11 @@ class SimulatedDevice:
         """Whether the service knows the resources there are now."""
         return self._structure() == (self.introduced, self.introduced_auto)
 
-    def introduce(self) -> tuple[IntroducedResource, ...]:
+    def introduce(self) -> tuple[AnnouncedResource, ...]:
         """The structure for a registration; from now on the service knows it."""
         self.introduced, self.introduced_auto = self._structure()
         return tuple(
-            IntroducedResource(path, observable=observable, auto_observed=path in self.introduced_auto)
+            AnnouncedResource(path, observable=observable, auto_observed=path in self.introduced_auto)
             for path, observable in self.introduced.items()
         )
 

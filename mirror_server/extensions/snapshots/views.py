@@ -162,7 +162,7 @@ def _when_open(selection: SnapshotSelection, answer: Callable[[Snapshot], Respon
     """Answer with a snapshot: to open one counts its devices."""
     parts = services()
     opening = partial(parts.part(SnapshotService).open, app_id(), selection)
-    is_long = takes_long(selection.conditions, rows=parts.devices.recent_count(), counts=True)
+    is_long = takes_long(selection.conditions, rows=parts.devices.estimated_count(), counts=True)
     return when_read(opening, answer, is_long=is_long, discard=Snapshot.close)
 
 

@@ -20,7 +20,7 @@ from waits import wait_until
 
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import Settings, options_of
-from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.devices.link import Content, Observation, Registration
 from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.pasts import PastService
 from mirror_server.extensions.history.recorder import HistoryRecorder
@@ -32,6 +32,7 @@ from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
+from mirror_server.store.resources import AnnouncedResource
 
 PATH = "/3303/0/5700"
 DAY_SECONDS = 86_400
@@ -69,7 +70,7 @@ def life(url: str) -> Iterator[Life]:
 
 
 def register(services: Services, name: str = "sensor") -> str:
-    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (IntroducedResource(PATH),), "test")
+    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (AnnouncedResource(PATH),), "test")
     return services.devices.registered(registration).result(60)
 
 

@@ -333,7 +333,7 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
 
     def read_on(told: list[int], app_id: str) -> None:
         with processes[-1].read() as session:
-            told += [seq for seq, *_ in logs.entries(session, app_id, len(told), 10_000, 1 << 30)]
+            told += [seq for seq, *_ in logs.read(session, app_id, len(told), 10_000, 1 << 30)[1]]
 
     futures: list[tuple[int, str, Future[Any]]] = []
     copy: dict[str, bytes] = {}

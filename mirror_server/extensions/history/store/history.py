@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.core.instants import Instant
+from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.session import EXTENSIONS, Row, Session, parts
 
 KINDS: tuple[tuple[str, str | None], ...] = (
@@ -185,6 +186,12 @@ def _named(values: Sequence[str], letter: str, parameters: dict[str, Any]) -> st
     names = [f"{letter}{index}" for index in range(len(values))]
     parameters |= dict(zip(names, values, strict=True))
     return ", ".join(f":{name}" for name in names) or "NULL"
+
+
+def device_ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
+    """Return the ids of all devices that meet all conditions."""
+    where, parameters = where_of(conditions)
+    return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
 
 
 def first_behind(session: Session, revision: int) -> Instant | None:
