@@ -59,12 +59,12 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     and all of each answer. Each method that asks the service takes one in the place of the client's. What has not ended
     by then is a :class:`CallTimeout`, whatever the service still sends. Two kinds of methods are different:
 
-    - What is asked of a whole fleet may rightly take long: :meth:`state_frame`, :meth:`snapshot`,
-      :meth:`snapshot_dataset`, :meth:`refresh` and :meth:`plan` have only the limit they are given. Without one, the
+    - What is asked of a whole fleet may rightly take long: :meth:`state_frame`, ``client.fleet.snapshot()``,
+      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have only the limit they are given. Without one, the
       client's is for each request, and of a snapshot for each 64 KiB. A plan's ``apply()``, a watch and a recorder go
       on as long as they have to; each of their requests has the client's.
     - Where a device or an event is waited for, ``timeout`` is that wait, and two seconds more at most:
-      :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`, :meth:`events_frame` and the
+      :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`, ``client.notifications.events_frame()`` and the
       ``result()`` of a request. A poll is held by the service for a while, which comes on top of the client's. An
       outage of the service does not count as a wait for events; see ``outage_timeout`` of :meth:`events`.
 
@@ -174,14 +174,14 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """A client with a cassette in it until it is closed; see :meth:`cassette`.
+        """A client with a cassette in it until it is closed; see ``client.cassettes.use()``.
 
         Played, it needs no service, no address and no key, so that a notebook can be shipped with its cassette and run
         anywhere. Recorded, it is the client of :meth:`from_env`, and the file is there when it is closed.
 
         Args:
             path: The cassette.
-            mode: As for :meth:`cassette`.
+            mode: As for ``client.cassettes.use()``.
             base_url: Address of the service to record, instead of ``API_HOST``.
             api_key: Access key, instead of ``API_KEY``.
             timeout: Seconds a call may take as a whole.
@@ -195,7 +195,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
             FileNotFoundError: It is to be played, and is not there.
             ValueRefused: There is no such mode.
 
-        >>> async with client.cassette(folder / "lights.zip"):
+        >>> async with client.cassettes.use(folder / "lights.zip"):
         ...     count = len(await client.devices.list())
         >>> async with AsyncMirrorClient.from_cassette(folder / "lights.zip", mode="replay") as played:
         ...     len(await played.devices.list()) == count

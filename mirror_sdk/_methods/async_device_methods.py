@@ -47,7 +47,7 @@ class AsyncDeviceMethods:
         answer; ``begin_read(...)`` and ``result()`` give their content type too, with which
         :func:`mirror_sdk.values.decode_many` reads the value of each resource out of them.
 
-        Arguments and errors as for :meth:`begin_read` and :meth:`DeviceRequest.result`.
+        Arguments and errors as for ``client.requests.begin_read()`` and :meth:`DeviceRequest.result`.
 
         >>> await client.read_value(station, "/3303/0/5700")
         21.5
@@ -72,7 +72,7 @@ class AsyncDeviceMethods:
     ) -> None:
         """Have a device take a value; returns when it has.
 
-        Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
+        Arguments and errors as for ``client.requests.begin_write()`` and :meth:`DeviceRequest.result`.
 
         >>> await client.write_value(light, "/3311/0/5850", True)
         >>> await client.write_value(light, "/3311/0/5851", text=" 55 ")
@@ -93,7 +93,7 @@ class AsyncDeviceMethods:
     ) -> None:
         """Have a device execute a resource; returns when it has.
 
-        Arguments and errors as for :meth:`begin_execute` and :meth:`DeviceRequest.result`.
+        Arguments and errors as for ``client.requests.begin_execute()`` and :meth:`DeviceRequest.result`.
 
         >>> await client.execute(light, "/3/0/4")
         """
@@ -121,9 +121,9 @@ class AsyncDeviceMethods:
         Source: wire.md 3.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> found = (await client.snapshot()).query("path in ['/3311/0/5850', '/3311/0/5851']")
+        >>> found = (await client.fleet.snapshot()).query("path in ['/3311/0/5850', '/3311/0/5851']")
         >>> await client.subscribe(found)
-        >>> await client.list_subscriptions(light)
+        >>> await client.subscriptions.list(light)
         ['/3311/0/5850', '/3311/0/5851']
         """
         await self._session.act_on(device_id, path, _operations.put_subscription, timeout)
@@ -185,7 +185,7 @@ class AsyncDeviceMethods:
         <AsyncPlan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
         >>> await client.plan([(light, "/3311/0/5851", 40)], read_first=True)
         <AsyncPlan: 1 to write; nothing was sent, apply() sends>
-        >>> dim = (await client.snapshot()).query("path == '/3311/0/5851' and reported_num < 20")
+        >>> dim = (await client.fleet.snapshot()).query("path == '/3311/0/5851' and reported_num < 20")
         >>> await client.plan(dim, value=40, if_match=True)
         <AsyncPlan: 1 to write; nothing was sent, apply() sends>
         """

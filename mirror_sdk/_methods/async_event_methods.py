@@ -51,7 +51,7 @@ class AsyncEventMethods:
         the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
 
         Values come of what a rule or a subscription of this key covers, and of nothing else: without
-        :meth:`add_presubscriptions` (``apply_now=True`` for the devices there are) or :meth:`subscribe` none ever does.
+        ``client.subscriptions.rules.add()`` (``apply_now=True`` for the devices there are) or :meth:`subscribe` none ever does.
         Registrations, and answers to requests of this key, come in any case.
 
         What this client is asked for afterwards is sent after they began; what others cause meanwhile is seen for sure
@@ -162,7 +162,7 @@ class AsyncEventMethods:
                 which no rule and no subscription of this key covers anything, of some device, is told as a
                 :class:`NotSubscribedWarning`: nothing of it comes.
             subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
-                see :meth:`add_presubscriptions`. Those that were there already stay, or go with the recorder that added
+                see ``client.subscriptions.rules.add()``. Those that were there already stay, or go with the recorder that added
                 them. Devices send what was subscribed until they register anew. Where the recorder is killed the rules
                 stay, until the next one with the same folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
@@ -182,11 +182,11 @@ class AsyncEventMethods:
         Source: specification 6; wire.md 4.
 
         >>> async with await client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
-        ...     print(await client.get_presubscriptions())
+        ...     print(await client.subscriptions.rules.list())
         [PresubscriptionRule(endpoint_name=None, endpoint_type=None, resource_path=['/3303/*'])]
         >>> (await asyncio.to_thread(recorder.audit)).complete
         True
-        >>> await client.get_presubscriptions()
+        >>> await client.subscriptions.rules.list()
         []
         """
         await import_off_loop("mirror_sdk.recording.async_recorder")

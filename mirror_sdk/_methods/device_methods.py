@@ -48,7 +48,7 @@ class DeviceMethods:
         answer; ``begin_read(...)`` and ``result()`` give their content type too, with which
         :func:`mirror_sdk.values.decode_many` reads the value of each resource out of them.
 
-        Arguments and errors as for :meth:`begin_read` and :meth:`DeviceRequest.result`.
+        Arguments and errors as for ``client.requests.begin_read()`` and :meth:`DeviceRequest.result`.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -73,7 +73,7 @@ class DeviceMethods:
     ) -> None:
         """Have a device take a value; returns when it has.
 
-        Arguments and errors as for :meth:`begin_write` and :meth:`DeviceRequest.result`.
+        Arguments and errors as for ``client.requests.begin_write()`` and :meth:`DeviceRequest.result`.
 
         >>> client.write_value(light, "/3311/0/5850", True)
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
@@ -92,7 +92,7 @@ class DeviceMethods:
     ) -> None:
         """Have a device execute a resource; returns when it has.
 
-        Arguments and errors as for :meth:`begin_execute` and :meth:`DeviceRequest.result`.
+        Arguments and errors as for ``client.requests.begin_execute()`` and :meth:`DeviceRequest.result`.
 
         >>> client.execute(light, "/3/0/4")
         """
@@ -118,9 +118,9 @@ class DeviceMethods:
         Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> found = client.snapshot().query("path in ['/3311/0/5850', '/3311/0/5851']")
+        >>> found = client.fleet.snapshot().query("path in ['/3311/0/5850', '/3311/0/5851']")
         >>> client.subscribe(found)
-        >>> client.list_subscriptions(light)
+        >>> client.subscriptions.list(light)
         ['/3311/0/5850', '/3311/0/5851']
         """
         self._session.act_on(device_id, path, _operations.put_subscription, timeout)
@@ -182,7 +182,7 @@ class DeviceMethods:
         <Plan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
         >>> client.plan([(light, "/3311/0/5851", 40)], read_first=True)
         <Plan: 1 to write; nothing was sent, apply() sends>
-        >>> dim = client.snapshot().query("path == '/3311/0/5851' and reported_num < 20")
+        >>> dim = client.fleet.snapshot().query("path == '/3311/0/5851' and reported_num < 20")
         >>> client.plan(dim, value=40, if_match=True)
         <Plan: 1 to write; nothing was sent, apply() sends>
         """

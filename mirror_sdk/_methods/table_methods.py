@@ -59,7 +59,7 @@ class TableMethods:
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
-        Devices are asked for one by one, each as of its own instant; :meth:`snapshot` gives a whole fleet at once.
+        Devices are asked for one by one, each as of its own instant; ``client.fleet.snapshot()`` gives a whole fleet at once.
         ``attrs["mirror"]["paths_without_rows"]`` names the ``paths`` that no row matches; if no path has a row, there
         is an :class:`EmptyTableWarning`.
 
@@ -275,7 +275,7 @@ class TableMethods:
         Args:
             instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long
                 ago it was, ``"2h"`` or a timedelta.
-            devices: As for :meth:`snapshot`, as are the others.
+            devices: As for ``client.fleet.snapshot()``, as are the others.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.

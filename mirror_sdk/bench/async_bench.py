@@ -93,7 +93,7 @@ class AsyncBench:
             ValueError: It is another word.
 
         >>> await bench.set_answer(light, "reject")
-        >>> request = await client.begin_write(light, "/3311/0/5850", True)
+        >>> request = await client.requests.begin_write(light, "/3311/0/5850", True)
         >>> (await request.exception()).category
         'REJECTED'
         """

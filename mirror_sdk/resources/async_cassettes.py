@@ -39,7 +39,7 @@ class AsyncCassettes(ClientResource[AsyncClientSession]):
             ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
 
         >>> for _ in range(2):
-        ...     async with client.cassette(folder / "read.zip") as cassette:
+        ...     async with client.cassettes.use(folder / "read.zip") as cassette:
         ...         print(cassette.is_playing, await client.read_value(station, "/3303/0/5700"))
         False 21.5
         True 21.5

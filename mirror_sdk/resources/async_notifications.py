@@ -50,7 +50,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
 
         >>> devices = await client.devices.list()
-        >>> client.status().channel
+        >>> client.notifications.status().channel
         'long polling'
         """
         return status_of(
@@ -88,8 +88,8 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         Source: specification E4; wire.md 4.
 
         >>> with WebhookReceiver() as receiver:
-        ...     await client.use_webhook(receiver)
-        ...     await client.use_long_polling()
+        ...     await client.notifications.use_webhook(receiver)
+        ...     await client.notifications.use_long_polling()
         """
         address = url or receiver.url
         if address is None:
@@ -131,10 +131,10 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
 
         Source: wire.md 4.
 
-        >>> await client.use_websocket()
-        >>> client.status().channel
+        >>> await client.notifications.use_websocket()
+        >>> client.notifications.status().channel
         'websocket'
-        >>> await client.use_long_polling()
+        >>> await client.notifications.use_long_polling()
         """
         if not self._session.sender.is_on_network:
             raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
@@ -162,7 +162,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
 
         Source: specification E4; wire.md 4.
 
-        >>> await client.use_long_polling()
+        >>> await client.notifications.use_long_polling()
         """
         await self._session.send(_operations.delete_callback(), timeout)
         await self._session.close_sockets()
@@ -172,7 +172,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
     async def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
 
-        >>> await client.delete_poll_channel()
+        >>> await client.notifications.delete_poll_channel()
         """
         await self._session.send(_operations.delete_poll_channel(), timeout)
 
@@ -228,9 +228,9 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
             ValueRefused: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
                 ``after`` none of an entry, or a pattern is none.
 
-        >>> (await client.events_frame(after=0, timeout=0))["event"].tolist()
+        >>> (await client.notifications.events_frame(after=0, timeout=0))["event"].tolist()
         ['registration', 'registration']
-        >>> (await client.events_frame(after=0, timeout=0, as_="arrow"))["event"].to_pylist()
+        >>> (await client.notifications.events_frame(after=0, timeout=0, as_="arrow"))["event"].to_pylist()
         ['registration', 'registration']
         """
         # It begins before pandas is imported, so that nothing is missed meanwhile.

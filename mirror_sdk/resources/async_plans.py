@@ -32,7 +32,7 @@ class AsyncPlans(ClientResource[AsyncClientSession]):
         Source: specification 3.1; wire.md 2.
 
         >>> (await client.plan([(light, "/3311/0/5851", 40)])).save(folder / "plan.json")
-        >>> again = await client.load_plan(folder / "plan.json")
+        >>> again = await client.plans.load(folder / "plan.json")
         >>> (await again.apply())["status"].tolist()
         ['success']
         """

@@ -93,7 +93,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
 
         Source: specification E2; wire.md 2.
 
-        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result()).python
         21.5
         """
@@ -121,7 +121,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         :func:`mirror_sdk.parse_value`. With ``if_match`` the service takes the write only while the desired value of
         the resource is the one that was seen: a :class:`Resource`, a :class:`DesiredValue`, its ``revision``, or 0
         where nothing was ever written. It is another one after each write, and when a write has ended. A service
-        without this extension writes in any case. Other arguments and errors as for :meth:`begin_read`, and:
+        without this extension writes in any case. Other arguments and errors as for ``client.requests.begin_read()``, and:
 
         Raises:
             PreconditionFailed: The desired value is another one by now; ``error.resource`` has it. Nothing was sent
@@ -132,11 +132,11 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         Source: specification E2, 3.1; wire.md 2.
 
         >>> seen = (await client.get_device(light))["/3311/0/5851"]
-        >>> request = await client.begin_write(light, "/3311/0/5851", 40, if_match=seen)
+        >>> request = await client.requests.begin_write(light, "/3311/0/5851", 40, if_match=seen)
         >>> await request.exception() is None
         True
         >>> try:
-        ...     await client.begin_write(light, "/3311/0/5851", 70, if_match=seen)
+        ...     await client.requests.begin_write(light, "/3311/0/5851", 70, if_match=seen)
         ... except PreconditionFailed as error:
         ...     print(error.resource.desired_value)
         40
@@ -156,7 +156,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         async_id: str | None = None,
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """Ask a device to execute a resource, without waiting for it. Arguments and errors as for :meth:`begin_read`.
+        """Ask a device to execute a resource, without waiting for it. Arguments and errors as for ``client.requests.begin_read()``.
 
         The service never sends an execute again that may have reached the device, because it would run twice. If no
         response comes, also because the service restarted meanwhile, the request fails with
@@ -164,7 +164,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
 
         Source: wire.md 2.
 
-        >>> request = await client.begin_execute(light, "/3/0/4")
+        >>> request = await client.requests.begin_execute(light, "/3/0/4")
         >>> await request.exception() is None
         True
         """
@@ -195,8 +195,8 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
 
         Source: specification 6; wire.md 4.
 
-        >>> request = await client.begin_read(station, "/3303/0/5700")
-        >>> again = await client.resume_request(request.async_id, station, "/3303/0/5700")
+        >>> request = await client.requests.begin_read(station, "/3303/0/5700")
+        >>> again = await client.requests.resume(request.async_id, station, "/3303/0/5700")
         >>> (await again.result()).python
         21.5
         """
@@ -225,10 +225,10 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
             ImportError: pandas is not installed.
             ValueRefused: ``tz`` is no time zone.
 
-        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result()).python
         21.5
-        >>> (await client.requests_frame([request]))["status"].tolist()
+        >>> (await client.requests.frame([request]))["status"].tolist()
         ['success']
         """
         rows = list(requests)
@@ -273,10 +273,10 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
                 with a table.
 
         >>> await bench.set_answer(light, "reject")
-        >>> error = await (await client.begin_write(light, "/3311/0/5851", 40)).exception()
+        >>> error = await (await client.requests.begin_write(light, "/3311/0/5851", 40)).exception()
         >>> len((await client.state_frame()).mirror.drift())
         1
-        >>> await client.acknowledge_failed_write(light, "/3311/0/5851", by="night shift")
+        >>> await client.requests.acknowledge_failed_write(light, "/3311/0/5851", by="night shift")
         >>> len((await client.state_frame()).mirror.drift())
         0
         >>> (await client.get_device(light))["/3311/0/5851"].desired.acknowledged_by

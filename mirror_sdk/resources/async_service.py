@@ -31,7 +31,7 @@ class AsyncMirrorService(ClientResource[AsyncClientSession]):
 
         Whatever else answers, or does not, is none: this raises nothing but :class:`ClientClosed`.
 
-        >>> await client.is_healthy()
+        >>> await client.service.is_healthy()
         True
         """
         deadline = self._session.sender.deadline(timeout)
@@ -59,7 +59,7 @@ class AsyncMirrorService(ClientResource[AsyncClientSession]):
             AmbiguousName: Several devices have this name.
             UnknownDevice: There is no such device.
 
-        >>> await client.browse()
+        >>> await client.service.browse()
         'http://mirror.localhost/'
         """
         found = None if device_id is None else await self._session.run(id_of(self._session.names, device_id), timeout)

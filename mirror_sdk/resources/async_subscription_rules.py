@@ -26,7 +26,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
     async def list(self, *, timeout: float | None = None) -> builtins.list[PresubscriptionRule]:
         """The presubscription rules of this application, in their order. Source: wire.md 3.
 
-        >>> await client.get_presubscriptions()
+        >>> await client.subscriptions.rules.list()
         []
         """
         return (await self._session.send(_operations.get_presubscriptions(), timeout)).rules
@@ -40,7 +40,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
     ) -> None:
         """Replace all presubscription rules; none at all clears them.
 
-        That takes away those of others who use this key, too; :meth:`add_presubscriptions` leaves them.
+        That takes away those of others who use this key, too; ``client.subscriptions.rules.add()`` leaves them.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
@@ -55,7 +55,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         Source: specification E3, 3.3; wire.md 3.
 
         >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
-        >>> await client.put_presubscriptions([rule], apply_now=True)
+        >>> await client.subscriptions.rules.replace([rule], apply_now=True)
         """
         await self._session.send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
@@ -91,9 +91,9 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
-        >>> await client.add_presubscriptions([lights], apply_now=True)
+        >>> await client.subscriptions.rules.add([lights], apply_now=True)
         [PresubscriptionRule(endpoint_name=None, endpoint_type='Light', resource_path=['/3311/*'])]
-        >>> await client.add_presubscriptions([lights])
+        >>> await client.subscriptions.rules.add([lights])
         []
         """
         return await self._session.run(add_rules(rules, apply_now=apply_now), timeout)
@@ -103,8 +103,8 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
     ) -> builtins.list[PresubscriptionRule]:
         """Take these presubscription rules away; all others stay, also what others add meanwhile.
 
-        What these rules subscribed goes on until the devices register anew; :meth:`delete_subscriptions` ends it
-        at once. For the rest see :meth:`add_presubscriptions`.
+        What these rules subscribed goes on until the devices register anew; ``client.subscriptions.delete_all()`` ends it
+        at once. For the rest see ``client.subscriptions.rules.add()``.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
@@ -120,16 +120,16 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
-        >>> await client.remove_presubscriptions([lights])
+        >>> await client.subscriptions.rules.remove([lights])
         []
         """
         return await self._session.run(remove_rules(rules), timeout)
 
     async def delete_all(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules, also those of others who use this key; see :meth:`remove_presubscriptions`.
+        """Remove all presubscription rules, also those of others who use this key; see ``client.subscriptions.rules.remove()``.
 
         Source: wire.md 3.
 
-        >>> await client.delete_presubscriptions()
+        >>> await client.subscriptions.rules.delete_all()
         """
         await self._session.send(_operations.delete_presubscriptions(), timeout)

@@ -33,7 +33,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
     async def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
         """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
 
-        >>> await client.list_subscriptions(station)
+        >>> await client.subscriptions.list(station)
         []
         """
         return await self._session.about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
@@ -46,7 +46,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
 
         Source: wire.md 3.
 
-        >>> await client.subscription_state(station, "/3303/0/5700")
+        >>> await client.subscriptions.state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
         """
         return await self._session.about(
@@ -56,7 +56,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
     async def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
         """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
 
-        >>> await client.is_subscribed(station, "/3303/0/5700")
+        >>> await client.subscriptions.is_active(station, "/3303/0/5700")
         False
         """
         return await self._session.about(
@@ -67,6 +67,6 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         """End all subscriptions this application has of a device. Source: wire.md 3.
 
         >>> await client.subscribe(station, "/3303/0/5700")
-        >>> await client.delete_subscriptions(station)
+        >>> await client.subscriptions.delete_all(station)
         """
         await self._session.about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)

@@ -40,7 +40,7 @@ class Cassettes(ClientResource[ClientSession]):
             ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
 
         >>> for _ in range(2):
-        ...     with client.cassette(folder / "read.zip") as cassette:
+        ...     with client.cassettes.use(folder / "read.zip") as cassette:
         ...         print(cassette.is_playing, client.read_value(station, "/3303/0/5700"))
         False 21.5
         True 21.5

@@ -106,9 +106,9 @@ class Fleet(ClientResource[ClientSession]):
 
         Source: wire.md 7.
 
-        >>> client.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
+        >>> client.fleet.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
-        >>> client.snapshot(paths=["/3303/*"], as_="arrow")["path"].to_pylist()
+        >>> client.fleet.snapshot(paths=["/3303/*"], as_="arrow")["path"].to_pylist()
         ['/3303/0/5700']
         """
         import_whole(module_for(as_), "mirror_sdk.snapshot.request")
@@ -148,18 +148,18 @@ class Fleet(ClientResource[ClientSession]):
         overwrite: bool = False,
         timeout: float | None = None,
     ) -> SnapshotDataset:
-        """The same table as of :meth:`snapshot`, written to a folder while it arrives, for fleets larger than memory.
+        """The same table as of ``client.fleet.snapshot()``, written to a folder while it arrives, for fleets larger than memory.
 
         The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it
         or, with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame.
-        Columns, dtypes and what they are based on are those of :meth:`snapshot`, and all rows are of one instant.
+        Columns, dtypes and what they are based on are those of ``client.fleet.snapshot()``, and all rows are of one instant.
 
         It is written beside its place, as ``.NAME-….partial``, and put there when it is whole and on disk: where
         anything goes wrong, nothing is there. What a killed program leaves beside it may be deleted.
 
         Args:
             folder: Where it is to be: a folder that is not there, or an empty one.
-            devices: As for :meth:`snapshot`, as are the others up to ``compression``.
+            devices: As for ``client.fleet.snapshot()``, as are the others up to ``compression``.
             paths: Path patterns (``/3303/*``); ``None`` takes every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -185,7 +185,7 @@ class Fleet(ClientResource[ClientSession]):
 
         Source: wire.md 7.
 
-        >>> client.snapshot_dataset(folder / "fleet", paths=["/3311/*"])
+        >>> client.fleet.dataset(folder / "fleet", paths=["/3311/*"])
         <SnapshotDataset .../fleet: 2 rows of 2 devices>
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
@@ -214,10 +214,10 @@ class Fleet(ClientResource[ClientSession]):
             return writer.finish(basis(request, taken, writer.rows))
 
     def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
-        """The table of :meth:`snapshot` as it would be now; only the devices that have changed since are fetched.
+        """The table of ``client.fleet.snapshot()`` as it would be now; only the devices that have changed since are fetched.
 
         Args:
-            frame: A table as :meth:`snapshot` gave it.
+            frame: A table as ``client.fleet.snapshot()`` gave it.
             timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
 
         Returns:
@@ -231,10 +231,10 @@ class Fleet(ClientResource[ClientSession]):
 
         Source: wire.md 7.
 
-        >>> frame = client.snapshot(paths=["/3303/*"])
+        >>> frame = client.fleet.snapshot(paths=["/3303/*"])
         >>> client.read_value(station, "/3303/0/5700")
         21.5
-        >>> client.refresh(frame)["reported_num"].tolist()
+        >>> client.fleet.refresh(frame)["reported_num"].tolist()
         [21.5]
         """
         import_whole("mirror_sdk.frames", "mirror_sdk.snapshot.table")

@@ -51,7 +51,7 @@ class Notifications(ClientResource[ClientSession]):
         """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
 
         >>> devices = client.devices.list()
-        >>> client.status().channel
+        >>> client.notifications.status().channel
         'long polling'
         """
         return status_of(
@@ -87,8 +87,8 @@ class Notifications(ClientResource[ClientSession]):
         Source: specification E4; wire.md 4.
 
         >>> with WebhookReceiver() as receiver:
-        ...     client.use_webhook(receiver)
-        ...     client.use_long_polling()
+        ...     client.notifications.use_webhook(receiver)
+        ...     client.notifications.use_long_polling()
         """
         address = url or receiver.url
         if address is None:
@@ -130,10 +130,10 @@ class Notifications(ClientResource[ClientSession]):
 
         Source: wire.md 4.
 
-        >>> client.use_websocket()
-        >>> client.status().channel
+        >>> client.notifications.use_websocket()
+        >>> client.notifications.status().channel
         'websocket'
-        >>> client.use_long_polling()
+        >>> client.notifications.use_long_polling()
         """
         if not self._session.sender.is_on_network:
             raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
@@ -161,7 +161,7 @@ class Notifications(ClientResource[ClientSession]):
 
         Source: specification E4; wire.md 4.
 
-        >>> client.use_long_polling()
+        >>> client.notifications.use_long_polling()
         """
         self._session.send(_operations.delete_callback(), timeout)
         self._session.close_sockets()
@@ -171,7 +171,7 @@ class Notifications(ClientResource[ClientSession]):
     def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
 
-        >>> client.delete_poll_channel()
+        >>> client.notifications.delete_poll_channel()
         """
         self._session.send(_operations.delete_poll_channel(), timeout)
 
@@ -225,9 +225,9 @@ class Notifications(ClientResource[ClientSession]):
             ValueRefused: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
                 ``after`` none of an entry, or a pattern is none.
 
-        >>> client.events_frame(after=0, timeout=0)["event"].tolist()
+        >>> client.notifications.events_frame(after=0, timeout=0)["event"].tolist()
         ['registration', 'registration']
-        >>> client.events_frame(after=0, timeout=0, as_="arrow")["event"].to_pylist()
+        >>> client.notifications.events_frame(after=0, timeout=0, as_="arrow")["event"].to_pylist()
         ['registration', 'registration']
         """
         # It begins before pandas is imported, so that nothing is missed meanwhile.

@@ -33,7 +33,7 @@ class Plans(ClientResource[ClientSession]):
         Source: specification 3.1; wire.md 2.
 
         >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
-        >>> again = client.load_plan(folder / "plan.json")
+        >>> again = client.plans.load(folder / "plan.json")
         >>> again.apply()["status"].tolist()
         ['success']
         """

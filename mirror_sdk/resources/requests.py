@@ -92,7 +92,7 @@ class Requests(ClientResource[ClientSession]):
 
         Source: specification E2; wire.md 2.
 
-        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result().python
         21.5
         """
@@ -120,7 +120,7 @@ class Requests(ClientResource[ClientSession]):
         :func:`mirror_sdk.parse_value`. With ``if_match`` the service takes the write only while the desired value of
         the resource is the one that was seen: a :class:`Resource`, a :class:`DesiredValue`, its ``revision``, or 0
         where nothing was ever written. It is another one after each write, and when a write has ended. A service
-        without this extension writes in any case. Other arguments and errors as for :meth:`begin_read`, and:
+        without this extension writes in any case. Other arguments and errors as for ``client.requests.begin_read()``, and:
 
         Raises:
             PreconditionFailed: The desired value is another one by now; ``error.resource`` has it. Nothing was sent
@@ -131,11 +131,11 @@ class Requests(ClientResource[ClientSession]):
         Source: specification E2, 3.1; wire.md 2.
 
         >>> seen = client.get_device(light)["/3311/0/5851"]
-        >>> request = client.begin_write(light, "/3311/0/5851", 40, if_match=seen)
+        >>> request = client.requests.begin_write(light, "/3311/0/5851", 40, if_match=seen)
         >>> request.exception() is None
         True
         >>> try:
-        ...     client.begin_write(light, "/3311/0/5851", 70, if_match=seen)
+        ...     client.requests.begin_write(light, "/3311/0/5851", 70, if_match=seen)
         ... except PreconditionFailed as error:
         ...     print(error.resource.desired_value)
         40
@@ -155,7 +155,7 @@ class Requests(ClientResource[ClientSession]):
         async_id: str | None = None,
         timeout: float | None = None,
     ) -> DeviceRequest:
-        """Ask a device to execute a resource, without waiting for it. Arguments and errors as for :meth:`begin_read`.
+        """Ask a device to execute a resource, without waiting for it. Arguments and errors as for ``client.requests.begin_read()``.
 
         The service never sends an execute again that may have reached the device, because it would run twice. If no
         response comes, also because the service restarted meanwhile, the request fails with
@@ -163,7 +163,7 @@ class Requests(ClientResource[ClientSession]):
 
         Source: wire.md 2.
 
-        >>> request = client.begin_execute(light, "/3/0/4")
+        >>> request = client.requests.begin_execute(light, "/3/0/4")
         >>> request.exception() is None
         True
         """
@@ -194,8 +194,8 @@ class Requests(ClientResource[ClientSession]):
 
         Source: specification 6; wire.md 4.
 
-        >>> request = client.begin_read(station, "/3303/0/5700")
-        >>> again = client.resume_request(request.async_id, station, "/3303/0/5700")
+        >>> request = client.requests.begin_read(station, "/3303/0/5700")
+        >>> again = client.requests.resume(request.async_id, station, "/3303/0/5700")
         >>> again.result().python
         21.5
         """
@@ -222,10 +222,10 @@ class Requests(ClientResource[ClientSession]):
             ImportError: pandas is not installed.
             ValueRefused: ``tz`` is no time zone.
 
-        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result().python
         21.5
-        >>> client.requests_frame([request])["status"].tolist()
+        >>> client.requests.frame([request])["status"].tolist()
         ['success']
         """
         rows = list(requests)
@@ -270,10 +270,10 @@ class Requests(ClientResource[ClientSession]):
                 with a table.
 
         >>> bench.set_answer(light, "reject")
-        >>> error = client.begin_write(light, "/3311/0/5851", 40).exception()
+        >>> error = client.requests.begin_write(light, "/3311/0/5851", 40).exception()
         >>> len(client.state_frame().mirror.drift())
         1
-        >>> client.acknowledge_failed_write(light, "/3311/0/5851", by="night shift")
+        >>> client.requests.acknowledge_failed_write(light, "/3311/0/5851", by="night shift")
         >>> len(client.state_frame().mirror.drift())
         0
         >>> client.get_device(light)["/3311/0/5851"].desired.acknowledged_by

@@ -31,7 +31,7 @@ class MirrorService(ClientResource[ClientSession]):
 
         Whatever else answers, or does not, is none: this raises nothing but :class:`ClientClosed`.
 
-        >>> client.is_healthy()
+        >>> client.service.is_healthy()
         True
         """
         deadline = self._session.sender.deadline(timeout)
@@ -59,7 +59,7 @@ class MirrorService(ClientResource[ClientSession]):
             AmbiguousName: Several devices have this name.
             UnknownDevice: There is no such device.
 
-        >>> client.browse()
+        >>> client.service.browse()
         'http://mirror.localhost/'
         """
         found = None if device_id is None else self._session.run(id_of(self._session.names, device_id), timeout)

@@ -27,7 +27,7 @@ class SubscriptionRules(ClientResource[ClientSession]):
     def list(self, *, timeout: float | None = None) -> builtins.list[PresubscriptionRule]:
         """The presubscription rules of this application, in their order. Source: wire.md 3.
 
-        >>> client.get_presubscriptions()
+        >>> client.subscriptions.rules.list()
         []
         """
         return self._session.send(_operations.get_presubscriptions(), timeout).rules
@@ -41,7 +41,7 @@ class SubscriptionRules(ClientResource[ClientSession]):
     ) -> None:
         """Replace all presubscription rules; none at all clears them.
 
-        That takes away those of others who use this key, too; :meth:`add_presubscriptions` leaves them.
+        That takes away those of others who use this key, too; ``client.subscriptions.rules.add()`` leaves them.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
@@ -56,7 +56,7 @@ class SubscriptionRules(ClientResource[ClientSession]):
         Source: specification E3, 3.3; wire.md 3.
 
         >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
-        >>> client.put_presubscriptions([rule], apply_now=True)
+        >>> client.subscriptions.rules.replace([rule], apply_now=True)
         """
         self._session.send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
@@ -92,9 +92,9 @@ class SubscriptionRules(ClientResource[ClientSession]):
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
-        >>> client.add_presubscriptions([lights], apply_now=True)
+        >>> client.subscriptions.rules.add([lights], apply_now=True)
         [PresubscriptionRule(endpoint_name=None, endpoint_type='Light', resource_path=['/3311/*'])]
-        >>> client.add_presubscriptions([lights])
+        >>> client.subscriptions.rules.add([lights])
         []
         """
         return self._session.run(add_rules(rules, apply_now=apply_now), timeout)
@@ -104,8 +104,8 @@ class SubscriptionRules(ClientResource[ClientSession]):
     ) -> builtins.list[PresubscriptionRule]:
         """Take these presubscription rules away; all others stay, also what others add meanwhile.
 
-        What these rules subscribed goes on until the devices register anew; :meth:`delete_subscriptions` ends it
-        at once. For the rest see :meth:`add_presubscriptions`.
+        What these rules subscribed goes on until the devices register anew; ``client.subscriptions.delete_all()`` ends it
+        at once. For the rest see ``client.subscriptions.rules.add()``.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
@@ -121,16 +121,16 @@ class SubscriptionRules(ClientResource[ClientSession]):
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
-        >>> client.remove_presubscriptions([lights])
+        >>> client.subscriptions.rules.remove([lights])
         []
         """
         return self._session.run(remove_rules(rules), timeout)
 
     def delete_all(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules, also those of others who use this key; see :meth:`remove_presubscriptions`.
+        """Remove all presubscription rules, also those of others who use this key; see ``client.subscriptions.rules.remove()``.
 
         Source: wire.md 3.
 
-        >>> client.delete_presubscriptions()
+        >>> client.subscriptions.rules.delete_all()
         """
         self._session.send(_operations.delete_presubscriptions(), timeout)

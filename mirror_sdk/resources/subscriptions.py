@@ -34,7 +34,7 @@ class Subscriptions(ClientResource[ClientSession]):
     def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
         """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
 
-        >>> client.list_subscriptions(station)
+        >>> client.subscriptions.list(station)
         []
         """
         return self._session.about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
@@ -47,7 +47,7 @@ class Subscriptions(ClientResource[ClientSession]):
 
         Source: wire.md 3.
 
-        >>> client.subscription_state(station, "/3303/0/5700")
+        >>> client.subscriptions.state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
         """
         return self._session.about(
@@ -57,7 +57,7 @@ class Subscriptions(ClientResource[ClientSession]):
     def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
         """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
 
-        >>> client.is_subscribed(station, "/3303/0/5700")
+        >>> client.subscriptions.is_active(station, "/3303/0/5700")
         False
         """
         return self._session.about(
@@ -68,6 +68,6 @@ class Subscriptions(ClientResource[ClientSession]):
         """End all subscriptions this application has of a device. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
-        >>> client.delete_subscriptions(station)
+        >>> client.subscriptions.delete_all(station)
         """
         self._session.about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)

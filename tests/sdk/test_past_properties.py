@@ -34,7 +34,7 @@ def play(client, bench, ids, dice):
             elif step == "online":
                 bench.set_online(device_id, dice.random() < 0.5)
             elif step == "write":
-                client.begin_write(device_id, LIGHT, dice.random() < 0.5, expiry_seconds=5)
+                client.requests.begin_write(device_id, LIGHT, dice.random() < 0.5, expiry_seconds=5)
             else:
                 {"register": bench.register, "update": bench.update_registration}.get(step, bench.deregister)(device_id)
     for device_id in ids:
@@ -59,7 +59,7 @@ def reported(source, instant):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_recording_made_beside_it_tells_the_same(plain, bench, folder, last_look_soon, seed):
-    plain.put_presubscriptions([{"resource_path": ["*"]}])
+    plain.subscriptions.rules.replace([{"resource_path": ["*"]}])
     ids = [bench.add_device(name, RESOURCES) for name in ("a", "b")]
     bench.advance(2)
     begin = bench.get_clock()

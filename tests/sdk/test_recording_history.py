@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning
 def recorded(client, bench, folder):
     """Two devices whose temperatures are observed; what happened while they were recorded, and when that began."""
     ids = [bench.add_device(name, RESOURCES) for name in ("a", "b")]
-    client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     bench.advance(1)
     begin = bench.get_clock()
     with client.record(folder):
