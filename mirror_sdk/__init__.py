@@ -23,7 +23,7 @@ A request to a device is answered later, through the notification log. ``read_va
 wait for that. ``begin_read``, ``begin_write`` and ``begin_execute`` return at once with a handle, whose
 ``result(timeout)`` waits: a wait that ends too early is a :class:`WaitTimeout`, and the same handle may be asked again.
 
->>> request = client.begin_read("light-01", "/3311/0/5851")
+>>> request = client.requests.begin_read("light-01", "/3311/0/5851")
 >>> request.result(timeout=10).python
 40
 
@@ -51,7 +51,7 @@ lost is told (:class:`GapWarning`), never skipped.
 >>> LEVEL = "/3311/0/5851"
 >>> lights = client.devices.list(endpoint_type="Light")
 >>> events = client.events(paths=[LEVEL], limit=2 * len(lights))  # from here on
->>> rules = client.add_presubscriptions([{"endpoint_type": "Light", "resource_path": [LEVEL]}], apply_now=True)
+>>> rules = client.subscriptions.rules.add([{"endpoint_type": "Light", "resource_path": [LEVEL]}], apply_now=True)
 >>> for device in lights:
 ...     client.write_value(device, LEVEL, 55)
 >>> events_frame(events)[["endpoint_name", "value_num"]]  # the levels before, and what the lights then told
@@ -73,13 +73,13 @@ The same on an event loop, where many requests may be under way at once. Whateve
 [60.0]
 
 A device that refused a subscription or did not answer is asked again: when it registers or updates its registration, by
-rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``client.subscription_state`` tells what
+rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``client.subscriptions.state`` tells what
 became of it: ``active``, ``asked``, ``refused``, or ``ended``. A full registration ends single subscriptions, which its
 event names (``event.content.ended_subscriptions``); rules hold for the next one too.
 
 The answer to a read, a write or an execution that is waited for comes with its request, in one way to the service and
 back, or with the notifications: where the service does not do that, the device takes longer than a second, or others
-wait with the same client. Notifications come by long polling. Where a proxy cuts that, ``client.use_websocket()`` has
+wait with the same client. Notifications come by long polling. Where a proxy cuts that, ``client.notifications.use_websocket()`` has
 them come by websockets, or says why there is none to be had; all else stays as it is.
 
 When devices registered and left, ``client.devices.events_frame()`` tells whoever did not listen then, for a month where
@@ -96,7 +96,7 @@ hours, or three days in queue mode, and 20 may.
 ``max_retries`` (2) is how often a call is tried again after ``429``, ``502``, ``503``, ``504`` and lost connections, if
 it means the same twice; a write does, by its async-id. What waits for its device with the request open is tried for as
 long as the call lasts, where it is lost on the way or a proxy tells so (``502``, ``504``). An answer may have 64 MiB
-after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``. ``client.status()`` tells whether the service
+after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``. ``client.notifications.status()`` tells whether the service
 answers, which channel is used, what waits and what was odd.
 
 Without ``API_HOST`` a client asks ``http://127.0.0.1:8080``, where ``mirror-server demo`` and ``run`` listen. The proxy

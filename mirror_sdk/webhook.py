@@ -1,6 +1,6 @@
 """Receiving notifications by a webhook: what a service sends, as entries; and a small server that takes it.
 
-``client.use_webhook(WebhookReceiver(...))`` has notifications pushed instead of polled, ``client.use_long_polling()``
+``client.notifications.use_webhook(WebhookReceiver(...))`` has notifications pushed instead of polled, ``client.notifications.use_long_polling()``
 ends that; events and answers come as they do by long polling. A :class:`WebhookReceiver` listens by itself. In a web
 application of your own keep a :class:`CallbackInbox` and hand it each request; with Flask::
 
@@ -16,7 +16,7 @@ and with FastAPI::
     async def callback(request: Request) -> Response:
         return Response(status_code=inbox.receive(await request.body(), request.headers))
 
-Then ``client.use_webhook(inbox, url="https://app.example.com/callback")``. ``python -m mirror_sdk.example_app`` is a
+Then ``client.notifications.use_webhook(inbox, url="https://app.example.com/callback")``. ``python -m mirror_sdk.example_app`` is a
 whole small application (:mod:`mirror_sdk.example_app`), ``mirror-server help notifications`` says what a service does
 with a webhook, and what a program that changes channels gets.
 

@@ -26,7 +26,7 @@ def rebased(frame: pd.DataFrame, originals: Sequence[pd.DataFrame]) -> pd.DataFr
     about = _common_basis([original.attrs.get("mirror") for original in originals], frame)
     if about is None:
         raise ValueRefused(
-            "none of these tables says what it is based on either; give one as client.*_frame() or client.snapshot()"
+            "none of these tables says what it is based on either; give one as client.*_frame() or client.fleet.snapshot()"
             " made it, or as mirror_sdk.frames.read_parquet(file) reads it"
         )
     table = frame.copy()

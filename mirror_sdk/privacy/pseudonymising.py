@@ -53,7 +53,7 @@ def pseudonymise(
 
     >>> from mirror_sdk.privacy import pseudonymise
     >>> key = "of the study of November, room 7"
-    >>> table = pseudonymise(client.snapshot(paths=["/3311/*"], as_="arrow"), key)
+    >>> table = pseudonymise(client.fleet.snapshot(paths=["/3311/*"], as_="arrow"), key)
     >>> table["endpoint_name"].unique().to_pylist()
     ['name-yv60x8ph8361']
     """

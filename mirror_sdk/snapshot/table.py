@@ -54,7 +54,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     selection = about.get("selection")
     if selection is None:
         raise ValueRefused(
-            "the table does not say what it shows; refresh the one that client.snapshot() gave, then join or change"
+            "the table does not say what it shows; refresh the one that client.fleet.snapshot() gave, then join or change"
             " it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings it back"
         )
     if len(frame) != about.get("rows"):
@@ -64,7 +64,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
         )
     if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
         raise ValueRefused(
-            "the table has a device's resource more than once; refresh the one that client.snapshot() gave"
+            "the table has a device's resource more than once; refresh the one that client.fleet.snapshot() gave"
         )
     try:
         return SnapshotRequest(

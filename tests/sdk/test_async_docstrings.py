@@ -64,7 +64,7 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
             await client.read_value("light-01", "/3311/0/5851")
             names["plan"] = await client.plan(WANTED)
         if test.name.startswith("PlacedRequest."):
-            names["request"] = request = await client.begin_read("station-01", "/3303/0/5700")
+            names["request"] = request = await client.requests.begin_read("station-01", "/3303/0/5700")
             await request.result()
         for example in test.examples:
             code = compile(example.source, test.name, "single", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -102,7 +102,7 @@ def test_the_example_gives_what_it_shows(name, names, mirror, monkeypatch, reque
         names["client"].read_value("light-01", "/3311/0/5851")
         names["plan"] = names["client"].plan(WANTED)
     if name.startswith("PlacedRequest."):
-        names["request"] = names["client"].begin_read("station-01", "/3303/0/5700")
+        names["request"] = names["client"].requests.begin_read("station-01", "/3303/0/5700")
         names["request"].result()
     test = EXAMPLES[name]
     test.globs = names

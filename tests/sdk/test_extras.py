@@ -18,14 +18,14 @@ WAYS = [
     "from mirror_sdk.snapshot.dataset import SnapshotDataset",
     "device.to_frame()",
     "client.state_frame(devices=[])",
-    "client.requests_frame([])",
-    "client.snapshot()",
-    "client.snapshot_dataset('fleet')",
-    "client.refresh(None)",
+    "client.requests.frame([])",
+    "client.fleet.snapshot()",
+    "client.fleet.dataset('fleet')",
+    "client.fleet.refresh(None)",
     "client.plan([('d1', '/3311/0/5851', 40)])",
-    "client.load_plan('plan.json')",
+    "client.plans.load('plan.json')",
     "client.record('run.parquet')",
-    "asyncio.run(other.snapshot())",
+    "asyncio.run(other.fleet.snapshot())",
     "asyncio.run(other.plan([('d1', '/3311/0/5851', 40)]))",
 ]
 
@@ -57,7 +57,7 @@ def test_a_table_says_what_it_needs_and_asks_for_nothing(missing, tmp_path):
     own = {
         "pandas": {
             "import mirror_sdk.dask": 'partitions need dask: pip install "device-state-mirror[dask]"',
-            "client.snapshot(as_='polars')": 'tables for Polars need polars: pip install "device-state-mirror[polars]"',
+            "client.fleet.snapshot(as_='polars')": 'tables for Polars need polars: pip install "device-state-mirror[polars]"',
             "from mirror_sdk import *": "from mirror_sdk import * needs nothing",
         },
         "pyarrow": {

@@ -73,7 +73,7 @@ def test_a_request_that_nobody_reads_ends(client_of):
     rules = [{"resource_path": [f"/3303/{number}/{'x' * 100}" for number in range(256)]} for _ in range(400)]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = client_of(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        takes(lambda: client.put_presubscriptions(rules))
+        takes(lambda: client.subscriptions.rules.replace(rules))
 
 
 @pytest.mark.both_clients
@@ -147,9 +147,9 @@ def test_a_call_over_a_kept_connection_ends_and_the_next_call_works(client_of):
     """What is left of the one answer is not taken for the other's."""
     with HostileService(trickle_of_devices) as service:
         client = client_of(service.url, timeout=60)
-        assert client.get_presubscriptions() == []
+        assert client.subscriptions.rules.list() == []
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
-        assert client.get_presubscriptions() == []
+        assert client.subscriptions.rules.list() == []
 
 
 @pytest.mark.both_clients
@@ -165,13 +165,13 @@ def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkey
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         client = client_of("http://mirror.example.com", timeout=60)
-        assert client.get_presubscriptions() == []
+        assert client.subscriptions.rules.list() == []
         assert asked[0].startswith(b"GET http://mirror.example.com/v2/subscriptions ")
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
         monkeypatch.setenv("NO_PROXY", "example.com")
         direct = client_of("http://mirror.example.com", max_retries=0, timeout=60)
         monkeypatch.setattr(socket, "getaddrinfo", refuse_name)
-        takes(direct.get_presubscriptions, ConnectionFailed, "ConnectError")
+        takes(direct.subscriptions.rules.list, ConnectionFailed, "ConnectError")
     assert len([request for request in asked if b"/v2/subscriptions" in request]) == 1
 
 
@@ -284,7 +284,7 @@ def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of)
     with HostileService(answer) as service:
         client = client_of(service.url, timeout=60)
         takes(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
-        request = client.begin_read(DEVICE, TEMPERATURE)
+        request = client.requests.begin_read(DEVICE, TEMPERATURE)
         takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
 
 
