@@ -20,8 +20,9 @@ Asking devices
 --------------
 
 A request to a device is answered later, through the notification log. ``read_value``, ``write_value`` and ``execute``
-wait for that. ``begin_read``, ``begin_write`` and ``begin_execute`` return at once with a handle, whose
-``result(timeout)`` waits: a wait that ends too early is a :class:`WaitTimeout`, and the same handle may be asked again.
+wait for that. ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` return at once with a handle,
+whose ``result(timeout)`` waits: a wait that ends too early is a :class:`WaitTimeout`, and the same handle may be asked
+again.
 
 >>> request = client.requests.begin_read("light-01", "/3311/0/5851")
 >>> request.result(timeout=10).python
@@ -79,8 +80,9 @@ event names (``event.content.ended_subscriptions``); rules hold for the next one
 
 The answer to a read, a write or an execution that is waited for comes with its request, in one way to the service and
 back, or with the notifications: where the service does not do that, the device takes longer than a second, or others
-wait with the same client. Notifications come by long polling. Where a proxy cuts that, ``client.notifications.use_websocket()`` has
-them come by websockets, or says why there is none to be had; all else stays as it is.
+wait with the same client. Notifications come by long polling. Where a proxy cuts that,
+``client.notifications.use_websocket()`` has them come by websockets, or says why there is none to be had; all else
+stays as it is.
 
 When devices registered and left, ``client.devices.events_frame()`` tells whoever did not listen then, for a month where
 the operator chose nothing else.
@@ -90,14 +92,13 @@ Limits and failures
 
 All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a drawing of them. A call ends: ``timeout``
 (30 s; of the client, and of each call) limits it as a whole, with all attempts, pages and bodies, and what takes longer
-is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default;
-a request that nobody waits for any more still waits for its device, where no ``expiry_seconds`` is given for two
-hours, or three days in queue mode, and 20 may.
-``max_retries`` (2) is how often a call is tried again after ``429``, ``502``, ``503``, ``504`` and lost connections, if
-it means the same twice; a write does, by its async-id. What waits for its device with the request open is tried for as
-long as the call lasts, where it is lost on the way or a proxy tells so (``502``, ``504``). An answer may have 64 MiB
-after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``. ``client.notifications.status()`` tells whether the service
-answers, which channel is used, what waits and what was odd.
+is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default; a
+request that nobody waits for any more still waits for its device, where no ``expiry_seconds`` is given for two hours,
+or three days in queue mode, and 20 may. ``max_retries`` (2) is how often a call is tried again after ``429``, ``502``,
+``503``, ``504`` and lost connections, if it means the same twice; a write does, by its async-id. What waits for its
+device with the request open is tried for as long as the call lasts, where it is lost on the way or a proxy tells so
+(``502``, ``504``). An answer may have 64 MiB after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``.
+``client.notifications.status()`` tells whether the service answers, which channel is used, what waits and what was odd.
 
 Without ``API_HOST`` a client asks ``http://127.0.0.1:8080``, where ``mirror-server demo`` and ``run`` listen. The proxy
 that ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY`` names is used, except for what ``NO_PROXY`` lists (hosts,
@@ -108,14 +109,13 @@ Several users of one key
 
 A key is an application. Two analysts, two notebooks or two cells with one key share
 
-- the presubscription rules, which are one list: ``add_presubscriptions`` and ``remove_presubscriptions`` leave the
-  rules of others, ``put_presubscriptions`` and ``delete_presubscriptions`` do not. A rule that two rely on goes when
-  one of them removes it;
+- the presubscription rules, which are one list: ``client.subscriptions.rules.add()`` and ``remove()`` leave the rules
+  of others, ``replace()`` and ``delete_all()`` do not. A rule that two rely on goes when one of them removes it;
 - single subscriptions: what one of them subscribed another can ``unsubscribe``;
 - the notification log: everybody reads all of it, answers too, each from a position of their own (``events``,
   ``watch``, ``record``, event streams);
-- requests and their async-ids: ``client.requests.list()`` lists those of all, ``resume_request`` takes one up; the same
-  async-id for another request is a :class:`Conflict`;
+- requests and their async-ids: ``client.requests.list()`` lists those of all, ``client.requests.resume()`` takes one
+  up; the same async-id for another request is a :class:`Conflict`;
 - the webhook and plain polls: there is one webhook, and the next one replaces it. Plain polls have one position, and
   what one of them took no other gets;
 - limits: the size of the log, polls, streams and websockets, snapshots under way, answers not read

@@ -57,13 +57,13 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     by then is a :class:`CallTimeout`, whatever the service still sends. Two kinds of methods are different:
 
     - What is asked of a whole fleet may rightly take long: :meth:`state_frame`, ``client.fleet.snapshot()``,
-      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have only the limit they are given. Without one, the
-      client's is for each request, and of a snapshot for each 64 KiB. A plan's ``apply()``, a watch and a recorder go
-      on as long as they have to; each of their requests has the client's.
+      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have only the limit they are given.
+      Without one, the client's is for each request, and of a snapshot for each 64 KiB. A plan's ``apply()``, a watch
+      and a recorder go on as long as they have to; each of their requests has the client's.
     - Where a device or an event is waited for, ``timeout`` is that wait, and two seconds more at most:
-      :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`, ``client.notifications.events_frame()`` and the
-      ``result()`` of a request. A poll is held by the service for a while, which comes on top of the client's. An
-      outage of the service does not count as a wait for events; see ``outage_timeout`` of :meth:`events`.
+      :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`, ``client.notifications.events_frame()``
+      and the ``result()`` of a request. A poll is held by the service for a while, which comes on top of the client's.
+      An outage of the service does not count as a wait for events; see ``outage_timeout`` of :meth:`events`.
 
     A ``transport`` of your own is held to it between the pieces of an answer.
 

@@ -50,8 +50,8 @@ class AsyncEventMethods:
         the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
 
         Values come of what a rule or a subscription of this key covers, and of nothing else: without
-        ``client.subscriptions.rules.add()`` (``apply_now=True`` for the devices there are) or :meth:`subscribe` none ever does.
-        Registrations, and answers to requests of this key, come in any case.
+        ``client.subscriptions.rules.add()`` (``apply_now=True`` for the devices there are) or :meth:`subscribe` none
+        ever does. Registrations, and answers to requests of this key, come in any case.
 
         What this client is asked for afterwards is sent after they began; what others cause meanwhile is seen for sure
         with ``async with client.events() as events:``, which waits until they have.
@@ -157,9 +157,9 @@ class AsyncEventMethods:
                 which no rule and no subscription of this key covers anything, of some device, is told as a
                 :class:`NotSubscribedWarning`: nothing of it comes.
             subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
-                see ``client.subscriptions.rules.add()``. Those that were there already stay, or go with the recorder that added
-                them. Devices send what was subscribed until they register anew. Where the recorder is killed the rules
-                stay, until the next one with the same folder ends.
+                see ``client.subscriptions.rules.add()``. Those that were there already stay, or go with the recorder
+                that added them. Devices send what was subscribed until they register anew. Where the recorder is killed
+                the rules stay, until the next one with the same folder ends.
             rotate_bytes: How large a file may become before the next one is begun.
             rotate_seconds: After how many seconds an event stands in a file that every program sees.
             timeout: Seconds until it has begun, instead of the client's for each request.

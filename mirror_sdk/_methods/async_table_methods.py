@@ -58,9 +58,9 @@ class AsyncTableMethods:
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
-        Devices are asked for one by one, each as of its own instant; ``client.fleet.snapshot()`` gives a whole fleet at once.
-        ``attrs["mirror"]["paths_without_rows"]`` names the ``paths`` that no row matches; if no path has a row, there
-        is an :class:`EmptyTableWarning`.
+        Devices are asked for one by one, each as of its own instant; ``client.fleet.snapshot()`` gives a whole fleet at
+        once. ``attrs["mirror"]["paths_without_rows"]`` names the ``paths`` that no row matches; if no path has a row,
+        there is an :class:`EmptyTableWarning`.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes

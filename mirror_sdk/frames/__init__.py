@@ -1,23 +1,24 @@
 """Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
 
-``client.state_frame()`` and ``client.fleet.snapshot()`` give the state of devices, ``client.notifications.events_frame()`` what happened,
-``client.requests.frame(handles)`` a ledger of requests as the notification log has them now, ``client.devices.list()``
-with ``to_frame()`` the directory, ``client.devices.events_frame()`` when its devices came and went. With this module
-imported every frame has the accessor ``mirror``, for what is asked of a table
-(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and why,
-``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each resource.
-Questions about time are for a history, a recording or events: ``resample``, ``durations``, ``availability``, ``rates``,
-``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
-``mirror(frame)`` is the same to pandas, and known to them.
+``client.state_frame()`` and ``client.fleet.snapshot()`` give the state of devices,
+``client.notifications.events_frame()`` what happened, ``client.requests.frame(handles)`` a ledger of requests as the
+notification log has them now, ``client.devices.list()`` with ``to_frame()`` the directory,
+``client.devices.events_frame()`` when its devices came and went. With this module imported every frame has the accessor
+``mirror``, for what is asked of a table (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where
+desired and reported differ and why, ``stale`` what is old and which devices are, ``plot_timeline`` draws events,
+``wide`` has a column for each resource. Questions about time are for a history, a recording or events: ``resample``,
+``durations``, ``availability``, ``rates``, ``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers
+take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)
 >>> state = client.state_frame()
 >>> state.mirror.drift()[["path", "desired_num", "kind"]].to_dict("records")
 [{'path': '/3311/0/5851', 'desired_num': 40.0, 'kind': 'never_reported'}]
 
-A write that failed stays in the drift table until the next write. ``client.requests.acknowledge_failed_write(device, path)``
-acknowledges it: then drift, FleetTable and the server's page leave it out, and ``drift(acknowledged=True)`` shows it.
-Given a drift or state table, it acknowledges the failures that the table shows; one of a later write is refused.
+A write that failed stays in the drift table until the next write. ``client.requests.acknowledge_failed_write(device,
+path)`` acknowledges it: then drift, FleetTable and the server's page leave it out, and ``drift(acknowledged=True)``
+shows it. Given a drift or state table, it acknowledges the failures that the table shows; one of a later write is
+refused.
 
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;

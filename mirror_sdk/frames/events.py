@@ -36,7 +36,7 @@ def events_frame(
         device_id       category             the device it is about
         endpoint_name   category             the name that device registers with
         path            category             the resource path it is about
-        unit            category             of ``value_num``, as declared; ``client.notifications.events_frame`` adds resource 5701
+        unit            category             of ``value_num``, as declared; the client's table adds resource 5701
         value_num       Float64              a number, rounded to the nearest float past 2**53
         value_text      string               a text, an object link, a time in RFC 3339; or JSON by instance id:
                                              ``{"0": 3800, "1": 5000}`` of a multiple resource

@@ -90,7 +90,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
     names = ["event", *_EVENT_COLUMNS]
     if lacking := [name for name in names if name not in events]:
         raise ValueRefused(
-            f"the table lacks {lacking[0]}; give one that client.notifications.events_frame() or Recording.events() gave"
+            f"the table lacks {lacking[0]}; pass one from client.notifications.events_frame() or Recording.events()"
         )
     names += [name for name in ("value_raw",) if name in events]
     schema = pa.schema([EVENTS_RAW_SCHEMA.field(name).remove_metadata() for name in names])

@@ -49,6 +49,7 @@ class AsyncCassettes(ClientResource[AsyncClientSession]):
 
         if self._session.channel != "long polling":
             raise ValueRefused(
-                f"a {self._session.channel} brings notifications past a cassette; use_long_polling() first"
+                f"a {self._session.channel} brings notifications past a cassette;"
+                " call client.notifications.use_long_polling() first"
             )
         return AsyncCassette(path, mode, self._session.sender, self._session.reset)

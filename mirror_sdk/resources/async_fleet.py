@@ -147,11 +147,12 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         overwrite: bool = False,
         timeout: float | None = None,
     ) -> SnapshotDataset:
-        """The same table as of ``client.fleet.snapshot()``, written to a folder while it arrives, for fleets larger than memory.
+        """Write the table of :meth:`snapshot` to a folder while it arrives, for fleets larger than memory.
 
         The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it
         or, with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame.
-        Columns, dtypes and what they are based on are those of ``client.fleet.snapshot()``, and all rows are of one instant.
+        Columns, dtypes and what they are based on are those of ``client.fleet.snapshot()``, and all rows are of one
+        instant.
 
         It is written beside its place, as ``.NAME-….partial``, and put there when it is whole and on disk: where
         anything goes wrong, nothing is there. What a killed program leaves beside it may be deleted.
@@ -215,7 +216,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             return await off_loop(lambda: writer.finish(basis(request, taken, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
-        """The table of ``client.fleet.snapshot()`` as it would be now; only the devices that have changed since are fetched.
+        """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
 
         Args:
             frame: A table as ``client.fleet.snapshot()`` gave it.

@@ -103,8 +103,8 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
     ) -> builtins.list[PresubscriptionRule]:
         """Take these presubscription rules away; all others stay, also what others add meanwhile.
 
-        What these rules subscribed goes on until the devices register anew; ``client.subscriptions.delete_all()`` ends it
-        at once. For the rest see ``client.subscriptions.rules.add()``.
+        What these rules subscribed goes on until the devices register anew; ``client.subscriptions.delete_all()`` ends
+        it at once. For the rest see ``client.subscriptions.rules.add()``.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
@@ -126,7 +126,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         return await self._session.run(remove_rules(rules), timeout)
 
     async def delete_all(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules, also those of others who use this key; see ``client.subscriptions.rules.remove()``.
+        """Remove all presubscription rules, including those of other programs with this key; see :meth:`remove`.
 
         Source: wire.md 3.
 

@@ -50,6 +50,7 @@ class Cassettes(ClientResource[ClientSession]):
 
         if self._session.channel != "long polling":
             raise ValueRefused(
-                f"a {self._session.channel} brings notifications past a cassette; use_long_polling() first"
+                f"a {self._session.channel} brings notifications past a cassette;"
+                " call client.notifications.use_long_polling() first"
             )
         return Cassette(path, mode, self._session.sender, self._session.reset)

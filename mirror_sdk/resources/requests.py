@@ -120,7 +120,7 @@ class Requests(ClientResource[ClientSession]):
         :func:`mirror_sdk.parse_value`. With ``if_match`` the service takes the write only while the desired value of
         the resource is the one that was seen: a :class:`Resource`, a :class:`DesiredValue`, its ``revision``, or 0
         where nothing was ever written. It is another one after each write, and when a write has ended. A service
-        without this extension writes in any case. Other arguments and errors as for ``client.requests.begin_read()``, and:
+        without this extension writes in any case. Other arguments and errors as for :meth:`begin_read`, and:
 
         Raises:
             PreconditionFailed: The desired value is another one by now; ``error.resource`` has it. Nothing was sent
@@ -155,7 +155,9 @@ class Requests(ClientResource[ClientSession]):
         async_id: str | None = None,
         timeout: float | None = None,
     ) -> DeviceRequest:
-        """Ask a device to execute a resource, without waiting for it. Arguments and errors as for ``client.requests.begin_read()``.
+        """Send an execute request to a device without waiting for the response.
+
+        Arguments and errors as for :meth:`begin_read`.
 
         The service never sends an execute again that may have reached the device, because it would run twice. If no
         response comes, also because the service restarted meanwhile, the request fails with

@@ -54,8 +54,9 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     selection = about.get("selection")
     if selection is None:
         raise ValueRefused(
-            "the table does not say what it shows; refresh the one that client.fleet.snapshot() gave, then join or change"
-            " it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings it back"
+            "the table does not say what it shows; refresh the one that client.fleet.snapshot() gave, then join or"
+            " change it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings"
+            " it back"
         )
     if len(frame) != about.get("rows"):
         raise ValueRefused(

@@ -489,6 +489,6 @@ def test_a_service_below_a_path_is_played_at_another_address(client_of, playing,
 
 def test_a_webhook_is_refused(plain, file, monkeypatch):
     monkeypatch.setattr(plain._session, "callbacks", object())
-    with pytest.raises(ValueRefused, match="use_long_polling"):
+    with pytest.raises(ValueRefused, match=r"notifications\.use_long_polling"):
         plain.cassettes.use(file)
     monkeypatch.undo()

@@ -57,7 +57,9 @@ def test_a_table_says_what_it_needs_and_asks_for_nothing(missing, tmp_path):
     own = {
         "pandas": {
             "import mirror_sdk.dask": 'partitions need dask: pip install "device-state-mirror[dask]"',
-            "client.fleet.snapshot(as_='polars')": 'tables for Polars need polars: pip install "device-state-mirror[polars]"',
+            "client.fleet.snapshot(as_='polars')": (
+                'tables for Polars need polars: pip install "device-state-mirror[polars]"'
+            ),
             "from mirror_sdk import *": "from mirror_sdk import * needs nothing",
         },
         "pyarrow": {

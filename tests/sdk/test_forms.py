@@ -146,7 +146,7 @@ def test_duckdb_takes_each_form_as_it_is(client, fleet):
         types = dict(zip(found.columns, map(str, found.types), strict=True))
         assert {name: types[name].partition("(")[0].replace("ENUM", "VARCHAR") for name in DUCKDB_TYPES} == DUCKDB_TYPES
         assert duckdb.sql(f"select {', '.join(names)}, epoch_ms(reported_at) from state").fetchall() == expected
-    requests = client.requests_frame([client.requests.begin_read(fleet[0], TEMPERATURE)])
+    requests = client.requests.frame([client.requests.begin_read(fleet[0], TEMPERATURE)])
     assert pl.DataFrame(to_arrow(requests)).schema["latency"] == pl.Duration("ms")
     assert duckdb.sql("select latency from requests").fetchall() != []
 
@@ -204,7 +204,8 @@ with Mirror(Path(sys.argv[1])) as mirror:
     client = mirror.new_client()
     mirror.add_fleet(3)
     for form in ("arrow", "polars"):
-        print(form, len(client.fleet.snapshot(as_=form)), len(client.state_frame(raw=True, tz="Europe/Berlin", as_=form)),
+        print(form, len(client.fleet.snapshot(as_=form)),
+              len(client.state_frame(raw=True, tz="Europe/Berlin", as_=form)),
               len(client.notifications.events_frame(after=0, timeout=0, as_=form)))
 """
 

@@ -58,7 +58,7 @@ def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors,
     assert f"{SWITCH} of 6 devices (lamp, sensor-1, sensor-2, 3 more)" in said
     assert "/9999/* (which no registered device has)" in said
     assert "subscribe=True" in said
-    assert "add_presubscriptions()" in said
+    assert "client.subscriptions.rules.add()" in said
     # A warning that is an error leaves no recorder behind.
     with pytest.raises(NotSubscribedWarning):
         client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"])

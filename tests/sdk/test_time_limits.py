@@ -126,15 +126,15 @@ MESSAGE = b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"
 
 
 @pytest.mark.both_clients
-@pytest.mark.parametrize("name", ["snapshot_dataset", "history"])
+@pytest.mark.parametrize("name", ["fleet.dataset", "history"])
 def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     def answer(_):
         return itertools.chain([SNAPSHOT + MESSAGE], itertools.repeat(b"1\r\n\0\r\n"))
 
     with HostileService(answer) as service:
         client = client_of(service.url)
-        arguments = (tmp_path / "fleet",) if name == "snapshot_dataset" else ()
-        takes(lambda: getattr(client, name)(*arguments), match=r"64 KiB of the answer came within timeout=0\.3")
+        arguments = (tmp_path / "fleet",) if name == "fleet.dataset" else ()
+        takes(lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the answer came within timeout=0\.3")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -188,28 +188,28 @@ OF_EACH_CALL = {
     "devices.queries.create": ("lights", ""),
     "devices.events_frame": (),
     "devices.explain": (DEVICE, TEMPERATURE),
-    "browse": ("a-name",),
+    "service.browse": ("a-name",),
     "state_frame": (),
-    "snapshot_dataset": ("FOLDER",),
-    "refresh": ("FRAME",),
+    "fleet.dataset": ("FOLDER",),
+    "fleet.refresh": ("FRAME",),
     "as_of": (EARLIER,),
     "changes": (EARLIER, EARLIER),
-    "resume_request": ("a1", "a-name", TEMPERATURE),
+    "requests.resume": ("a1", "a-name", TEMPERATURE),
     "read_value": (DEVICE, TEMPERATURE),
     "write_value": (DEVICE, SWITCH, True),
     "plan": ([(DEVICE, SWITCH, True)],),
-    "subscription_state": (DEVICE, TEMPERATURE),
-    "remove_presubscriptions": ([{}],),
-    "events_frame": (),
+    "subscriptions.state": (DEVICE, TEMPERATURE),
+    "subscriptions.rules.remove": ([{}],),
+    "notifications.events_frame": (),
     "watch": (print,),
     "record": ("FOLDER",),
-    "use_webhook": ("RECEIVER",),
-    "use_websocket": (),
-    "use_long_polling": (),
+    "notifications.use_webhook": ("RECEIVER",),
+    "notifications.use_websocket": (),
+    "notifications.use_long_polling": (),
 }
 
 
-ASK_NOBODY = {"cassette", "close", "aclose", "from_cassette", "from_env", "status", "load_plan"}
+ASK_NOBODY = {"cassettes.use", "close", "aclose", "from_cassette", "from_env", "notifications.status", "plans.load"}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_every_method_that_asks_the_service_takes_a_limit(kind, resources):
         if not name.startswith("_")
     }
     limited = {name for name, method in methods.items() if "timeout" in inspect.signature(method).parameters}
-    assert limited - {"from_cassette", "from_env"} == methods.keys() - ASK_NOBODY - {"requests_frame"}
+    assert limited - {"from_cassette", "from_env"} == methods.keys() - ASK_NOBODY - {"requests.frame"}
     assert limited > OF_EACH_CALL.keys()
 
 
@@ -246,7 +246,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
         arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
 
         def call():
-            more = {"url": "http://127.0.0.1:9/"} if name == "use_webhook" else {}
+            more = {"url": "http://127.0.0.1:9/"} if name == "notifications.use_webhook" else {}
             attrgetter(name)(client)(*arguments, timeout=BRIEFLY, **more)
 
         takes(call, match=r"timeout=(0\.3|2 )")
@@ -255,7 +255,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
 def test_what_is_no_limit_is_refused_by_name(client_of):
     client = client_of("http://127.0.0.1:1", timeout=1)
     for timeout in (0, -1, 86_401, float("nan"), float("inf"), "3", True):
-        for name in ("get_presubscriptions", "is_healthy", "devices.list", "snapshot"):
+        for name in ("subscriptions.rules.list", "service.is_healthy", "devices.list", "fleet.snapshot"):
             with pytest.raises(ValueRefused, match="timeout="):
                 attrgetter(name)(client)(timeout=timeout)
 

@@ -317,7 +317,8 @@ class Questions:
         >>> simulator.register(station)
         >>> _ = simulator.advance(1800)
         >>> simulator.set_value(station, "/3303/0/5700", 24.5)
-        >>> client.notifications.events_frame(after=0, timeout=0).mirror.rates("/3303/0/5700", per="1h")["rate"].tolist()
+        >>> events = client.notifications.events_frame(after=0, timeout=0)
+        >>> events.mirror.rates("/3303/0/5700", per="1h")["rate"].tolist()
         [6.0]
         """
         told = told_by(self._frame, paths=[path], silence_limit=silence_limit, begin=begin, end=end, tz=tz)
