@@ -9,7 +9,10 @@
 >>> light["/3311/0/5851"].value, light["/3311/0/5851"].desired_value  # as last reported, as last desired
 (None, 40)
 
-These devices are examples: ``client.devices.list()``, or ``mirror devices`` in a shell, shows those there are.
+These devices are examples: ``client.devices.list()``, or ``mirror devices`` in a shell, shows those there are. Most
+methods are in groups, which completion on ``client.`` shows: ``client.devices``, ``client.requests``,
+``client.subscriptions``, ``client.notifications``, ``client.fleet``, ``client.plans``, ``client.cassettes`` and
+``client.service``.
 :class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop. Each
 method says what it gives, what it raises and where the interface defines it: ``help(mirror_sdk.MirrorClient)`` is the
 place to begin. What belongs together is told in the modules, as ``mirror help TOPIC`` shows them: ``values``,

@@ -10,18 +10,12 @@ from mirror_sdk._methods.async_device_methods import AsyncDeviceMethods
 from mirror_sdk._methods.async_event_methods import AsyncEventMethods
 from mirror_sdk._methods.async_table_methods import AsyncTableMethods
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.defaults import (
-    DEFAULT_MAX_RETRIES,
-    DEFAULT_MAX_SNAPSHOT_BYTES,
-    DEFAULT_TIMEOUT_SECONDS,
-)
+from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import (
-    ConfigError,
-)
+from mirror_sdk.errors import ConfigError
 from mirror_sdk.naming import DeviceLike
 
 if TYPE_CHECKING:

@@ -11,18 +11,12 @@ from mirror_sdk._methods.device_methods import DeviceMethods
 from mirror_sdk._methods.event_methods import EventMethods
 from mirror_sdk._methods.table_methods import TableMethods
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.defaults import (
-    DEFAULT_MAX_RETRIES,
-    DEFAULT_MAX_SNAPSHOT_BYTES,
-    DEFAULT_TIMEOUT_SECONDS,
-)
+from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.config import Settings
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import (
-    ConfigError,
-)
+from mirror_sdk.errors import ConfigError
 from mirror_sdk.naming import DeviceLike
 
 if TYPE_CHECKING:

@@ -11,11 +11,7 @@ from mirror_sdk._service.asked import to_execute, to_write
 from mirror_sdk._service.deadline import wait_of
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._tables import DeviceTable, is_table
-from mirror_sdk.naming import (
-    DeviceLike,
-    look_up,
-    unclear,
-)
+from mirror_sdk.naming import DeviceLike, look_up, unclear
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue
 

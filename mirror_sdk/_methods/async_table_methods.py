@@ -11,10 +11,7 @@ from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.forms import given
-from mirror_sdk.naming import (
-    DevicesLike,
-    require_known,
-)
+from mirror_sdk.naming import DevicesLike, require_known
 from mirror_sdk.wire.snapshot import Compression
 
 if TYPE_CHECKING:

@@ -12,10 +12,7 @@ from mirror_sdk._fork import import_whole
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.forms import given
-from mirror_sdk.naming import (
-    DevicesLike,
-    require_known,
-)
+from mirror_sdk.naming import DevicesLike, require_known
 from mirror_sdk.wire.snapshot import Compression
 
 if TYPE_CHECKING:

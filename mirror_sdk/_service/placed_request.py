@@ -135,8 +135,9 @@ class PlacedRequest(JsonForm):
         return WaitTimeout(
             f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still"
             f" finish: it waits{until} (expiry_seconds= makes that less) for the device, or behind an earlier request"
-            " that it has not answered; ask the same handle again, give a longer timeout, or take it up from anywhere with"
-            f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+            " that it has not answered; ask the same handle again, give a longer timeout, or take it up from anywhere"
+            f" with client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r},"
+            f" method={self.method!r})"
         )
 
 

@@ -28,23 +28,9 @@ from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_i
 from mirror_sdk._tables import places as places_in
 from mirror_sdk.config import Settings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import (
-    BadRequest,
-    Conflict,
-    MirrorError,
-    NotFound,
-)
+from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import (
-    ANY_ID,
-    DeviceLike,
-    DevicesLike,
-    KnownNames,
-    id_of,
-    ids_of,
-    send_about,
-    send_to,
-)
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, KnownNames, id_of, ids_of, send_about, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 

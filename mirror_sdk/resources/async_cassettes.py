@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._fork import import_whole
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk.errors import (
-    ValueRefused,
-)
+from mirror_sdk.errors import ValueRefused
 from mirror_sdk.resources.base import ClientResource
 
 if TYPE_CHECKING:
@@ -21,22 +19,23 @@ class AsyncCassettes(ClientResource[AsyncClientSession]):
     """Cassettes: ``client.cassettes`` of an asynchronous client. They record a service's responses and replay them."""
 
     def use(self, path: str | PathLike[str], *, mode: Mode = "once") -> AsyncCassette:
-        """Record what the service says within an ``async with`` block, or have it said again without the service.
+        """Record the service's responses within an ``async with`` block, or replay them without the service.
 
-        Within the block the client is as new: it knows no names and no position in the notification log. Beside it,
-        nothing else may be asked of the client. Where the block ends in an error nothing is recorded. See
-        :mod:`mirror_sdk.cassette` for what is in a cassette, and what never is.
+        Within the block the client starts afresh: it has no cached names and no position in the notification log. Do
+        not use the client for anything else at the same time. If the block ends with an error nothing is recorded. See
+        :mod:`mirror_sdk.cassette` for what a cassette contains and what it never contains.
 
         Args:
             path: The file, such as ``run.zip``.
-            mode: ``once`` plays a cassette that is there and records one that is not, ``replay`` only plays, ``record``
-                records anew, and ``none`` does neither.
+            mode: ``once`` plays an existing cassette and records a missing one, ``replay`` only plays, ``record``
+                always records, and ``none`` does neither.
 
         Raises:
-            CassetteDamaged: It is no cassette, or one of another version.
-            FileNotFoundError: It is to be played, and is not there.
-            NotRecorded: Within the block: something is asked that was not asked in the recording.
-            ValueRefused: There is no such mode, there is a cassette in the client, or it uses a webhook or a websocket.
+            CassetteDamaged: The file is not a cassette, or one of another version.
+            FileNotFoundError: The cassette to play does not exist.
+            NotRecorded: Within the block: a request is sent that is not in the recording.
+            ValueRefused: The mode does not exist, a cassette is already in use, or the client uses a webhook or a
+                websocket.
 
         >>> for _ in range(2):
         ...     async with client.cassettes.use(folder / "read.zip") as cassette:

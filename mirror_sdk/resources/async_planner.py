@@ -11,9 +11,7 @@ from mirror_sdk._service.async_channels import AsyncAnswerPump
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest, wait_for_answer
 from mirror_sdk._service.async_each import ask_each
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk.errors import (
-    MirrorError,
-)
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.resources.async_devices import AsyncDevices
 from mirror_sdk.resources.async_requests import AsyncRequests

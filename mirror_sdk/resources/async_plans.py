@@ -20,14 +20,14 @@ class AsyncPlans(ClientResource[AsyncClientSession]):
     """Saved plans: ``client.plans`` of an asynchronous client. ``client.plan()`` makes a new one."""
 
     async def load(self, path: str | PathLike[str]) -> AsyncPlan:
-        """A plan that was saved, to be applied here. Nothing is sent by this.
+        """Load a saved plan, to apply it here. This sends nothing.
 
-        Answers to what was sent before are looked for in all that is kept of the notification log.
+        When it is applied, responses to earlier writes are searched for in the whole stored notification log.
 
         Raises:
             ImportError: pandas is not installed.
             OSError: The file cannot be read.
-            ValueRefused: It holds no plan, or one for another service.
+            ValueRefused: The file contains no plan, or one for another service.
 
         Source: specification 3.1; wire.md 2.
 
@@ -46,7 +46,7 @@ class AsyncPlans(ClientResource[AsyncClientSession]):
             planned,
             placed=placed,
             server=self._session.base_url,
-            # Only when it is applied: until then the position would grow old.
+            # Created when the plan is applied: until then the position would become outdated.
             write=partial(planner.write_again, cache(lambda: self._session.new_pump(self._session.new_log_reader(0)))),
             see=planner.see,
             make_plan=planner.plan_of,

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.rules import add_rules, remove_rules
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
-
-if TYPE_CHECKING:
-    pass
 
 
 class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
@@ -24,7 +20,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
     """
 
     async def list(self, *, timeout: float | None = None) -> builtins.list[PresubscriptionRule]:
-        """The presubscription rules of this application, in their order. Source: wire.md 3.
+        """Return the presubscription rules of this application, in their order. Source: wire.md 3.
 
         >>> await client.subscriptions.rules.list()
         []
@@ -38,18 +34,18 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         apply_now: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Replace all presubscription rules; none at all clears them.
+        """Replace all presubscription rules; an empty list removes them.
 
-        That takes away those of others who use this key, too; ``client.subscriptions.rules.add()`` leaves them.
+        This also removes the rules of other programs with this access key. :meth:`add` keeps them.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
-            apply_now: Whether devices that are registered now are checked as well, not only at their next
-                registration or registration update. In a large fleet that goes on after the call has returned.
+            apply_now: Whether the rules also apply to devices that are registered now, instead of only at their next
+                registration or registration update. In a large fleet this continues after the call has returned.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
-            BadRequest: The service does not take a rule.
+            BadRequest: The service rejects a rule.
             ValueError: A rule cannot be sent; the message names what is wrong with it.
 
         Source: specification E3, 3.3; wire.md 3.
@@ -66,26 +62,26 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         apply_now: bool = False,
         timeout: float | None = None,
     ) -> builtins.list[PresubscriptionRule]:
-        """Have these presubscription rules beside those there are; what others add or remove meanwhile stays.
+        """Add presubscription rules. Rules that other programs add or remove at the same time are kept.
 
-        All that use this key share its rules: other programs, notebooks, cells. The list is read and put back with its
-        ``ETag``, again and again where others changed it meanwhile. A service that tells none puts it in any case: what
-        others do in just this moment is lost there.
+        All programs, notebooks and cells with this access key share one list of rules. The list is read and written
+        with its ``ETag``, and again if another program changed it in between. With a service that sends no ``ETag`` a
+        change that another program makes at this moment is lost.
 
-        Rules are the same whatever the order of their paths; a member that is ``*`` is one that is absent.
+        Two rules are equal if they differ only in the order of their paths. A member ``*`` is the same as none.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
-            apply_now: Whether devices that are registered now are checked as well, not only at their next
+            apply_now: Whether the rules also apply to devices that are registered now, instead of only at their next
                 registration or registration update.
             timeout: Seconds the call may take, instead of the client's.
 
         Returns:
-            Those that were not there before; a rule that was there already stays as it is.
+            The rules that did not exist before. Existing ones stay as they are.
 
         Raises:
-            BadRequest: The service does not take a rule; none of them was added.
-            CallTimeout: It took too long, also because others changed the rules again and again.
+            BadRequest: The service rejects a rule; none of them was added.
+            CallTimeout: It took too long, possibly because other programs kept changing the rules.
             ValueError: A rule cannot be sent, or the key would have more than 1024; the message says which.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
@@ -101,21 +97,21 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
     async def remove(
         self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, timeout: float | None = None
     ) -> builtins.list[PresubscriptionRule]:
-        """Take these presubscription rules away; all others stay, also what others add meanwhile.
+        """Remove presubscription rules. All others stay, also those that other programs add at the same time.
 
-        What these rules subscribed goes on until the devices register anew; ``client.subscriptions.delete_all()`` ends
-        it at once. For the rest see ``client.subscriptions.rules.add()``.
+        Subscriptions that these rules made last until the device registers again. ``client.subscriptions.delete_all()``
+        ends them at once.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
             timeout: Seconds the call may take, instead of the client's.
 
         Returns:
-            Those that were there.
+            The rules that were removed.
 
         Raises:
-            CallTimeout: It took too long, also because others changed the rules again and again.
-            ValueError: Something given is no rule; the message names what is wrong with it.
+            CallTimeout: It took too long, possibly because other programs kept changing the rules.
+            ValueError: A value is not a rule; the message names what is wrong with it.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 

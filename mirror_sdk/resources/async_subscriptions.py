@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import builtins
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk.naming import (
-    DeviceLike,
-)
+from mirror_sdk.naming import DeviceLike
 from mirror_sdk.resources.async_subscription_rules import AsyncSubscriptionRules
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.subscriptions import SubscriptionState
-
-if TYPE_CHECKING:
-    pass
 
 
 class AsyncSubscriptions(ClientResource[AsyncClientSession]):
@@ -27,11 +21,13 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
 
     @cached_property
     def rules(self) -> AsyncSubscriptionRules:
-        """The presubscription rules, by which the service subscribes devices when they register."""
+        """The presubscription rules, which apply to devices when they register."""
         return AsyncSubscriptionRules(self._session)
 
     async def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
-        """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
+        """Return the paths of a device that this application subscribed to. An unknown device has none.
+
+        Source: wire.md 3.
 
         >>> await client.subscriptions.list(station)
         []
@@ -39,10 +35,10 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         return await self._session.about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
 
     async def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
-        """What became of this application's subscription of a resource: whether the device accepted it.
+        """Return the state of this application's subscription to a resource, such as whether the device accepted it.
 
-        A service that does not tell whether the device accepted leaves it at ``ASKED``. A resource that the device does
-        not have is ``NONE`` too.
+        It stays ``ASKED`` with a service that does not report whether the device accepted. It is ``NONE`` without a
+        subscription, and for a resource that the device does not have.
 
         Source: wire.md 3.
 
@@ -54,7 +50,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         )
 
     async def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
-        """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
+        """Return whether this application subscribed to a resource and the device did not reject it. Source: wire.md 3.
 
         >>> await client.subscriptions.is_active(station, "/3303/0/5700")
         False
@@ -64,7 +60,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         )
 
     async def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
-        """End all subscriptions this application has of a device. Source: wire.md 3.
+        """Delete all subscriptions of this application to a device. Source: wire.md 3.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.subscriptions.delete_all(station)

@@ -10,13 +10,9 @@ from mirror_sdk._arguments import Form, module_for
 from mirror_sdk._fork import import_whole
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
-from mirror_sdk.errors import (
-    BadRequest,
-)
+from mirror_sdk.errors import BadRequest
 from mirror_sdk.forms import given
-from mirror_sdk.naming import (
-    DevicesLike,
-)
+from mirror_sdk.naming import DevicesLike
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
 
@@ -72,37 +68,37 @@ class Fleet(ClientResource[ClientSession]):
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """The state table of many devices, all as of one instant, in one answer.
+        """Return the state table of many devices, all as of one instant, in one response.
 
-        The columns are those of :func:`mirror_sdk.frames.state_frame`; devices and their resources stand in the order
-        of their ids and paths. ``attrs["mirror"]`` also holds what was selected, ``seq``, the number of the last entry
-        in the notification log at that instant (``events(after=seq)`` goes on there), and ``revision``, by which
-        ``frame.mirror.refresh(client)`` fetches what has changed since. A service that has no snapshots is asked for
-        one device after another; a :class:`SnapshotWarning` says so, and ``one_instant`` is false. Paths without
-        rows are told as by :meth:`state_frame`.
+        The columns are those of :func:`mirror_sdk.frames.state_frame`. Devices and their resources are sorted by id and
+        path. ``attrs["mirror"]`` contains the selection, ``seq``, which is the number of the last entry in the
+        notification log at that instant (``client.events(after=seq)`` continues there), and ``revision``, with which
+        ``frame.mirror.refresh(client)`` fetches what changed since. With a service that has no snapshots the devices
+        are fetched one by one; ``one_instant`` is then false, and a :class:`~mirror_sdk.SnapshotWarning` is issued.
+        Paths without rows are reported as by ``client.state_frame()``.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
-                all that match the conditions.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
+                the conditions.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
             filters: Other conditions, as for ``client.devices.list()``.
-            raw: Whether the raw payloads are columns too.
+            raw: Whether there are columns with the raw payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
+            timeout: Seconds for the whole call, instead of the client's for each part.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            ConnectionFailed: The answer broke off; a part of it is never a table.
+            ConnectionFailed: The response was cut off; a part of it is never returned.
             ImportError: What the form needs, such as pandas, is not installed.
-            BadRequest: There is no such filter; the message lists the known ones.
-            NotFound: One of the ``devices`` is not there.
-            TypeError: A single text was given where a list of device ids belongs.
-            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            BadRequest: A filter does not exist; the message lists the known ones.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single text was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            ValueRefused: A pattern is not valid, or ``tz`` is not a time zone.
 
         Source: wire.md 7.
 
@@ -150,39 +146,38 @@ class Fleet(ClientResource[ClientSession]):
     ) -> SnapshotDataset:
         """Write the table of :meth:`snapshot` to a folder while it arrives, for fleets larger than memory.
 
-        The folder has Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of it
-        or, with ``columns=`` and ``filters=``, a part; :func:`mirror_sdk.dask.read_dataset` makes a Dask DataFrame.
-        Columns, dtypes and what they are based on are those of ``client.fleet.snapshot()``, and all rows are of one
-        instant.
+        The folder contains Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of
+        them or, with ``columns=`` and ``filters=``, a part. :func:`mirror_sdk.dask.read_dataset` makes a Dask
+        DataFrame. Columns, dtypes and metadata are those of :meth:`snapshot`, and all rows are as of one instant.
 
-        It is written beside its place, as ``.NAME-….partial``, and put there when it is whole and on disk: where
-        anything goes wrong, nothing is there. What a killed program leaves beside it may be deleted.
+        It is written to ``.NAME-….partial`` next to the folder and renamed when it is complete and on disk. After an
+        error nothing is left. You may delete what a killed program leaves there.
 
         Args:
-            folder: Where it is to be: a folder that is not there, or an empty one.
-            devices: As for ``client.fleet.snapshot()``, as are the others up to ``compression``.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            folder: The folder to write: one that does not exist or is empty.
+            devices: As for :meth:`snapshot`, like all others up to ``compression``.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
             filters: Other conditions, as for ``client.devices.list()``.
-            raw: Whether the raw payloads are columns too.
+            raw: Whether there are columns with the raw payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            compression: ``none``, ``lz4`` or ``zstd`` on the way.
-            devices_per_file: How many devices a file has at most.
-            overwrite: Whether it may take the place of another dataset. Anything else is never replaced.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            compression: ``none``, ``lz4`` or ``zstd`` in transit.
+            devices_per_file: The most devices of a file.
+            overwrite: Whether it may replace another dataset. Other folders are never replaced.
+            timeout: Seconds for the whole call, instead of the client's for each part.
 
         Raises:
-            ConnectionFailed: The answer broke off.
+            ConnectionFailed: The response was cut off.
             ImportError: pandas is not installed.
-            BadRequest: There is no such filter; the message lists the known ones.
-            NotFound: One of the ``devices`` is not there.
+            BadRequest: A filter does not exist; the message lists the known ones.
+            NotFound: One of the ``devices`` does not exist.
             OSError: The folder cannot be written.
-            TypeError: A single text was given where a list of device ids belongs.
+            TypeError: A single text was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone.
-            ValueRefused: The folder is not empty, a pattern is not one, ``tz`` is no time zone, or ``devices_per_file``
-                is not 1 or more.
+            ValueRefused: The folder is not empty, a pattern is not valid, ``tz`` is not a time zone, or
+                ``devices_per_file`` is below 1.
 
         Source: wire.md 7.
 
@@ -218,17 +213,17 @@ class Fleet(ClientResource[ClientSession]):
         """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
 
         Args:
-            frame: A table as ``client.fleet.snapshot()`` gave it.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            frame: A table of :meth:`snapshot`.
+            timeout: Seconds for the whole call, instead of the client's for each part.
 
         Returns:
-            A new table. Where the service cannot tell what has changed, it is taken as a whole, and a
-            :class:`SnapshotWarning` says so.
+            A new table. If the service does not know what changed, the whole table is fetched and a
+            :class:`~mirror_sdk.SnapshotWarning` is issued.
 
         Raises:
-            ConnectionFailed: The answer broke off; a part of it is never a table.
-            NotFound: One of the ``devices`` the table was asked for is gone.
-            ValueRefused: It is another table, not all of it, or has a resource of a device twice.
+            ConnectionFailed: The response was cut off; a part of it is never returned.
+            NotFound: One of the ``devices`` of the table no longer exists.
+            ValueRefused: It is not a snapshot, not the whole one, or contains a resource of a device twice.
 
         Source: wire.md 7.
 

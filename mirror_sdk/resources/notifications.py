@@ -10,22 +10,16 @@ from mirror_sdk._arguments import Form, module_for
 from mirror_sdk._fork import import_whole
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.channels import AnswerPump
-from mirror_sdk._service.defaults import (
-    DEFAULT_IDLE_SECONDS,
-)
+from mirror_sdk._service.defaults import DEFAULT_IDLE_SECONDS
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._service.status import ClientStatus, status_of
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
-from mirror_sdk.errors import (
-    ValueRefused,
-)
+from mirror_sdk.errors import ValueRefused
 from mirror_sdk.events import Event
 from mirror_sdk.forms import given
-from mirror_sdk.naming import (
-    DevicesLike,
-)
+from mirror_sdk.naming import DevicesLike
 from mirror_sdk.resources.base import ClientResource
 
 if TYPE_CHECKING:
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Notifications(ClientResource[ClientSession]):
-    """The channel by which notifications come, and what came: ``client.notifications`` of a synchronous client.
+    """The notification channel and what it received: ``client.notifications`` of a synchronous client.
 
     ``client.events()``, ``client.watch()`` and ``client.record()`` read them one by one.
     """
@@ -48,7 +42,7 @@ class Notifications(ClientResource[ClientSession]):
         self._tables = TableReader(session)
 
     def status(self) -> ClientStatus:
-        """How this client stands: whether the service answers, which channel is used, what waits. It asks nobody.
+        """Return whether the service responds, which channel is used and what is pending. It sends no request.
 
         >>> devices = client.devices.list()
         >>> client.notifications.status().channel
@@ -65,23 +59,24 @@ class Notifications(ClientResource[ClientSession]):
         )
 
     def use_webhook(self, receiver: CallbackInbox, *, url: str | None = None, timeout: float | None = None) -> None:
-        """Have notifications sent to a webhook from now on; events and answers then come from there.
+        """Receive notifications by a webhook from now on: events, and the responses to requests.
 
-        To be called before requests are made and events are waited for. What the service has kept for this key and
-        nobody has read comes first. A key has one webhook: where several programs use one key, long polling serves them
-        all. When another program registers its own or removes this one, ``status()`` says so as soon as something was
-        missed. Readers go on at their positions in the notification log, so that they lose nothing. With a service that
-        has no such log, they raise :class:`ChannelGone`.
+        Call this before sending requests and waiting for events. Notifications that the service stored for this key and
+        no program has read come first. An access key has one webhook; if several programs use one key, use long
+        polling. If another program registers its own webhook or removes this one, :meth:`status` says so as soon as
+        something is missing. Readers then continue at their positions in the notification log, and nothing is lost.
+        With a service that has no such log they raise :class:`~mirror_sdk.ChannelGone`.
 
         Args:
-            receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of an application of your own, which
-                must answer already.
-            url: Under which address the service calls it; a ``WebhookReceiver`` knows its own.
+            receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of your own application, which must
+                already respond to requests.
+            url: The address at which the service calls it; a ``WebhookReceiver`` knows its own.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
-            BadRequest: The service cannot reach the URL or may not call it, which its operator alone is told (a mirror
-                calls its own machine with ``--allow-callbacks-to 127.0.0.0/8`` only), or the key has a poll channel.
+            BadRequest: The service cannot reach the URL or is not allowed to call it; only its operator sees the
+                details. A mirror calls its own machine only with ``--allow-callbacks-to 127.0.0.0/8``. Or the key has a
+                poll channel.
             ValueError: There is no address, or it cannot be registered.
 
         Source: specification E4; wire.md 4.
@@ -111,22 +106,22 @@ class Notifications(ClientResource[ClientSession]):
         self._session.pump = AnswerPump(self._session.callbacks, Inbox())
 
     def use_websocket(self, *, timeout: float | None = None) -> None:
-        """Have notifications come by websockets from now on: to be chosen where a proxy cuts long polls.
+        """Receive notifications by websockets from now on. Use this if a proxy cuts long polls.
 
-        To be called before requests are made and events are waited for; what was begun before goes on by long polling.
-        Events, answers, watches and recordings come as they do by long polling, in the same order and with the same
-        word on what was lost: each reader has a websocket and its own position, so that it takes nothing from other
-        programs with this key, and needs no channel of its own. A websocket that ends is made again, with growing
-        pauses, and goes on behind what was read; nothing falls back to long polling by itself.
+        Call this before sending requests and waiting for events; earlier readers continue with long polling. Events,
+        responses, watches and recordings come in the same order as with long polling, and gaps are reported in the same
+        way. Each reader has a websocket and a position of its own, so it takes nothing from other programs with this
+        key. A websocket that ends is opened again, after growing pauses, at the reader's position. The client does not
+        switch back to long polling by itself.
 
-        Where the environment names a proxy, the websocket goes through it.
+        The websocket uses the proxy that the environment names, if any.
 
         Args:
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
-            MirrorError: There is no websocket to be had: the service has none or does not answer, or the key is wrong.
-            ValueRefused: There is a cassette in the client, or it sends over a transport of its own.
+            MirrorError: No websocket is available: the service has none or does not respond, or the key is wrong.
+            ValueRefused: A cassette is in use, or the client has a ``transport`` of its own.
 
         Source: wire.md 4.
 
@@ -157,7 +152,7 @@ class Notifications(ClientResource[ClientSession]):
         self._session.pump = self._session.new_pump(reader)
 
     def use_long_polling(self, *, timeout: float | None = None) -> None:
-        """Remove the webhook of this application, or close its websockets, and read by long polling, as at first.
+        """Remove the webhook of this application, close its websockets, and use long polling, which is the default.
 
         Source: specification E4; wire.md 4.
 
@@ -169,7 +164,7 @@ class Notifications(ClientResource[ClientSession]):
         self._session.pump = AnswerPump(LogReader(self._session.send), Inbox())
 
     def delete_poll_channel(self, *, timeout: float | None = None) -> None:
-        """End the long-polling channel of this application and every poll that is open. Source: wire.md 4.
+        """Delete the long-polling channel of this application and end every open poll. Source: wire.md 4.
 
         >>> client.notifications.delete_poll_channel()
         """
@@ -197,40 +192,39 @@ class Notifications(ClientResource[ClientSession]):
         tz: str | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """The events table of what :meth:`events` gives; see :func:`mirror_sdk.frames.events_frame`.
+        """Return the events of ``client.events()`` as a table; see :func:`mirror_sdk.frames.events_frame`.
 
-        ``after=0`` with a short ``timeout`` gives all that is kept of the notification log, a day as a rule.
-        ``attrs["mirror"]["position"]`` is the number to go on behind: the next table is that of ``after=`` this one.
-        The unit of a sensor is no part of an event. It is the one that an earlier event of resource 5701 names, and
-        missing before the first of these events. Without any it is the one that the mirror has now, and missing where
-        that may not be read.
+        ``after=0`` with a short ``timeout`` returns the whole stored notification log, usually a day.
+        ``attrs["mirror"]["position"]`` is the position after the last event; pass it as ``after=`` to get the next
+        table. An event does not contain the unit of a sensor. The unit comes from the last event of resource 5701
+        before it, and is missing before the first of these. If there are none, it is the unit that the mirror has now,
+        and missing if the key has no access to it.
 
         Args:
             timeout: Seconds without any event after which the table ends; an outage does not count.
-            outage_timeout: Seconds that the service may be out of reach, as for :meth:`events`.
-            limit: How many events at most.
-            after: Number of an entry to go on behind, instead of at the end of the log.
+            outage_timeout: Seconds that the service may be out of reach, as for ``client.events()``.
+            limit: The most events to return.
+            after: The number of an entry to start after, instead of the end of the log.
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names. Gaps and unknown entries are always
-                given.
-            raw: Whether the payloads stand in ``value_raw``.
+                included.
+            raw: Whether the column ``value_raw`` has the payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
             ImportError: What the form needs, such as pandas, is not installed.
-            MirrorError: A failure that asking again would not mend, or one that outlasted ``outage_timeout``.
-            NotFound: There is no such device.
-            TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: ``tz`` is no time zone, a time-out no span of time, ``limit`` no number of events,
-                ``after`` none of an entry, or a pattern is none.
+            MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
+            NotFound: A device does not exist.
+            TypeError: A single text was passed instead of a list.
+            ValueRefused: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.
 
         >>> client.notifications.events_frame(after=0, timeout=0)["event"].tolist()
         ['registration', 'registration']
         >>> client.notifications.events_frame(after=0, timeout=0, as_="arrow")["event"].to_pylist()
         ['registration', 'registration']
         """
-        # It begins before pandas is imported, so that nothing is missed meanwhile.
+        # Start before pandas is imported, so that no event of that time is missed.
         with self._session.open_events(
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:

@@ -12,9 +12,7 @@ from mirror_sdk._service.channels import AnswerPump
 from mirror_sdk._service.device_request import DeviceRequest, wait_for_answer
 from mirror_sdk._service.each import ask_each
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk.errors import (
-    MirrorError,
-)
+from mirror_sdk.errors import MirrorError
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.resources.devices import Devices
 from mirror_sdk.resources.requests import Requests

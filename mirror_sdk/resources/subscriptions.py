@@ -5,19 +5,13 @@ from __future__ import annotations
 
 import builtins
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk.naming import (
-    DeviceLike,
-)
+from mirror_sdk.naming import DeviceLike
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.resources.subscription_rules import SubscriptionRules
 from mirror_sdk.wire.subscriptions import SubscriptionState
-
-if TYPE_CHECKING:
-    pass
 
 
 class Subscriptions(ClientResource[ClientSession]):
@@ -28,11 +22,13 @@ class Subscriptions(ClientResource[ClientSession]):
 
     @cached_property
     def rules(self) -> SubscriptionRules:
-        """The presubscription rules, by which the service subscribes devices when they register."""
+        """The presubscription rules, which apply to devices when they register."""
         return SubscriptionRules(self._session)
 
     def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
-        """The paths this application subscribed of a device; none for an unknown device too. Source: wire.md 3.
+        """Return the paths of a device that this application subscribed to. An unknown device has none.
+
+        Source: wire.md 3.
 
         >>> client.subscriptions.list(station)
         []
@@ -40,10 +36,10 @@ class Subscriptions(ClientResource[ClientSession]):
         return self._session.about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
 
     def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
-        """What became of this application's subscription of a resource: whether the device accepted it.
+        """Return the state of this application's subscription to a resource, such as whether the device accepted it.
 
-        A service that does not tell whether the device accepted leaves it at ``ASKED``. A resource that the device does
-        not have is ``NONE`` too.
+        It stays ``ASKED`` with a service that does not report whether the device accepted. It is ``NONE`` without a
+        subscription, and for a resource that the device does not have.
 
         Source: wire.md 3.
 
@@ -55,7 +51,7 @@ class Subscriptions(ClientResource[ClientSession]):
         )
 
     def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
-        """Whether this application subscribed the resource, and the device has not refused it. Source: wire.md 3.
+        """Return whether this application subscribed to a resource and the device did not reject it. Source: wire.md 3.
 
         >>> client.subscriptions.is_active(station, "/3303/0/5700")
         False
@@ -65,7 +61,7 @@ class Subscriptions(ClientResource[ClientSession]):
         )
 
     def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
-        """End all subscriptions this application has of a device. Source: wire.md 3.
+        """Delete all subscriptions of this application to a device. Source: wire.md 3.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.subscriptions.delete_all(station)

@@ -72,7 +72,7 @@ async def main() -> None:
             "connect": connect,
             "list_devices": lambda client: client.devices.list(),
             "state_frame": AsyncMirrorClient.state_frame,
-            "snapshot": AsyncMirrorClient.snapshot,
+            "snapshot": lambda client: client.fleet.snapshot(),
             "snapshot_dataset": lambda client: client.fleet.dataset(folder / "dataset", overwrite=True),
             "refresh": lambda client: client.fleet.refresh(kept["snapshot"]),
             "events_frame": lambda client: client.notifications.events_frame(after=0, timeout=0),
