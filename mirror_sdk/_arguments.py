@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
 from mirror_sdk._visible import visible
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.wire.paths import check_path_pattern
 
 InstantLike: TypeAlias = datetime | timedelta | str
@@ -42,7 +42,7 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
         now: From which instant a span counts back.
 
     Raises:
-        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+        InvalidValue: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
     meant = given
     if isinstance(given, str):
@@ -55,15 +55,15 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
             meant = now() - meant
         # Not a time of pandas that is none.
         if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
-            raise ValueRefused(
+            raise InvalidValue(
                 f"{name}={shown_time(given)} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC), its text like"
                 " '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
             )
         if meant.tzinfo is None:
-            raise ValueRefused(f"{name}={shown_time(given)} has no time zone; {_zone_cure(name, given, meant)}")
+            raise InvalidValue(f"{name}={shown_time(given)} has no time zone; {_zone_cure(name, given, meant)}")
         meant.astimezone(UTC)
     except OverflowError:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{name}={shown_time(given)} lies beyond the years 1 to 9999 in UTC; give one within them"
         ) from None
     return meant
@@ -110,11 +110,11 @@ def seconds(name: str, given: object) -> float:
     """A span of time to wait, infinity too.
 
     Raises:
-        ValueRefused: It is no number, or less than 0.
+        InvalidValue: It is no number, or less than 0.
     """
     span = real(given)
     if span is None or span < 0:
-        raise ValueRefused(f"{name}={given!r} must be a number of seconds, 0 or more")
+        raise InvalidValue(f"{name}={given!r} must be a number of seconds, 0 or more")
     return span
 
 
@@ -122,12 +122,12 @@ def count(name: str, given: object) -> int | None:
     """How many at most; ``None`` for all.
 
     Raises:
-        ValueRefused: It is no whole number, or less than 0.
+        InvalidValue: It is no whole number, or less than 0.
     """
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, numbers.Integral) or int(given) < 0:
-        raise ValueRefused(f"{name}={given!r} must be a whole number, 0 or more, or None for all")
+        raise InvalidValue(f"{name}={given!r} must be a whole number, 0 or more, or None for all")
     return int(given)
 
 
@@ -135,12 +135,12 @@ def place(given: object) -> int | None:
     """Number of the entry of the log to go on behind; ``None`` for its end.
 
     Raises:
-        ValueRefused: It is no whole number, or less than 0.
+        InvalidValue: It is no whole number, or less than 0.
     """
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, numbers.Integral) or int(given) < 0:
-        raise ValueRefused(
+        raise InvalidValue(
             f"after={given!r} must be the number of an entry, as events.position tells it, or None for the end; of a"
             " text make one with int(...)"
         )
@@ -152,14 +152,14 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
 
     Raises:
         TypeError: One of them is no text.
-        ValueRefused: They are one text, a ``*`` is not at the end of one, or one can match no path.
+        InvalidValue: They are one text, a ``*`` is not at the end of one, or one can match no path.
     """
     if isinstance(paths, str):
-        raise ValueRefused(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
+        raise InvalidValue(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
     try:
         return None if paths is None else [check_path_pattern(text("each of paths", pattern)) for pattern in paths]
     except ValueError as exc:
-        raise ValueRefused(f"paths: {exc}") from exc
+        raise InvalidValue(f"paths: {exc}") from exc
 
 
 def closest(wanted: str, known: Iterable[str]) -> str:
@@ -194,8 +194,8 @@ def module_for(as_: Form) -> str:
     """The module to import before tables of a form are made: it says what to install where that is missing.
 
     Raises:
-        ValueRefused: There is no such form.
+        InvalidValue: There is no such form.
     """
     if as_ not in _MODULES:
-        raise ValueRefused(f"as_={as_!r} is no form of a table; give {', '.join(map(repr, _MODULES))}")
+        raise InvalidValue(f"as_={as_!r} is no form of a table; give {', '.join(map(repr, _MODULES))}")
     return _MODULES[as_]

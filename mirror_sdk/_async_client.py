@@ -13,7 +13,7 @@ from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
-from mirror_sdk.config import Settings
+from mirror_sdk.config import ClientSettings
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import ConfigError
 from mirror_sdk.naming import DeviceLike
@@ -105,7 +105,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         session = AsyncClientSession(
-            Settings.of(base_url, api_key),
+            ClientSettings.of(base_url, api_key),
             timeout_seconds=timeout,
             max_retries=max_retries,
             max_snapshot_bytes=max_snapshot_bytes,
@@ -145,7 +145,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         ...     client.base_url
         'https://mirror.example.com'
         """
-        settings = Settings.load(base_url, api_key)
+        settings = ClientSettings.load(base_url, api_key)
         return cls(
             settings.base_url,
             settings.api_key.get_secret_value(),
@@ -187,7 +187,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
             CassetteDamaged: It is no cassette, or one of another version.
             ConfigError: It is to be recorded, and there is no key, or something cannot be used.
             FileNotFoundError: It is to be played, and is not there.
-            ValueRefused: There is no such mode.
+            InvalidValue: There is no such mode.
 
         >>> async with client.cassettes.use(folder / "lights.zip"):
         ...     count = len(await client.devices.list())

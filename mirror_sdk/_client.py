@@ -14,7 +14,7 @@ from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
-from mirror_sdk.config import Settings
+from mirror_sdk.config import ClientSettings
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import ConfigError
 from mirror_sdk.naming import DeviceLike
@@ -100,7 +100,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> None:
         session = ClientSession(
-            Settings.of(base_url, api_key),
+            ClientSettings.of(base_url, api_key),
             timeout_seconds=timeout,
             max_retries=max_retries,
             max_snapshot_bytes=max_snapshot_bytes,
@@ -140,7 +140,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
         ...     client.base_url
         'https://mirror.example.com'
         """
-        settings = Settings.load(base_url, api_key)
+        settings = ClientSettings.load(base_url, api_key)
         return cls(
             settings.base_url,
             settings.api_key.get_secret_value(),
@@ -182,7 +182,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
             CassetteDamaged: It is no cassette, or one of another version.
             ConfigError: It is to be recorded, and there is no key, or something cannot be used.
             FileNotFoundError: It is to be played, and is not there.
-            ValueRefused: There is no such mode.
+            InvalidValue: There is no such mode.
 
         >>> with client.cassettes.use(folder / "lights.zip"):
         ...     count = len(client.devices.list())

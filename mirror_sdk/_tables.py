@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mirror_sdk._caller import warn
 from mirror_sdk._fork import import_whole
-from mirror_sdk.errors import EmptyTableWarning, MirrorError, ValueRefused
+from mirror_sdk.errors import EmptyTableWarning, InvalidValue, MirrorError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ def device_ids(table: DeviceTable, argument: str) -> list[str]:
         argument: What the caller calls it.
 
     Raises:
-        ValueRefused: It has no such column, or a row names no device.
+        InvalidValue: It has no such column, or a row names no device.
     """
     return [device for (device,) in _distinct(table, (DEVICE,), argument)]
 
@@ -62,7 +62,7 @@ def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[
     It is empty where the table has no column ``desired_revision``.
 
     Raises:
-        ValueRefused: A revision is no whole number.
+        InvalidValue: A revision is no whole number.
     """
     frame = _with_columns(table, (DEVICE, PATH, REVISION))
     if REVISION not in frame.columns:
@@ -81,12 +81,12 @@ def revision_in(cell: Any, argument: str) -> int:
     """Return the revision in a cell. pandas makes floats of a column where others of it are missing.
 
     Raises:
-        ValueRefused: It is none, or a float that may have been rounded.
+        InvalidValue: It is none, or a float that may have been rounded.
     """
     is_exact = isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53
     if is_exact or (not isinstance(cell, bool) and isinstance(cell, Integral)):
         return int(cell)
-    raise ValueRefused(
+    raise InvalidValue(
         f"{argument}: {REVISION} of a row is {cell!r}, not a revision, as after a text file; mend it with"
         f' table["{REVISION}"] = pd.to_numeric(table["{REVISION}"]).astype("Int64")'
     )
@@ -138,7 +138,7 @@ def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.Data
         count = list(frame.columns).count(name)
         if count != 1:
             there = "no column" if count == 0 else f"{count} columns"
-            raise ValueRefused(
+            raise InvalidValue(
                 f"{argument}: the table has {there} {name}; give a table with a column or an index {name}"
             )
     return frame[list(names)]
@@ -166,9 +166,9 @@ def _of_arrow(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
 def _check_texts(column: pd.Series, argument: str) -> None:
     name = column.name
     if column.isna().any():
-        raise ValueRefused(
+        raise InvalidValue(
             f"{argument}: a row of the table has no {name}; table.dropna(subset=[{name!r}]) leaves such rows out"
         )
     wrong = next((one for one in column if not isinstance(one, str)), None)
     if wrong is not None:
-        raise ValueRefused(f"{argument}: {name} of a row is {wrong!r}, not a text")
+        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a text")

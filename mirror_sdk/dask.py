@@ -16,7 +16,7 @@ registers after the ranges were made too. For all devices as of one instant, wri
 folder.
 
 **What happened.** :func:`read_history` gives the history the same way, in partitions by ranges of ids and, with
-``time_per_partition``, by stretches of time; each is in the order of device, path and time. Where an ``end`` is given
+``time_per_partition``, by intervals; each is in the order of device, path and time. Where an ``end`` is given
 that lies in the past, all partitions together show what ``client.history`` would, but for what comes late meanwhile.
 
 >>> from mirror_sdk.dask import read_history
@@ -60,21 +60,21 @@ from mirror_sdk._arguments import InstantLike
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._service.sender import Sender
-from mirror_sdk.config import Settings, read_max_snapshot_bytes
-from mirror_sdk.errors import NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
+from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.events import utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.history.reading import basis
-from mirror_sdk.history.request import MILLISECOND, HistoryRequest, check_stretch
+from mirror_sdk.history.request import MILLISECOND, HistoryRequest, check_interval
 from mirror_sdk.progress import without_progress
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.snapshot.request import SnapshotRequest, get_device_ranges
 from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.tables.columns import INSTANT
+from mirror_sdk.tables.columns import INSTANT, schema_of
 from mirror_sdk.tables.device_batches import joined
-from mirror_sdk.tables.history import HistoryParts, schema_of
+from mirror_sdk.tables.history import HISTORY_COLUMNS, HistoryParts
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression, DeviceRanges
 
 if TYPE_CHECKING:
@@ -132,14 +132,14 @@ def read_mirror(
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
         UnexpectedAnswer: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+        InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
     Source: wire.md 7.
 
     >>> read_mirror(endpoint_type="Light", devices_per_partition=1).npartitions
     2
     """
-    settings = Settings.load(base_url, api_key)
+    settings = ClientSettings.load(base_url, api_key)
     selection = Selection.of(
         paths=paths, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, filters=filters
     )
@@ -189,7 +189,7 @@ def read_history(
         api_key: Access key.
         begin: From this instant on, with its time zone; ``None`` for all that is kept.
         end: Up to before this instant; ``None`` for the present, of each partition when it is computed.
-        time_per_partition: The stretch of time of a partition; ``None`` for all of it. It takes ``begin`` and ``end``.
+        time_per_partition: The interval of a partition; ``None`` for all of it. It takes ``begin`` and ``end``.
         paths: Path patterns (``/3303/*``); ``None`` takes every resource.
         state: ``registered`` or ``deregistered``, now.
         endpoint_type: Endpoint type.
@@ -209,7 +209,7 @@ def read_history(
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
         UnexpectedAnswer: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        ValueRefused: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
+        InvalidValue: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
             than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is no time zone.
 
     Source: wire.md 7 and 10.
@@ -218,9 +218,9 @@ def read_history(
     >>> rows.npartitions
     2
     """
-    begin, end = check_stretch(begin, end, utc_now)
-    stretches = _stretches(begin, end, time_per_partition)
-    settings = Settings.load(base_url, api_key)
+    begin, end = check_interval(begin, end, utc_now)
+    intervals = _intervals(begin, end, time_per_partition)
+    settings = ClientSettings.load(base_url, api_key)
     selection = Selection.of(
         paths=paths, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, filters=filters
     )
@@ -233,33 +233,33 @@ def read_history(
         max_retries=_MAX_RETRIES,
     )
     ranges = _ranges(settings, selection, devices_per_partition, timeout).data
-    if len(ranges) * len(stretches) > _MOST_PARTITIONS:
-        raise ValueRefused(
-            f"{len(ranges)} ranges of devices and {len(stretches)} stretches of time make more than"
+    if len(ranges) * len(intervals) > _MOST_PARTITIONS:
+        raise InvalidValue(
+            f"{len(ranges)} ranges of devices and {len(intervals)} intervals make more than"
             f" {_MOST_PARTITIONS} partitions; give a larger time_per_partition or devices_per_partition"
         )
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     return _from_map(
         _HistoryPart(request, settings if api_key else None, timeout, limit_bytes, raw=raw, tz=tz),
-        [((one.after, one.last), stretch) for one in ranges for stretch in stretches],
-        to_frame(schema_of(raw=raw).empty_table(), {}, tz=tz),
+        [((one.after, one.last), interval) for one in ranges for interval in intervals],
+        to_frame(schema_of(HISTORY_COLUMNS, raw=raw).empty_table(), {}, tz=tz),
     )
 
 
-def _stretches(
+def _intervals(
     begin: datetime | None, end: datetime | None, span: timedelta | None
 ) -> list[tuple[datetime | None, datetime | None]]:
-    """Stretches of time, one behind the other.
+    """Intervals of time, one behind the other.
 
     Raises:
-        ValueRefused: They cannot be made of these.
+        InvalidValue: They cannot be made of these.
     """
     if span is None:
         return [(begin, end)]
     if begin is None or end is None:
-        raise ValueRefused("time_per_partition takes begin= and end=, between which it is laid out")
+        raise InvalidValue("time_per_partition takes begin= and end=, between which it is laid out")
     if not span >= MILLISECOND or (end - begin) / span > _MOST_PARTITIONS:
-        raise ValueRefused(
+        raise InvalidValue(
             f"time_per_partition={span} makes more than {_MOST_PARTITIONS} partitions; give a larger one"
         )
     cuts = [begin + number * span for number in range(max(1, ceil((end - begin) / span)))]
@@ -275,7 +275,7 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
         folder: The folder, which every worker has to reach under this name.
 
     Raises:
-        ValueRefused: There is no dataset, or it is not whole.
+        InvalidValue: There is no dataset, or it is not whole.
 
     >>> _ = client.fleet.dataset(folder / "fleet", devices_per_file=5)
     >>> len(read_dataset(folder / "fleet")) == len(client.fleet.snapshot())
@@ -290,7 +290,7 @@ class _MirrorPart:
     """Loads a partition from the service, with a client of its own."""
 
     request: SnapshotRequest
-    settings: Settings | None
+    settings: ClientSettings | None
     timeout_seconds: float
     max_snapshot_bytes: int
     # No two tables are the same to Dask: what one has loaded is not what another is to load later.
@@ -300,7 +300,7 @@ class _MirrorPart:
         return self.token
 
     def __call__(self, bounds: tuple[str | None, str | None], columns: Sequence[str] | None = None) -> pd.DataFrame:
-        settings = self.settings or Settings.load(self.request.server)
+        settings = self.settings or ClientSettings.load(self.request.server)
         request = replace(self.request, selection=self.request.selection.between(*bounds))
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
             tables, about = client._tables.parts_of(request)
@@ -317,7 +317,7 @@ class _HistoryPart:
     """Loads a partition of the history from the service, with a client of its own."""
 
     request: HistoryRequest
-    settings: Settings | None
+    settings: ClientSettings | None
     timeout_seconds: float
     max_snapshot_bytes: int
     raw: bool
@@ -333,7 +333,7 @@ class _HistoryPart:
         request = replace(self.request, selection=selection, begin=begin, end=end)
         parts = HistoryParts(raw=self.raw)
         own = partial(_own_rows, is_first=after is None, begin=None if begin == self.request.begin else begin)
-        settings = self.settings or Settings.load(self.request.server)
+        settings = self.settings or ClientSettings.load(self.request.server)
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
             told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
             units = client._tables.units_over_time(parts.unitless(), request, told)
@@ -342,7 +342,7 @@ class _HistoryPart:
         return frame if columns is None else frame[list(columns)]
 
 
-def _client(settings: Settings, timeout_seconds: float, max_snapshot_bytes: int) -> MirrorClient:
+def _client(settings: ClientSettings, timeout_seconds: float, max_snapshot_bytes: int) -> MirrorClient:
     key = settings.api_key.get_secret_value()
     return MirrorClient(settings.base_url, key, timeout=timeout_seconds, max_snapshot_bytes=max_snapshot_bytes)
 
@@ -353,7 +353,7 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
     Args:
         table: The rows.
         is_first: Whether it is one of the first range of devices.
-        begin: Where it begins, unless it is the first stretch of time.
+        begin: Where it begins, unless it is the first interval.
     """
     if not is_first:
         table = table.filter(table["device_id"].is_valid())
@@ -380,7 +380,7 @@ def _from_map(load: Callable[..., pd.DataFrame], parts: Sequence[object], empty:
     return frame
 
 
-def _ranges(settings: Settings, selection: Selection, devices_per_range: int, timeout: float) -> DeviceRanges:
+def _ranges(settings: ClientSettings, selection: Selection, devices_per_range: int, timeout: float) -> DeviceRanges:
     sender = Sender(settings, timeout_seconds=timeout)
     try:
         return sender.send(get_device_ranges(selection, devices_per_range))

@@ -15,7 +15,7 @@ from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_whole
 from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
-from mirror_sdk.errors import UnknownResource, ValueRefused
+from mirror_sdk.errors import InvalidValue, UnknownResource
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.wire import device_object as wire_object
@@ -80,7 +80,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     resources: Mapping[str, Resource]
 
     @classmethod
-    def from_wire(cls, wire: wire_object.DeviceObject, client: KeepsHistory[Any] | None = None) -> DeviceObject:
+    def from_wire(cls, wire: wire_object.DeviceObjectBody, client: KeepsHistory[Any] | None = None) -> DeviceObject:
         """Read the answer of E1; a payload that is not what its path declares becomes an opaque value.
 
         Args:
@@ -183,7 +183,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
             asked: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
 
         Raises:
-            ValueRefused: It came of no client, and none is given.
+            InvalidValue: It came of no client, and none is given.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -192,7 +192,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         """
         asker = getattr(self, "_client", None) if client is None else client
         if asker is None:
-            raise ValueRefused(f"device object {self.device_id} does not know its client; give client=")
+            raise InvalidValue(f"device object {self.device_id} does not know its client; give client=")
         return asker.history([self.device_id], None if path is None else [path], **asked)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:

@@ -10,7 +10,7 @@ Exceptions::
       x RecordingDamaged
       x CassetteDamaged
       x NotRecorded
-      x ValueRefused
+      x InvalidValue
       + ConnectionFailed
         x CallTimeout
       x UnexpectedAnswer
@@ -41,7 +41,7 @@ Exceptions::
 Those with a ``+`` have kinds of their own. ``NoSuchResource`` and ``ResourceNotFound`` are an ``UnknownResource`` too:
 that is what every call raises that needs a resource the device does not have; to ask for its subscription, or to end
 it, needs none. Some are errors of Python as well:
-``ValueRefused`` and ``AmbiguousName`` are a ``ValueError``, ``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and
+``InvalidValue`` and ``AmbiguousName`` are a ``ValueError``, ``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and
 ``WaitTimeout`` are a ``TimeoutError``.
 Web applications that tell their users of them are in ``help(mirror_sdk)``.
 
@@ -117,8 +117,8 @@ class NotRecorded(MirrorError):
     """A cassette has no answer to a request, since that was not made when it was recorded; the message names both."""
 
 
-class ValueRefused(MirrorError, ValueError):
-    """A value cannot be written to this resource as it is; nothing was sent."""
+class InvalidValue(MirrorError, ValueError):
+    """A value or another argument is invalid. Nothing was sent; the message names it and says what is valid."""
 
 
 class ConnectionFailed(MirrorError):
@@ -201,7 +201,7 @@ class BeforeHistory(BadRequest):
         """The oldest instant there is; ``None`` where the service does not tell it."""
         body: ErrorBody = self.args[1]
         try:
-            return wire_history.BeforeHistory.model_validate(body.model_dump()).oldest_at
+            return wire_history.BeforeHistoryBody.model_validate(body.model_dump()).oldest_at
         except ValidationError:
             return None
 

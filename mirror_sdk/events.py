@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 
 from mirror_sdk._arguments import text
 from mirror_sdk._visible import visible
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.entries import Batch, Entry, EntryBody, Gap, Unreadable
@@ -146,7 +146,7 @@ def event_filter(paths: Collection[str] | None, devices: Collection[str] | None)
 
     Raises:
         TypeError: A single text was given where a collection of texts belongs, or something else than texts.
-        ValueRefused: A pattern can match no path.
+        InvalidValue: A pattern can match no path.
     """
     for name, texts in (("paths", paths), ("devices", devices)):
         if isinstance(texts, str):
@@ -157,7 +157,7 @@ def event_filter(paths: Collection[str] | None, devices: Collection[str] | None)
         for pattern in paths or ():
             check_path_pattern(pattern)
     except ValueError as exc:
-        raise ValueRefused(f"paths: {exc}") from exc
+        raise InvalidValue(f"paths: {exc}") from exc
 
     def wants(event: Event) -> bool:
         if event.kind in {EventKind.GAP, EventKind.UNKNOWN}:

@@ -43,7 +43,7 @@ def given(
         tz: Time zone of the time columns; UTC by default.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     if as_ == "pandas":
         from mirror_sdk.frames.columns import frame_of

@@ -34,11 +34,11 @@ from mirror_sdk.errors import (
     AccessDenied,
     AmbiguousName,
     BadRequest,
+    InvalidValue,
     MirrorError,
     NotFound,
     UnexpectedAnswer,
     UnknownDevice,
-    ValueRefused,
 )
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.errors import ErrorBody
@@ -223,7 +223,7 @@ def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool
     Errors as for :func:`id_of`, and:
 
     Raises:
-        ValueRefused: A text is empty, or a row of a table names no device.
+        InvalidValue: A text is empty, or a row of a table names no device.
 
     Warns:
         EmptyTableWarning: A table has no rows.
@@ -235,7 +235,7 @@ def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool
     given, each = given_devices(devices, argument), f"each of {argument}"
     known = [known_id(each, device) for device in given]
     if "" in known:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{each} has to be an id or an endpoint name, not ''; client.devices.list() shows the known ones"
         )
     sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
@@ -252,7 +252,7 @@ def given_devices(devices: DevicesLike, argument: str) -> list[DeviceLike]:
 
     Raises:
         TypeError: A single one was, in the place of a list.
-        ValueRefused: A row of a table names no device.
+        InvalidValue: A row of a table names no device.
     """
     if is_table(devices):
         return [*ids_in(devices, argument)]

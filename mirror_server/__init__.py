@@ -68,7 +68,7 @@ those data, and answers tell proxies and browsers not to keep them (``Cache-Cont
 stand there as they are. Files are made readable by their owner alone. These commands look after them::
 
     mirror-server backup FILE        while it runs; 'restore FILE' makes a database from it
-    mirror-server went-back          where it was put back by other means than 'restore'
+    mirror-server mark-restored      where it was put back by other means than 'restore'
     mirror-server check              damaged tables, and the invariants of the database
     mirror-server erase DEVICE_ID    all that is stored of a device, rules that name it too; a receipt
 
@@ -76,8 +76,8 @@ After ``restore`` programs are told that something is lost: a reader of notifica
 names numbers that were never given, too), and what was taken of the mirror before is taken anew. A database that is
 back at an earlier state by other means (``pg_restore``, a copied file, an earlier state of the disk or of a virtual
 machine) gives numbers of what was lost once more, and who read the former ones passes over the new ones without a word:
-``mirror-server went-back``, before a server runs on it, does for it what ``restore`` does. A file that is removed or
-replaced while it is served takes nothing more: ``503`` until it is back under its name.
+``mirror-server mark-restored``, before a server runs on it, does for it what ``restore`` does. A file that is removed
+or replaced while it is served takes nothing more: ``503`` until it is back under its name.
 
 ``backup`` and ``restore`` are for files; a PostgreSQL database is backed up with ``pg_dump``. A newer version brings a
 database to its schema when it starts, or with any of its commands but ``backup``; stop the older server first. A schema
@@ -87,7 +87,7 @@ waits.
 A damaged file is refused by everything but ``check``, which names the tables and counts what is wrong: ``restore`` a
 backup. To find that out, opening reads the file once, about five seconds a GB. A file has one server, by whatever path,
 symbolic or hard link; commands use the name that is served. The thread that writes keeps up to 32 MB of a SQLite
-database in memory; the ``-wal`` file beside the database grows to about 50 MB under load.
+database in memory; the ``-wal`` file beside the database grows to about 33 MB under load.
 
 A clock that jumps
 ------------------

@@ -23,7 +23,6 @@ from mirror_server.devices.link import (
     Content,
     DeviceCommand,
     Execute,
-    IntroducedResource,
     Observation,
     Observe,
     Outcome,
@@ -34,6 +33,7 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.hooks import extends
+from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.session import MANUAL_CLOCK
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Device:
     latency_seconds: float = 0
     renewed_at: Instant = 0
     awoken_at: Instant = 0
-    introduced: tuple[IntroducedResource, ...] = ()
+    introduced: tuple[AnnouncedResource, ...] = ()
     in_hand: list[Callable[[Answer], None]] = field(default_factory=list)
     timer: Timer | None = None
 
@@ -86,9 +86,9 @@ class Device:
         is_awake = not self.queue_mode or now < after_seconds(self.awoken_at, AWAKE_SECONDS)
         return self.online and self.registered and is_awake
 
-    def structure(self) -> tuple[IntroducedResource, ...]:
+    def structure(self) -> tuple[AnnouncedResource, ...]:
         return tuple(
-            IntroducedResource(path, observable=each.observable, auto_observed=each.auto_observable)
+            AnnouncedResource(path, observable=each.observable, auto_observed=each.auto_observable)
             for path, each in self.resources.items()
         )
 

@@ -66,7 +66,7 @@ class AsyncEventMethods:
                 ``outage_timeout``.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
+            InvalidValue: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
                 a pattern is none.
 
         Source: specification 6; wire.md 4.
@@ -104,7 +104,7 @@ class AsyncEventMethods:
 
         Raises:
             TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
-            ValueRefused: A pattern is none.
+            InvalidValue: A pattern is none.
 
         Source: wire.md 4.
 
@@ -164,7 +164,7 @@ class AsyncEventMethods:
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
             TypeError: A single text was given where a list of texts belongs.
-            ValueRefused: There is something else in the folder, a recording of something else, or another recorder at
+            InvalidValue: There is something else in the folder, a recording of something else, or another recorder at
                 work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
                 have.
 

@@ -109,7 +109,7 @@ class DeviceMethods:
         Raises:
             NotFound: There is no such device. Of a table, all others are subscribed, as a note of the error tells.
             UnknownResource: The device does not have this resource; the same.
-            ValueRefused: The table has no such columns, or a row without a device or a path.
+            InvalidValue: The table has no such columns, or a row without a device or a path.
 
         Source: wire.md 3.
 
@@ -170,7 +170,7 @@ class DeviceMethods:
         Raises:
             AccessDenied: The key may not read from devices, with ``read_first``.
             ImportError: pandas is not installed.
-            ValueRefused: It is none of these; the message says what is missing.
+            InvalidValue: It is none of these; the message says what is missing.
 
         Source: specification 3.1.
 

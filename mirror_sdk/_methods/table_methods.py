@@ -73,7 +73,7 @@ class TableMethods:
             ImportError: What the form needs, such as pandas, is not installed.
             NotFound: There is no such device.
             TypeError: A single text was given where a list of device ids belongs.
-            ValueRefused: A pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
 
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -137,7 +137,7 @@ class TableMethods:
         """What happened: a row for each thing, by device, path and the time at which it did.
 
         The columns are those of :func:`mirror_sdk.frames.history_frame`: values that devices told and by what they
-        came, ends of writes, registrations, and stretches in which nothing could be heard. Rows without a path, such
+        came, ends of writes, registrations, and intervals in which nothing could be heard. Rows without a path, such
         as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
         devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
         service has kept everything. What breaks off on the way goes on behind the last row that came. Where no row
@@ -170,7 +170,7 @@ class TableMethods:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one,
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one,
                 ``limit`` is no number, or ``tz`` is no time zone.
 
         Source: wire.md 10.
@@ -183,12 +183,12 @@ class TableMethods:
         """
         import_whole(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
-        from mirror_sdk.history.request import HistoryRequest, check_stretch
+        from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
         whole = self._session.sender.whole(timeout)
-        begin, end = check_stretch(begin, end, self._tables.clock_of(begin, end, timeout=whole))
+        begin, end = check_interval(begin, end, self._tables.clock_of(begin, end, timeout=whole))
         chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
             selection=Selection.of(
@@ -293,7 +293,7 @@ class TableMethods:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
+            InvalidValue: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
 
         Source: wire.md 10.
 
@@ -400,7 +400,7 @@ class TableMethods:
             NotFound: One of the ``devices`` is not there.
             TypeError: A single text was given where a list of device ids belongs.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
+            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
                 ``tz`` is no time zone.
 
         Source: wire.md 10.
@@ -412,15 +412,15 @@ class TableMethods:
         [['/3303/0/5700', 21.5, 22.5]]
         """
         import_whole(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
-        from mirror_sdk.history.changes import Counts, changes_parts
-        from mirror_sdk.history.request import HistoryRequest, behind, check_stretch
+        from mirror_sdk.history.changes import ReportCounts, changes_parts
+        from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
         whole = self._session.sender.whole(timeout)
         now = self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
-        _, last = check_stretch(first, end, now)
+        _, last = check_interval(first, end, now)
         selection = Selection.of(
             paths=paths,
             state=state,
@@ -429,7 +429,7 @@ class TableMethods:
             filters=filters,
             device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
         )
-        counts = Counts()
+        counts = ReportCounts()
         before = self._tables.state_at(first, selection, whole)
         if last is None:
             # Until now, by the service's clock.

@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import TypedDict
 
 from mirror_sdk._arguments import text as text_argument
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import DesiredValue, ExpectedValue, Resource
 from mirror_sdk.values import encode
 from mirror_sdk.values.typed import given_value
@@ -36,7 +36,7 @@ def to_write(
     """What a write takes along; ``text`` is what people typed, in the place of ``value``.
 
     Raises:
-        ValueRefused: The value or the text does not go with what is declared for the path, there are both or neither,
+        InvalidValue: The value or the text does not go with what is declared for the path, there are both or neither,
             or it is declared read-only and ``allow_read_only`` is not set.
     """
     payload, content_type = encode(given_value(value, text, path), path, content_type, allow_read_only=allow_read_only)
@@ -60,13 +60,13 @@ def expected_revision(if_match: ExpectedValue) -> int:
 
     Raises:
         TypeError: It is none of these.
-        ValueRefused: The service told no revision, or it is no number of one.
+        InvalidValue: The service told no revision, or it is no number of one.
     """
     if isinstance(if_match, Resource):
         return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
     if isinstance(if_match, DesiredValue):
         if if_match.revision is None:
-            raise ValueRefused("if_match: this service tells no revisions of desired values; write without if_match")
+            raise InvalidValue("if_match: this service tells no revisions of desired values; write without if_match")
         return if_match.revision
     return _read_revision(if_match)
 
@@ -78,5 +78,5 @@ def _read_revision(given: object) -> int:
             f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
         )
     if not 0 <= int(given) < _MOST_REVISIONS:
-        raise ValueRefused(f"if_match={given} is no revision; device[path].desired.revision tells it")
+        raise InvalidValue(f"if_match={given} is no revision; device[path].desired.revision tells it")
     return int(given)

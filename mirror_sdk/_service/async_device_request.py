@@ -62,7 +62,7 @@ class AsyncDeviceRequest(PlacedRequest):
             WaitTimeout: The wait is over and the request is not; ask again. Where the answer may have been lost with
                 entries of the log, a :class:`GapWarning` says so.
             APIError: The service refuses to say.
-            ValueRefused: ``timeout`` is no span of time.
+            InvalidValue: ``timeout`` is no span of time.
 
         >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result(timeout=10)).kind

@@ -34,8 +34,8 @@ from mirror_sdk._service.operation import Answer, Operation, Received, hide_key,
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
-from mirror_sdk.config import Settings, read_max_retries, read_timeout
-from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, ValueRefused
+from mirror_sdk.config import ClientSettings, read_max_retries, read_timeout
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class AsyncSender:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClientSettings,
         *,
         timeout_seconds: float,
         max_retries: int = DEFAULT_MAX_RETRIES,
@@ -167,12 +167,12 @@ class AsyncSender:
 
         Raises:
             ClientClosed: It was closed.
-            ValueRefused: That is so already.
+            InvalidValue: That is so already.
         """
         refuse_closed(self._http)
         with self._making:
             if self._before is not None:
-                raise ValueRefused("there is a cassette in this client; end its block first")
+                raise InvalidValue("there is a cassette in this client; end its block first")
             self._before = self._transport, self._pool
             self._transport, self.moments = transport, moments
             self._pool = self._new_pool()
@@ -195,7 +195,7 @@ class AsyncSender:
         """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return None if timeout is None else self.deadline(timeout)
 
@@ -207,7 +207,7 @@ class AsyncSender:
         """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
 
         Raises:
-            ValueRefused: It is no limit.
+            InvalidValue: It is no limit.
         """
         return deadline_of(self._timeout_seconds if timeout is None else timeout, self._clock)
 

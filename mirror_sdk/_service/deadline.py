@@ -75,7 +75,7 @@ def wait_of(timeout: object) -> Deadline | None:
     """A wait that begins now, and may be endless or no more than a look; ``None`` is the usual one.
 
     Raises:
-        ValueRefused: It is no span of time.
+        InvalidValue: It is no span of time.
     """
     return None if timeout is None else Deadline(seconds("timeout", timeout))
 

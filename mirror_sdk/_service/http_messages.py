@@ -16,8 +16,8 @@ from mirror_sdk._service.environment import plain_hint, proxy_hint, tls_hint
 from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.steps import Pause
 from mirror_sdk._visible import visible_line
-from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, LONGEST_TIMEOUT_SECONDS, Settings
-from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, ValueRefused
+from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, LONGEST_TIMEOUT_SECONDS, ClientSettings
+from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def forget_body(answer: httpx.Response) -> None:
     answer.stream = httpx.ByteStream(b"")
 
 
-def client_headers(settings: Settings) -> dict[str, str]:
+def client_headers(settings: ClientSettings) -> dict[str, str]:
     """The headers of every request."""
     return {"Authorization": f"Bearer {settings.api_key.get_secret_value()}", "Accept-Encoding": ACCEPT_ENCODING}
 
@@ -58,13 +58,13 @@ def deadline_of(timeout: float, clock: Callable[[], float]) -> Deadline:
     """The end of a call that begins now; a deadline is one already.
 
     Raises:
-        ValueRefused: It is no limit.
+        InvalidValue: It is no limit.
     """
     if isinstance(timeout, Deadline):
         return timeout
     limit_seconds = seconds("timeout", timeout)
     if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise ValueRefused(
+        raise InvalidValue(
             f"timeout={timeout!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most"
         )
     return Deadline(limit_seconds, clock)
@@ -84,7 +84,7 @@ def request_of(
     An answer may be held back for long; a connection comes soon, or never.
 
     Raises:
-        ValueRefused: Its address cannot be one.
+        InvalidValue: Its address cannot be one.
     """
     # The whole address: httpx would take one apart three times to put it together from its parts.
     query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
@@ -103,7 +103,7 @@ def request_of(
         )
     except httpx.InvalidURL as exc:
         message = f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {exc}; give less"
-        raise ValueRefused(message) from exc
+        raise InvalidValue(message) from exc
     if http.cookies:
         http.cookies.set_cookie_header(request)
     return request

@@ -22,12 +22,12 @@ from mirror_sdk._arguments import shown, text
 from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import PreconditionFailed, UnexpectedAnswer, UnknownQuery, ValueRefused, api_error
+from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedAnswer, UnknownQuery, api_error
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.device_events import DeviceEvent, DeviceEventPage
-from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_object import DeviceObjectBody
 from mirror_sdk.wire.device_queries import DeviceQuery, DeviceQueryBody, DeviceQueryPage, DeviceQueryUpdate
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
@@ -125,18 +125,18 @@ class Accepted:
 # Devices
 
 
-def get_device_object(device_id: str) -> Operation[DeviceObject]:
+def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
     """E1. Source: wire.md 1."""
 
-    def read(answer: Answer) -> DeviceObject:
-        found = read_json(DeviceObject.model_validate_json)(answer)
+    def read(answer: Answer) -> DeviceObjectBody:
+        found = read_json(DeviceObjectBody.model_validate_json)(answer)
         _require_device(device_id, found.device_id)
         return found
 
     return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read)
 
 
-def read_device_object(device_id: str, take: Callable[[DeviceObject], M]) -> Operation[M]:
+def read_device_object(device_id: str, take: Callable[[DeviceObjectBody], M]) -> Operation[M]:
     """E1, of which no more is kept than what is taken of it where the answer is read.
 
     Thousands of objects that live until an event loop comes to them have Python look for garbage again and again, for
@@ -652,7 +652,7 @@ def get_health() -> Operation[bool]:
 
 def of_device(route: str, device_id: str) -> str:
     if text("device_id", device_id) in {"", ".", ".."}:
-        raise ValueRefused(f"{device_id!r} is not a device id; client.devices.list() shows the known ones")
+        raise InvalidValue(f"{device_id!r} is not a device id; client.devices.list() shows the known ones")
     return route.format(device_id=quote(device_id, safe=""))
 
 
@@ -693,7 +693,7 @@ def _checked(validate: Callable[[object], M], given: object) -> M:
     try:
         return validate(given)
     except ValidationError as exc:
-        raise ValueRefused(first_fault(exc)) from exc
+        raise InvalidValue(first_fault(exc)) from exc
 
 
 # Reading

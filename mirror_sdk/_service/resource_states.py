@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
@@ -55,7 +56,7 @@ def _reported(state: wire_object.ResourceState) -> ReportedValue | None:
     if reported.value is None:
         return None
     value = decode(reported.value, reported.content_type, state.resource_path)
-    return ReportedValue(value, reported.reported_at, reported.expires_at, reported.origin, reported.revision)
+    return ReportedValue(value, **_copies(ReportedValue, reported))
 
 
 def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
@@ -63,14 +64,12 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
     if desired.value is None:
         return None
     value = decode(desired.value, desired.content_type, state.resource_path)
-    return DesiredValue(
-        value=value,
-        status=desired.status,
-        desired_at=desired.desired_at,
-        status_updated_at=desired.status_updated_at,
-        requested_at=desired.requested_at,
-        category=desired.category,
-        revision=desired.revision,
-        acknowledged_at=desired.acknowledged_at,
-        acknowledged_by=desired.acknowledged_by,
-    )
+    return DesiredValue(value, **_copies(DesiredValue, desired))
+
+
+def _copies(
+    kind: type[ReportedValue | DesiredValue], part: wire_object.Reported | wire_object.Desired
+) -> dict[str, Any]:
+    """Return the attributes of a value that are members of the interface: all but the value itself."""
+    members = part.__dict__
+    return {name: members[name] for name in kind.__slots__ if name != "value"}

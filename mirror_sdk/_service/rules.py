@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.backoff import Backoff
 from mirror_sdk._service.steps import Pause, Steps, Work
-from mirror_sdk.errors import CallTimeout, PreconditionFailed, ValueRefused
+from mirror_sdk.errors import CallTimeout, InvalidValue, PreconditionFailed
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _FIRST_PAUSE_SECONDS = 0.02
@@ -55,7 +55,7 @@ def add_rules(
 
     def with_them(listed: list[PresubscriptionRule], lacking: list[Hashable]) -> list[PresubscriptionRule]:
         if len(listed) + len(lacking) > MAX_RULES:
-            raise ValueRefused(
+            raise InvalidValue(
                 f"rules: with {len(lacking)} more this key would have {len(listed) + len(lacking)}, and {MAX_RULES} is"
                 " the most; remove_presubscriptions() takes away what is not needed"
             )

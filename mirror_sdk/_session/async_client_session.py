@@ -26,7 +26,7 @@ from mirror_sdk._service.status import Channel
 from mirror_sdk._service.steps import Pause, Steps, Work
 from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
 from mirror_sdk._tables import places as places_in
-from mirror_sdk.config import Settings, read_max_snapshot_bytes
+from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
@@ -66,7 +66,7 @@ class AsyncClientSession:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClientSettings,
         *,
         timeout_seconds: float,
         max_retries: int = DEFAULT_MAX_RETRIES,

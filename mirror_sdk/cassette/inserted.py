@@ -13,9 +13,9 @@ from typing import Self
 from mirror_sdk._service.sender import Sender
 from mirror_sdk.cassette.opening import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
-from mirror_sdk.cassette.recorder import Recorder
+from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.cassette.transports import PlayingTransport, RecordingTransport
-from mirror_sdk.errors import MirrorError, ValueRefused
+from mirror_sdk.errors import InvalidValue, MirrorError
 
 
 class Cassette:
@@ -33,16 +33,16 @@ class Cassette:
         self._mode: Mode = mode
         self._sender = sender
         self._begin_anew = begin_anew
-        self._held: Recorder | Player | None = None
+        self._held: CassetteRecorder | Player | None = None
 
     def __repr__(self) -> str:
-        state = {Recorder: "recording", Player: "playing"}.get(type(self._held), "not in a client")
+        state = {CassetteRecorder: "recording", Player: "playing"}.get(type(self._held), "not in a client")
         return f"<Cassette {self.path}, {state}>"
 
     @property
     def is_recording(self) -> bool:
         """Whether what the service says is recorded now."""
-        return isinstance(self._held, Recorder)
+        return isinstance(self._held, CassetteRecorder)
 
     @property
     def is_playing(self) -> bool:
@@ -54,10 +54,10 @@ class Cassette:
         """When the recording began, also where it is played: what is to be the same each time is reckoned from here.
 
         Raises:
-            ValueRefused: It neither is recorded nor played.
+            InvalidValue: It neither is recorded nor played.
         """
         if self._held is None:
-            raise ValueRefused(f"{self.path} is in no client now; ask within its block")
+            raise InvalidValue(f"{self.path} is in no client now; ask within its block")
         return self._held.begun_at
 
     def __enter__(self) -> Self:
@@ -69,7 +69,7 @@ class Cassette:
     ) -> None:
         self.end(is_kept=kind is None)
 
-    def open(self) -> Recorder | Player | None:
+    def open(self) -> CassetteRecorder | Player | None:
         """Open the file.
 
         Raises:
@@ -78,11 +78,11 @@ class Cassette:
         """
         return open_cassette(self.path, self._mode, self._sender.base_url, self._sender.api_key)
 
-    def insert(self, held: Recorder | Player | None) -> None:
+    def insert(self, held: CassetteRecorder | Player | None) -> None:
         """Have all that the client is asked for from now on recorded or played.
 
         Raises:
-            ValueRefused: There is a cassette in the client.
+            InvalidValue: There is a cassette in the client.
         """
         if held is None:
             return
@@ -111,7 +111,7 @@ class Cassette:
             return
         self._sender.take_out()
         self._begin_anew()
-        if isinstance(held, Recorder) and is_kept:
+        if isinstance(held, CassetteRecorder) and is_kept:
             held.finish()
         else:
             held.close()

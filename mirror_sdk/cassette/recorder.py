@@ -38,7 +38,7 @@ class Draft:
         self.has_ended = False
 
 
-class Recorder(Moments):
+class CassetteRecorder(Moments):
     """Takes down what the service says, from any number of threads, until it is finished.
 
     It is the clock of its client too: what a table tells as the time of something is that of the exchange that brought

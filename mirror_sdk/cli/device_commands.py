@@ -21,7 +21,7 @@ from mirror_sdk.cli.arguments import (
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.output import Form, Row, form_options, show
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
 from mirror_sdk.wire.device_events import EVENT_TYPES, DeviceEvent
@@ -343,7 +343,7 @@ def _typed(text: str, path: str) -> PythonValue:
     text.encode()
     try:
         return parse_value(text, path)
-    except ValueRefused as error:
+    except InvalidValue as error:
         raise click.BadParameter(str(error), param_hint="VALUE") from None
 
 

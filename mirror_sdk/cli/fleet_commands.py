@@ -23,7 +23,7 @@ from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import Form, form_options, show
 from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import InstanceValues, PythonValue, encode, written
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
@@ -341,7 +341,7 @@ def _write_values(values: Iterable[tuple[str, str, PythonValue | InstanceValues]
     for device, path, value in values:
         try:
             rows.append(tuple(map(without_formula, (device, path, _to_be_read(value, path)))))
-        except (ValueRefused, UnicodeDecodeError) as error:
+        except (InvalidValue, UnicodeDecodeError) as error:
             click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
     with _in_place_of(file) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ def read_key(*, is_wanted: bool, file: Path | None) -> str | bytes | None:
 
     try:
         Pseudonyms(key)
-    except ValueRefused as error:
+    except InvalidValue as error:
         raise click.BadParameter(str(error), param_hint=hint) from error
     return key
 

@@ -7,8 +7,8 @@ notification log has them now, ``client.devices.list()`` with ``to_frame()`` the
 ``mirror``, for what is asked of a table (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where
 desired and reported differ and why, ``stale`` what is old and which devices are, ``plot_timeline`` draws events,
 ``wide`` has a column for each resource. Questions about time are for a history, a recording or events: ``resample``,
-``durations``, ``availability``, ``rates``, ``align``, ``compare``, ``gaps``, ``late``, ``unchanged``. Type checkers
-take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
+``durations``, ``availability``, ``rates``, ``align``, ``compare``, ``gaps``, ``late_arrivals``, ``unchanged``. Type
+checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)
 >>> state = client.state_frame()

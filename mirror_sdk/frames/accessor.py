@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import pandas as pd
 
 from mirror_sdk._arguments import InstantLike, path_patterns
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
@@ -49,32 +49,32 @@ class MirrorAccessor(Questions):
 
     The questions about time are asked of a history or events table, also of a recording's. To them a value is a step:
     v(t) is what the last row told of the resource at or before t (of one millisecond, the row that came last). It is
-    known at t unless at or behind that row, and at or before t, a stretch began in which nothing is known:
+    known at t unless at or behind that row, and at or before t, an interval began in which nothing is known:
 
     - a ``gap`` row: the service was down, or lost entries;
     - a ``deregistration`` or ``expired`` row of the device, until its next ``registration`` or ``reg_update``;
     - with ``silence_limit``, a silence of the device: nothing came of it (no value, no registration, no update) for
       longer than the limit; it begins when the limit is over.
 
-    So what was told before such a stretch is known neither in it nor behind it, until the resource is told again: with
+    So what was told before such an interval is known neither in it nor after it, until the resource is told again: with
     a time behind its begin, of which it holds from there on, or by a device that is back and says that nothing has
     changed since before it left. A row with ``changed_at`` s that came at r is told at s, and again at r, from which on
     the value is known, if
 
-    - a stretch began in [s, r], and all that began until r ended at or before it;
+    - an interval began in [s, r], and all that began until r ended at or before it;
     - the row came, in the order of the table, behind the ``gap`` row or the registration that ended each;
     - no row of the resource has a time in (s, r].
 
-    What comes from a device on its way out, or again without a stretch between, is not told again by that. In a history
-    of the service r is ``received_at``. The ``received_at`` of recordings and events tables is by the clock of the
-    client, and of all that it read at once; there r is the newest registration, end of one or end of a gap that came
-    before, so what is known again is known from the return of its device on.
+    What comes from a device on its way out, or again without an interval between, is not told again by that. In a
+    history of the service r is ``received_at``. The ``received_at`` of recordings and events tables is by the clock of
+    the client, and of all that it read at once; there r is the newest registration, end of one or end of a gap that
+    came before, so what is known again is known from the return of its device on.
 
     Opaque values, NaN and none are not known. Times are the devices' own (``changed_at``; where a device says none,
     that of the receipt). All rows of a device count, so choose resources by ``paths=``, not by dropping rows.
 
     Raises:
-        ValueRefused: The table lacks a column; the message names it.
+        InvalidValue: The table lacks a column; the message names it.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -177,7 +177,7 @@ class MirrorAccessor(Questions):
 
         Raises:
             ValueError: A column has values of another type in the other table, or the suffix makes no new name.
-            ValueRefused: A table lacks a column of ``on`` or has it twice, there is none to join by, or ``how`` is no
+            InvalidValue: A table lacks a column of ``on`` or has it twice, there is none to join by, or ``how`` is no
                 way to join.
 
         >>> rooms = pd.DataFrame({"endpoint_name": ["light-01"], "room": ["Hall"]})
@@ -200,7 +200,7 @@ class MirrorAccessor(Questions):
             *originals: The tables it was made from. Of several: as old as the oldest, and complete only if all are.
 
         Raises:
-            ValueRefused: None of them has metadata.
+            InvalidValue: None of them has metadata.
 
         >>> state = client.state_frame()
         >>> read = state.merge(pd.DataFrame({"device_id": [light], "room": ["Hall"]}), on="device_id")
@@ -220,7 +220,7 @@ class MirrorAccessor(Questions):
         of several parts are one.
 
         Raises:
-            ValueRefused: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
+            InvalidValue: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
                 characters, which Excel does not take.
 
         >>> sheet = client.state_frame().mirror.for_excel()
@@ -269,7 +269,7 @@ class MirrorAccessor(Questions):
             also: Other texts to look for in those that stay, such as names of devices that are not in this table.
 
         Raises:
-            ValueRefused: The key is too short or none, the table has pseudonyms already, or it has values and no column
+            InvalidValue: The key is too short or none, the table has pseudonyms already, or it has values and no column
                 says of which resources.
 
         >>> key = "of the study of November, room 7"
@@ -340,7 +340,7 @@ class MirrorAccessor(Questions):
             devices: What ``client.devices.list()`` gave, or its table: tells ``last_contact`` by device.
 
         Raises:
-            ValueRefused: ``age`` is no span of time, ``by`` is neither of the two, ``devices`` is not the directory,
+            InvalidValue: ``age`` is no span of time, ``by`` is neither of the two, ``devices`` is not the directory,
                 ``now`` is naive, no moment is known, or ``reported_at`` holds no times.
 
         >>> client.read_value(station, "/3303/0/5700")
@@ -357,7 +357,7 @@ class MirrorAccessor(Questions):
         """
         self._need("reported_at")
         if by not in ("resource", "device"):
-            raise ValueRefused(f'by={by!r} is neither "resource" nor "device"; give one of these')
+            raise InvalidValue(f'by={by!r} is neither "resource" nor "device"; give one of these')
         stale = stale_rows(self._frame, age, never_read=never_read, now=now)
         if by == "resource":
             return stale
@@ -378,7 +378,7 @@ class MirrorAccessor(Questions):
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: ``paths`` is one text, or a pattern is not one.
+            InvalidValue: ``paths`` is one text, or a pattern is not one.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'
@@ -455,7 +455,7 @@ class MirrorAccessor(Questions):
         shown = [name for name in frame if name not in {"bin", "device_id", "endpoint_name", "path", "covered"}]
         keys = ["bin", "device_id", "path"]
         if frame.duplicated(keys).any():
-            raise ValueRefused(
+            raise InvalidValue(
                 'the table has several rows for a bin of a resource, as how="duration" gives; take another statistic,'
                 ' or frame.pivot_table(index="bin", columns=["device_id", "path", "value"], values="duration")'
             )
@@ -468,7 +468,7 @@ class MirrorAccessor(Questions):
     def _need(self, *names: str) -> None:
         missing = [name for name in names if name not in self._frame]
         if missing:
-            raise ValueRefused(f"the table lacks the column {', '.join(missing)}; take one that client.*_frame() makes")
+            raise InvalidValue(f"the table lacks the column {', '.join(missing)}; take one that client.*_frame() makes")
 
 
 def mirror(frame: pd.DataFrame) -> MirrorAccessor:

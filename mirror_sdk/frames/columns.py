@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.tables.columns import INSTANT, categories_of, moment, to_table
 
 _INSTANT = pd.DatetimeTZDtype("ms", "UTC")
@@ -43,7 +43,7 @@ def build(
     """The frame of a schema, with what it is based on in ``attrs["mirror"]``.
 
     Raises:
-        ValueRefused: There is no such time zone.
+        InvalidValue: There is no such time zone.
     """
     return to_frame(to_table(columns, schema), about, tz=tz)
 
@@ -87,7 +87,7 @@ def to_frame(table: pa.Table, about: Mapping[str, object], *, tz: str | None = N
         tz: Time zone of the time columns.
 
     Raises:
-        ValueRefused: There is no such time zone.
+        InvalidValue: There is no such time zone.
     """
     return frame_of(dict(zip(table.column_names, table.columns, strict=True)), about, tz=tz)
 
@@ -100,7 +100,7 @@ def frame_of(
     They are let go one by one, so that there are never two of all.
 
     Raises:
-        ValueRefused: There is no such time zone.
+        InvalidValue: There is no such time zone.
     """
     # Arrays in the place of series, whose indices pandas would compare.
     frame = pd.DataFrame({name: _array(columns.pop(name)) for name in tuple(columns)}, copy=False)
@@ -176,13 +176,13 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
     """The same table with its times in another zone, such as ``Europe/Berlin``.
 
     Raises:
-        ValueRefused: There is no such time zone.
+        InvalidValue: There is no such time zone.
     """
     times = [name for name, column in frame.items() if _has_zone(column)]
     try:
         return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
     except (KeyError, IndexError, ValueError, OSError) as exc:
-        raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
 _LOST = (
@@ -198,11 +198,11 @@ def taken_at(frame: pd.DataFrame) -> datetime:
     """When a table was taken, by the mirror's clock.
 
     Raises:
-        ValueRefused: It does not say that.
+        InvalidValue: It does not say that.
     """
     told: str | None = frame.attrs.get("mirror", {}).get("taken_at")
     if told is None:
-        raise ValueRefused(_LOST)
+        raise InvalidValue(_LOST)
     return datetime.fromisoformat(told)
 
 
@@ -210,13 +210,13 @@ def present(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
     """The moment to which ages reach: ``now``, else when the table was taken; an empty one may know neither.
 
     Raises:
-        ValueRefused: ``now`` is no time or naive, or the table has rows and does not say when it was taken.
+        InvalidValue: ``now`` is no time or naive, or the table has rows and does not say when it was taken.
     """
     if now is not None:
         return moment("now", now, lambda: taken_at(frame))
     told: str | None = frame.attrs.get("mirror", {}).get("taken_at")
     if told is None and len(frame):
-        raise ValueRefused(_LOST)
+        raise InvalidValue(_LOST)
     return told
 
 
@@ -224,12 +224,12 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
     """See that columns hold times, as they do not where a table was read from a text file.
 
     Raises:
-        ValueRefused: One holds something else, or times without a zone; the message says how to mend it.
+        InvalidValue: One holds something else, or times without a zone; the message says how to mend it.
     """
     for name in names:
         told = frame[name].dropna()
         if len(told) and not _has_zone(told):
-            raise ValueRefused(
+            raise InvalidValue(
                 f"the column {name} holds {told.dtype}, no times with their zone, as after a text file;"
                 f' mend it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
             )

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import pandas as pd
 
 from mirror_sdk.frames.columns import frame_of
-from mirror_sdk.tables.columns import taken_apart
-from mirror_sdk.tables.device_events import device_events_table
+from mirror_sdk.tables.columns import documented, taken_apart
+from mirror_sdk.tables.device_events import DEVICE_EVENTS_COLUMNS, device_events_table
 from mirror_sdk.wire.device_events import DeviceEvent
 
 
+@documented(DEVICE_EVENTS_COLUMNS)
 def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None, server: str = "") -> pd.DataFrame:
     """The table of device events, one row per event, in their order.
 
@@ -21,25 +22,15 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
         server: Where they came from.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`DEVICE_EVENTS_SCHEMA`, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        event_id        string               the event; what happened later has a greater id
-        device_id       category             the device
-        endpoint_name   category             the name that device registers with now
-        event           category             registration, reg_update, deregistration, expired; an open set
-        changed_at      datetime64[ms, UTC]  when it happened, by the clock of the service
-        state_change    boolean              whether the device was registered afterwards and not before, or vice versa
-        description     category             what happened, in the words of the service
-        ==============  ===================  ===========================================================
+        {columns}
 
         ``attrs["mirror"]`` holds ``taken_at``, the newest of these instants, ``devices``, how many occur, ``complete``,
         which is true, and ``server``. How far back the list goes is the operator's choice.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
 
     Source: wire.md 9.
     """

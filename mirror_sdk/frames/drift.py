@@ -9,10 +9,9 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike, real
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present, with_index
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, value_fields
-from mirror_sdk.tables.state import REVISIONS
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, Words, documented, schema_of
 from mirror_sdk.values import ValueKind
 
 
@@ -33,26 +32,38 @@ class DriftKind(StrEnum):
     TYPE_MISMATCH = "type_mismatch"
 
 
-DRIFT_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        *value_fields("desired"),
-        *value_fields("reported"),
-        fixed_category("kind", [kind.value for kind in DriftKind]),
-        pa.field("since", INSTANT),
-        pa.field("age", pa.duration("ms")),
-        pa.field("desired_revision", pa.int64()),
-    ]
+DRIFT_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where the state table has none"),
+    TableColumn("path", CATEGORY, "resource path"),
+    TableColumn("desired_num", pa.float64(), "the number that was asked for"),
+    TableColumn("desired_text", pa.string(), "the text that was asked for"),
+    TableColumn("desired_bool", pa.bool_(), "the boolean that was asked for"),
+    TableColumn("reported_num", pa.float64(), "the number that is reported"),
+    TableColumn("reported_text", pa.string(), "the text that is reported"),
+    TableColumn("reported_bool", pa.bool_(), "the boolean that is reported"),
+    TableColumn("kind", Words([kind.value for kind in DriftKind]), "one of ``DriftKind``"),
+    TableColumn("since", INSTANT, "since when: the request, its failure or success, or the report"),
+    TableColumn("age", pa.duration("ms"), "from ``since`` to ``now``"),
+    TableColumn(
+        "desired_revision",
+        pa.int64(),
+        "the revision of the desired value, by which ``acknowledge_failed_write`` recognizes the failure; NA where the"
+        " service sends none",
+    ),
 )
 """The drift table."""
 
+DRIFT_SCHEMA = schema_of(DRIFT_COLUMNS)
+"""The drift table."""
+
 _TYPED = ("num", "text", "bool")
+_REVISIONS = ("reported_revision", "desired_revision")
 _TIMES = ("reported_at", "desired_at", "requested_at", "acknowledged_at")
-_NEEDED = ("device_id", "path", "desired_status", *_TIMES, *REVISIONS)
+_NEEDED = ("device_id", "path", "desired_status", *_TIMES, *_REVISIONS)
 
 
+@documented(DRIFT_COLUMNS)
 def drift_frame(
     state: pd.DataFrame,
     *,
@@ -76,27 +87,9 @@ def drift_frame(
         acknowledged: Whether a failed write that someone acknowledged is a row too.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`DRIFT_SCHEMA`, also when it has no rows:
 
-        ================  ===================  ===========================================================
-        column            dtype                meaning
-        ================  ===================  ===========================================================
-        device_id         category             the device
-        endpoint_name     category             its endpoint name; NA where the state table has none
-        path              category             resource path
-        desired_num       Float64              the number that was asked for
-        desired_text      string               the text that was asked for
-        desired_bool      boolean              the boolean that was asked for
-        reported_num      Float64              the number that is reported
-        reported_text     string               the text that is reported
-        reported_bool     boolean              the boolean that is reported
-        kind              category             one of ``DriftKind``
-        since             datetime64[ms, UTC]  since when: the request, its failure or success, or the report
-        age               timedelta64[ms]      from ``since`` to ``now``
-        desired_revision  Int64                the revision of the desired value, by which
-                                               ``acknowledge_failed_write`` recognizes the failure; NA where
-                                               the service sends none
-        ================  ===================  ===========================================================
+        {columns}
 
         Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
         under way is a row in any case, one that has failed where it differs from what is reported. What was reported
@@ -107,7 +100,7 @@ def drift_frame(
         and ``server``.
 
     Raises:
-        ValueRefused: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
+        InvalidValue: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
             lacks a column or has no times in it.
 
     Source: specification 2.2 and 3.1; wire.md 1.
@@ -139,7 +132,7 @@ def drift_frame(
 
 def _check(state: pd.DataFrame) -> None:
     if missing := {*_NEEDED} - set(state.columns):
-        raise ValueRefused(f"this is no state table: it lacks {', '.join(sorted(missing))}")
+        raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
 
 
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
@@ -172,7 +165,7 @@ def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
     The same of a column as :attr:`mirror_sdk.Resource.is_reported_since` of one resource.
     """
     by_time = (asked["reported_at"] > asked["desired_at"]).fillna(False).astype(bool)
-    reported, desired = (asked[name].astype("Int64") for name in REVISIONS)
+    reported, desired = (asked[name].astype("Int64") for name in _REVISIONS)
     return (reported > desired).where((reported != desired).fillna(False), by_time).astype(bool)
 
 
@@ -208,7 +201,7 @@ def _check_distances(tolerance: float | Mapping[str, float], relative: float) ->
     for one in (relative, *given):
         distance = real(one)
         if distance is None or distance < 0:
-            raise ValueRefused(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
+            raise InvalidValue(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
 
 
 def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:

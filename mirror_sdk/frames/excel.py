@@ -16,7 +16,7 @@ from pandas.api.types import (
 )
 
 from mirror_sdk._visible import without_formula
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import with_index
 from mirror_sdk.values import written
 
@@ -34,7 +34,7 @@ def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
     """The table for ``to_excel``; see :meth:`MirrorAccessor.for_excel`.
 
     Raises:
-        ValueRefused: It has more rows, columns or text in a cell than a sheet takes.
+        InvalidValue: It has more rows, columns or text in a cell than a sheet takes.
     """
     table = with_index(frame)
     if not is_integer_dtype(table.index.dtype):  # times or texts without a name are still cells
@@ -50,12 +50,12 @@ def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
 def _check_size(table: pd.DataFrame) -> None:
     rows, columns = table.shape
     if rows > MOST_ROWS:
-        raise ValueRefused(
+        raise InvalidValue(
             f"the table has {rows:,} rows, and a sheet of Excel takes {MOST_ROWS:,}; write it in parts, such as"
             f" frame.iloc[:{MOST_ROWS}], or to_parquet(file) as a whole"
         )
     if columns > MOST_COLUMNS:
-        raise ValueRefused(
+        raise InvalidValue(
             f"the table has {columns:,} columns, and a sheet of Excel takes {MOST_COLUMNS:,}; choose some, or give the"
             " long table instead of the wide one"
         )
@@ -100,7 +100,7 @@ def _check_texts(title: str, cells: pd.Series) -> None:
     lengths = cells.map(lambda cell: len(cell) if isinstance(cell, str) else 0, na_action="ignore")
     if (lengths > LONGEST_TEXT).any():
         place = int((lengths > LONGEST_TEXT).to_numpy().argmax())
-        raise ValueRefused(
+        raise InvalidValue(
             f"row {place}, {title}: a text of {lengths.iloc[place]:,} characters, and a cell of Excel takes"
             f" {LONGEST_TEXT:,}; cut it, such as frame[name].str[:1000], or write to_parquet(file)"
         )

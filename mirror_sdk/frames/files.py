@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from mirror_sdk._arguments import Form, module_for
 from mirror_sdk._fork import import_whole
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import category_dtype, has_no_categories, to_frame
 from mirror_sdk.frames.drift import DRIFT_SCHEMA
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA
@@ -100,7 +100,7 @@ def read_parquet(
     Raises:
         ImportError: Polars is asked for and not installed.
         OSError: There is no such file.
-        ValueRefused: It is no Parquet file, or a damaged one, or there is no such form.
+        InvalidValue: It is no Parquet file, or a damaged one, or there is no such form.
 
     >>> client.state_frame().to_parquet(folder / "state.parquet")
     >>> read_parquet(folder / "state.parquet", as_="arrow").num_rows
@@ -135,6 +135,6 @@ def _in_form(table: pa.Table, as_: Form) -> pd.DataFrame | ArrowTable | pl.DataF
     return told
 
 
-def _damaged(file: str | PathLike[str], problem: Exception) -> ValueRefused:
+def _damaged(file: str | PathLike[str], problem: Exception) -> InvalidValue:
     reason = str(problem).partition("\n")[0] or type(problem).__name__
-    return ValueRefused(f"{file} is damaged, or no Parquet file ({reason}); write it anew")
+    return InvalidValue(f"{file} is damaged, or no Parquet file ({reason}); write it anew")

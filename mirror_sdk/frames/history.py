@@ -10,14 +10,15 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.typing import NaTType
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import EventKind
 from mirror_sdk.frames.columns import basis_of, frame_of
-from mirror_sdk.tables.columns import taken_apart
+from mirror_sdk.tables.columns import documented, taken_apart
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
-from mirror_sdk.tables.history import HISTORY_SCHEMA, HistoryParts, Hole, history_of_events
+from mirror_sdk.tables.history import HISTORY_COLUMNS, HISTORY_SCHEMA, HistoryParts, Hole, history_of_events
 
 
+@documented(HISTORY_COLUMNS)
 def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
     """The history table of an events table: one row per thing that happened, by device, path and time.
 
@@ -31,40 +32,15 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`HISTORY_SCHEMA`, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       category             the device; NA in a gap of the service itself
-        endpoint_name   category             the name that device registers with
-        path            category             resource path; NA where it is about the device as a whole
-        unit            category             of ``value_num``: as resource 5701 named it by then, else declared
-        changed_at      datetime64[ms, UTC]  when it happened: the device's time, else that of receipt; a gap's begin
-        received_at     datetime64[ms, UTC]  when the service received it; of a recording the client that recorded
-        what            category             reported, desired (the end of a write), registration, reg_update,
-                                             deregistration, expired or gap
-        origin          category             by what a value came: read, observation, auto_observation,
-                                             registration or write
-        value_num       Float64              a number, rounded to the nearest float past 2**53
-        value_text      string               a text, an object link, a time in RFC 3339; or JSON by instance id:
-                                             ``{"0": 3800, "1": 5000}`` of a multiple resource
-        value_bool      boolean              a boolean
-        value_kind      category             what the value is: one of ``ValueKind``
-        status          category             how a write ended, ordered: pending < success < failure
-        category        category             why a write failed; told to the application alone that placed it
-        reason          category             the same in a sentence, with what can be done about it
-        revision        Int64                number of the mirror's change: a larger one is later
-        requested_at    datetime64[ms, UTC]  when the write was asked for
-        until           datetime64[ms, UTC]  the end of a gap
-        value_raw       object               payload (bytes), with ``raw=True`` only
-        ==============  ===================  ===========================================================
+        {columns}
 
         Rows without a device come first, and those of a device without a path before its resources. ``attrs["mirror"]``
         holds ``taken_at``, ``server``, ``devices``, how many occur, and ``complete``, false where a gap lies within.
 
     Raises:
-        ValueRefused: It lacks a column of an events table, or ``tz`` is no time zone.
+        InvalidValue: It lacks a column of an events table, or ``tz`` is no time zone.
 
     Source: specification 2.1, 2.2 and 6; wire.md 10.
 
@@ -73,7 +49,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
     """
     table = _events_table(events)
     if raw and "value_raw" not in events:
-        raise ValueRefused("the table has no value_raw; make it with raw=True")
+        raise InvalidValue("the table has no value_raw; make it with raw=True")
     parts = HistoryParts(raw=raw)
     parts.add(history_of_events(table, list(_holes_in(events)), raw=raw))
     tables, about = parts.finish(basis_of(events))
@@ -89,7 +65,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
     """An events table for Arrow, with plain texts."""
     names = ["event", *_EVENT_COLUMNS]
     if lacking := [name for name in names if name not in events]:
-        raise ValueRefused(
+        raise InvalidValue(
             f"the table lacks {lacking[0]}; pass one from client.notifications.events_frame() or Recording.events()"
         )
     names += [name for name in ("value_raw",) if name in events]
@@ -99,7 +75,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
 
 
 def _holes_in(events: pd.DataFrame) -> Iterator[Hole]:
-    """The stretches of the losses of an events table: from the newest entry before to the first later one behind.
+    """The intervals of the losses of an events table: from the newest entry before to the first later one behind.
 
     A late entry beside a loss would make it begin before values that were known until then, or end before it begins.
     """

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import with_index
 
 How = Literal["left", "right", "inner", "outer"]
@@ -21,11 +21,11 @@ def rebased(frame: pd.DataFrame, originals: Sequence[pd.DataFrame]) -> pd.DataFr
     """The same table with the metadata of those it was made from; see :meth:`MirrorAccessor.with_metadata_from`.
 
     Raises:
-        ValueRefused: None of them says what it is based on.
+        InvalidValue: None of them says what it is based on.
     """
     about = _common_basis([original.attrs.get("mirror") for original in originals], frame)
     if about is None:
-        raise ValueRefused(
+        raise InvalidValue(
             "none of these tables says what it is based on either; give one as client.*_frame() or"
             " client.fleet.snapshot() made it, or as mirror_sdk.frames.read_parquet(file) reads it"
         )
@@ -40,10 +40,10 @@ def join(
     """Two tables in one, with what they are based on; see :meth:`MirrorAccessor.join`.
 
     Raises:
-        ValueRefused: A table lacks a column of ``on`` or has it twice, there is none, or ``how`` is no way to join.
+        InvalidValue: A table lacks a column of ``on`` or has it twice, there is none, or ``how`` is no way to join.
     """
     if how not in ("left", "right", "inner", "outer"):
-        raise ValueRefused(f"how={how!r} is no way to join; give 'left', 'right', 'inner' or 'outer'")
+        raise InvalidValue(f"how={how!r} is no way to join; give 'left', 'right', 'inner' or 'outer'")
     left, right = with_index(left), with_index(right)
     keys = _keys(left, right, on)
     for key in keys:
@@ -61,16 +61,16 @@ def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | Non
         on = [key for key in _KEYS if key in left and key in right]
     keys = [on] if isinstance(on, str) else list(on)
     if not keys:
-        raise ValueRefused("the tables have neither device_id nor path in common; say what to join on=[...]")
+        raise InvalidValue("the tables have neither device_id nor path in common; say what to join on=[...]")
     for which, frame in (("table", left), ("other table", right)):
         missing = [key for key in keys if key not in frame]
         if missing:
-            raise ValueRefused(
+            raise InvalidValue(
                 f"on={on!r}: the {which} lacks the column {', '.join(missing)}; it has {', '.join(map(str, frame))}"
             )
         doubled = [key for key in keys if list(map(str, frame)).count(key) > 1]
         if doubled:
-            raise ValueRefused(f"on={on!r}: the {which} has the column {', '.join(doubled)} more than once; leave one")
+            raise InvalidValue(f"on={on!r}: the {which} has the column {', '.join(doubled)} more than once; leave one")
     return keys
 
 

@@ -14,7 +14,16 @@ from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, table_metadata, value_columns, value_fields
+from mirror_sdk.tables.columns import (
+    CATEGORY,
+    INSTANT,
+    TableColumn,
+    Words,
+    documented,
+    schema_of,
+    table_metadata,
+    value_columns,
+)
 from mirror_sdk.values import NO_VALUE, Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -32,28 +41,38 @@ class RequestStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-REQUESTS_SCHEMA = pa.schema(
-    [
-        pa.field("async_id", pa.string()),
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        fixed_category("method", ["GET", "PUT", "POST"]),
-        pa.field("requested_at", INSTANT),
-        pa.field("accepted_at", INSTANT),
-        pa.field("finished_at", INSTANT),
-        pa.field("expires_at", INSTANT),
-        fixed_category("status", [status.value for status in RequestStatus], ordered=True),
-        pa.field("category", CATEGORY),
-        pa.field("reason", CATEGORY),
-        pa.field("latency", pa.duration("ms")),
-        *value_fields("asked"),
-        *value_fields("value"),
-    ]
+REQUESTS_COLUMNS = (
+    TableColumn("async_id", pa.string(), "what the request and its answer have in common"),
+    TableColumn("device_id", CATEGORY, "the device that was asked"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name, of the writes of a plan; else NA"),
+    TableColumn("path", CATEGORY, "the resource path"),
+    TableColumn("method", Words(["GET", "PUT", "POST"]), "GET read, PUT write, POST execute"),
+    TableColumn("requested_at", INSTANT, "when the service was asked for it, as in the state table"),
+    TableColumn("accepted_at", INSTANT, "when the service accepted it: the same instant"),
+    TableColumn("finished_at", INSTANT, "when it ended"),
+    TableColumn("expires_at", INSTANT, "until when it may wait for the device"),
+    TableColumn(
+        "status",
+        Words([status.value for status in RequestStatus], ordered=True),
+        "ordered: queued < pending < success < failure < unknown",
+    ),
+    TableColumn("category", CATEGORY, "why it failed, in a word"),
+    TableColumn("reason", CATEGORY, "the same in a sentence, with what can be done about it"),
+    TableColumn("latency", pa.duration("ms"), "from its begin here until its answer was received here"),
+    TableColumn("asked_num", pa.float64(), "the number that was to be written"),
+    TableColumn("asked_text", pa.string(), "the text that was to be written"),
+    TableColumn("asked_bool", pa.bool_(), "the boolean that was to be written"),
+    TableColumn("value_num", pa.float64(), "the number that came back"),
+    TableColumn("value_text", pa.string(), "the text that came back"),
+    TableColumn("value_bool", pa.bool_(), "the boolean that came back"),
 )
 """The requests table."""
 
+REQUESTS_SCHEMA = schema_of(REQUESTS_COLUMNS)
+"""The requests table."""
 
+
+@documented(REQUESTS_COLUMNS)
 def requests_frame(
     requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
@@ -69,31 +88,9 @@ def requests_frame(
         server: Where the requests went.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`REQUESTS_SCHEMA`, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        async_id        string               what the request and its answer have in common
-        device_id       category             the device that was asked
-        endpoint_name   category             its endpoint name, of the writes of a plan; else NA
-        path            category             the resource path
-        method          category             GET read, PUT write, POST execute
-        requested_at    datetime64[ms, UTC]  when the service was asked for it, as in the state table
-        accepted_at     datetime64[ms, UTC]  when the service accepted it: the same instant
-        finished_at     datetime64[ms, UTC]  when it ended
-        expires_at      datetime64[ms, UTC]  until when it may wait for the device
-        status          category             ordered: queued < pending < success < failure < unknown
-        category        category             why it failed, in a word
-        reason          category             the same in a sentence, with what can be done about it
-        latency         timedelta64[ms]      from its begin here until its answer was received here
-        asked_num       Float64              the number that was to be written
-        asked_text      string               the text that was to be written
-        asked_bool      boolean              the boolean that was to be written
-        value_num       Float64              the number that came back
-        value_text      string               the text that came back
-        value_bool      boolean              the boolean that came back
-        ==============  ===================  ===========================================================
+        {columns}
 
         Of a write that was refused because another one came before it, the value that came back is that of the other.
 
@@ -108,7 +105,7 @@ def requests_frame(
 
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
 
     Source: specification E2; wire.md 2 and 5.
     """
@@ -133,7 +130,7 @@ def seen_requests_frame(
         names: The endpoint name of the device of each, where they are known.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     accepted = [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]

@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present
 from mirror_sdk.frames.state import directory_frame
 from mirror_sdk.object_table import never_changes
-from mirror_sdk.tables.columns import CATEGORY, INSTANT
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, documented, schema_of
 from mirror_sdk.wire.directory import Device
 
 _PAUSES = 3
@@ -23,17 +23,18 @@ _RHYTHM_UNKNOWN = timedelta(days=1)
 """What silence is never too long. A device that is registered for the usual day is heard once in that time."""
 _DIRECTORY = "give what client.devices.list() gave, or the table of that"
 
-STALE_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("stale", pa.int64()),
-        pa.field("resources", pa.int64()),
-        pa.field("oldest_at", INSTANT),
-        pa.field("newest_at", INSTANT),
-        pa.field("last_contact", INSTANT),
-    ]
+STALE_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name"),
+    TableColumn("stale", pa.int64(), "how many of its rows are stale"),
+    TableColumn("resources", pa.int64(), "how many rows the state table has of it"),
+    TableColumn("oldest_at", INSTANT, "when the oldest of the stale values came; NA if none ever did"),
+    TableColumn("newest_at", INSTANT, "when the newest of all its values came; NA if none ever did"),
+    TableColumn("last_contact", INSTANT, "when anything last came from it; NA where the directory is not given"),
 )
+"""The table of devices with stale values."""
+
+STALE_SCHEMA = schema_of(STALE_COLUMNS)
 """The table of devices with stale values."""
 
 
@@ -43,7 +44,7 @@ def stale_rows(
     """The rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 
     Raises:
-        ValueRefused: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no
+        InvalidValue: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no
             times.
     """
     need_times(state, "reported_at")
@@ -54,6 +55,7 @@ def stale_rows(
     return state[is_stale | reported_at.isna() if never_read else is_stale]
 
 
+@documented(STALE_COLUMNS)
 def stale_devices(
     state: pd.DataFrame, stale: pd.DataFrame, devices: Iterable[Device] | pd.DataFrame | None = None
 ) -> pd.DataFrame:
@@ -65,25 +67,15 @@ def stale_devices(
         devices: The directory, as ``client.devices.list()`` gives it, or its table.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`STALE_SCHEMA`, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       category             the device
-        endpoint_name   category             its endpoint name
-        stale           Int64                how many of its rows are stale
-        resources       Int64                how many rows the state table has of it
-        oldest_at       datetime64[ms, UTC]  when the oldest of the stale values came; NA if none ever did
-        newest_at       datetime64[ms, UTC]  when the newest of all its values came; NA if none ever did
-        last_contact    datetime64[ms, UTC]  when anything last came from it; NA where the directory is not given
-        ==============  ===================  ===========================================================
+        {columns}
 
         Times are in the zone of the state table. ``attrs["mirror"]`` holds ``taken_at``, ``devices``, ``complete`` and
         ``server`` of the state table.
 
     Raises:
-        ValueRefused: ``devices`` is not the directory.
+        InvalidValue: ``devices`` is not the directory.
     """
     old = _by_device(stale).sort_values("min", kind="stable")
     whole = _by_device(state).loc[old.index]
@@ -126,7 +118,7 @@ def silent_rows(
         Booleans, with the index of the table.
 
     Raises:
-        ValueRefused: A column has no times in it, or the table does not say when it was taken.
+        InvalidValue: A column has no times in it, or the table does not say when it was taken.
     """
     need_times(state, "reported_at", "fresh_until")
     now = pd.Timestamp(present(state, None) or "NaT")
@@ -155,14 +147,14 @@ def _by_device(state: pd.DataFrame) -> pd.DataFrame:
 def _last_contacts(devices: Iterable[Device] | pd.DataFrame | None) -> pd.Series:
     table = devices if isinstance(devices, pd.DataFrame) else _directory(list(devices or ()))
     if not {"device_id", "last_contact"} <= set(table.columns):
-        raise ValueRefused(f"devices= is a table without device_id and last_contact; {_DIRECTORY}")
+        raise InvalidValue(f"devices= is a table without device_id and last_contact; {_DIRECTORY}")
     return _first(table, "last_contact")
 
 
 def _directory(devices: Sequence[object]) -> pd.DataFrame:
     known = [one for one in devices if isinstance(one, Device)]
     if len(known) < len(devices):
-        raise ValueRefused(f"devices= has {reprlib.repr(devices)}, not all of it devices; {_DIRECTORY}")
+        raise InvalidValue(f"devices= has {reprlib.repr(devices)}, not all of it devices; {_DIRECTORY}")
     return directory_frame(known)
 
 
@@ -176,8 +168,8 @@ def _span(age: str | pd.Timedelta) -> pd.Timedelta:
     try:
         span = pd.Timedelta(age)
     except ValueError as exc:
-        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
+        raise InvalidValue(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
     # Also false for the span that is none.
     if not span >= pd.Timedelta(0):
-        raise ValueRefused(f"{age!r} is no span of time; write one like '1h' or '30min'")
+        raise InvalidValue(f"{age!r} is no span of time; write one like '1h' or '30min'")
     return span

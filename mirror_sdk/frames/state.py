@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Literal
 
 import pandas as pd
 from pandas.api.types import infer_dtype
 
 from mirror_sdk._arguments import path_patterns
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import build, to_frame
-from mirror_sdk.tables.columns import moment
-from mirror_sdk.tables.state import DIRECTORY_SCHEMA, DeviceState, state_table
+from mirror_sdk.tables.columns import documented, moment
+from mirror_sdk.tables.state import DIRECTORY_COLUMNS, DIRECTORY_SCHEMA, STATE_COLUMNS, DeviceState, state_table
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, Device
-
-_MEMBERS = {"device_id": "id", "last_contact": "last_contact_at"}
-"""The members of a device that its columns have another name for."""
 
 _WIDE_DTYPES: Mapping[str, str] = {"floating": "Float64", "boolean": "boolean", "string": "string"}
 
 
+@documented(STATE_COLUMNS)
 def state_frame(
     devices: Iterable[DeviceState],
     *,
@@ -43,48 +42,16 @@ def state_frame(
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`STATE_SCHEMA`, also when it has no rows:
 
-        =================  ===================  ===========================================================
-        column             dtype                meaning
-        =================  ===================  ===========================================================
-        device_id          category             the device
-        endpoint_name      category             its endpoint name
-        path               category             resource path
-        object_id          Int32                first number of the path; NA for a path that is none
-        instance_id        Int32                second number
-        resource_id        Int32                third number
-        label              category             object and resource name; NA where nothing declares one
-        unit               category             of the two ``_num`` columns: resource 5701, else declared
-        reported_num       Float64              a number, rounded to the nearest float past 2**53
-        reported_text      string               a text, an object link, a time in RFC 3339; or JSON by instance id:
-                                                ``{"0": 3800, "1": 5000}`` of a multiple resource
-        reported_bool      boolean              a boolean
-        value_kind         category             what was reported: one of ``ValueKind``
-        reported_at        datetime64[ms, UTC]  when the value came from the device
-        fresh_until        datetime64[ms, UTC]  until when the device said it holds
-        desired_num        Float64              as ``reported_num``, of the value last asked for
-        desired_text       string               as ``reported_text``
-        desired_bool       boolean              as ``reported_bool``
-        desired_status     category             ordered: pending < success < failure
-        requested_at       datetime64[ms, UTC]  when the write was asked for
-        desired_at         datetime64[ms, UTC]  the same while pending, then that of the status update
-        subscribed         boolean              whether the device accepted a subscription
-        reported_revision  Int64                number of the mirror's change that brought the value
-        desired_revision   Int64                number of the change that issued the write, or ended it
-        acknowledged_at    datetime64[ms, UTC]  when the failed write was acknowledged; NA where it was not
-        acknowledged_by    string               who acknowledged it
-        reported_raw       object               payload (bytes), with ``raw=True`` only
-        desired_raw        object               payload (bytes), with ``raw=True`` only
-        reported_origin    string               by what the value came, with ``raw=True`` only: see ``ReportedValue``
-        =================  ===================  ===========================================================
+        {columns}
 
         Of two revisions the larger one is later, also where the times are the same; they are NA where the service does
         not tell them. Opaque values stand in the raw columns alone. ``attrs["mirror"]`` holds ``taken_at`` (RFC 3339),
         ``devices`` (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
-        ValueRefused: ``taken_at`` is naive, ``tz`` is no time zone, or ``paths`` is one text or has a ``*`` that is not
+        InvalidValue: ``taken_at`` is naive, ``tz`` is no time zone, or ``paths`` is one text or has a ``*`` that is not
             at its end.
 
     Source: specification 2.2; wire.md 1.
@@ -94,24 +61,14 @@ def state_frame(
     return to_frame(table, about | {"devices": device_count, "complete": True, "server": server}, tz=tz)
 
 
+@documented(DIRECTORY_COLUMNS)
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     """The table of devices, one row per device, in order.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, those of :data:`DIRECTORY_SCHEMA`, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       string               the device
-        endpoint_name   string               its endpoint name
-        endpoint_type   category             its endpoint type
-        state           category             registered or deregistered
-        queue_mode      boolean              whether it sleeps between contacts
-        created_at      datetime64[ms, UTC]  when the directory took it in
-        updated_at      datetime64[ms, UTC]  its last registration event
-        last_contact    datetime64[ms, UTC]  when anything last came from it; NA where the service does not tell
-        ==============  ===================  ===========================================================
+        {columns}
 
         Each custom attribute is a column of its own after these (``string``), in the order of their names and named as
         the filter for it, like ``custom_attributes__room``. A device without it has NA there.
@@ -119,7 +76,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     Source: wire.md 6.
     """
     rows = list(devices)
-    columns = {name: [getattr(device, _MEMBERS.get(name, name)) for device in rows] for name in DIRECTORY_SCHEMA.names}
+    columns = {column.name: list(map(attrgetter(column.source), rows)) for column in DIRECTORY_COLUMNS}
     frame = build(columns, DIRECTORY_SCHEMA)
     attributes = sorted({attribute for device in rows for attribute in device.custom_attributes})
     cells = {
@@ -164,11 +121,11 @@ def wide(
         unit of each column that has one, by its name.
 
     Raises:
-        ValueRefused: The table has a device's resource more than once, as after concatenating two snapshots.
+        InvalidValue: The table has a device's resource more than once, as after concatenating two snapshots.
     """
     keys = frame[["device_id", "path"]].astype(object)
     if keys.duplicated().any():
-        raise ValueRefused(
+        raise InvalidValue(
             "the table has a device's resource more than once; keep one snapshot, or the newest row of each with "
             'frame.sort_values("reported_at").drop_duplicates(["device_id", "path"], keep="last")'
         )

@@ -1,7 +1,7 @@
 """What happened: the history that the service keeps, as a table; the state as of an instant; what changed between two.
 
 ``client.history()`` gives a row for each thing that happened, by device, path and the time at which it did: each value
-that a device told, the end of each write, registrations and the stretches in which nothing could be heard. What came
+that a device told, the end of each write, registrations and the intervals in which nothing could be heard. What came
 late stands at its own time. ``client.as_of(instant)`` is the state table of the fleet at an instant of the past,
 ``client.changes(begin, end)`` what changed between two. An instant may also be how long ago it was (``begin="2h"``), by
 the service's clock.

@@ -9,25 +9,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.object_table import lookup
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields, words_at
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, schema_of, value_fields, words_at
 from mirror_sdk.tables.history import has_gap
 from mirror_sdk.wire.model import write_timestamp
 
-CHANGES_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("label", CATEGORY),
-        pa.field("unit", CATEGORY),
-        pa.field("before_unit", CATEGORY),
-        *value_fields("before"),
-        *value_fields("after"),
-        pa.field("observations", pa.int64()),
-        pa.field("first_at", INSTANT),
-        pa.field("last_at", INSTANT),
-    ]
+CHANGES_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name"),
+    TableColumn("path", CATEGORY, "resource path"),
+    TableColumn("label", CATEGORY, "object and resource name; NA where nothing declares one"),
+    TableColumn("unit", CATEGORY, "of ``after_num``"),
+    TableColumn("before_unit", CATEGORY, "of ``before_num``; NA where that is"),
+    TableColumn("before_num", pa.float64(), "the number at ``begin``; NA when nothing was known then"),
+    TableColumn("before_text", pa.string(), "the text at ``begin``"),
+    TableColumn("before_bool", pa.bool_(), "the boolean at ``begin``"),
+    TableColumn("after_num", pa.float64(), "the number at ``end``"),
+    TableColumn("after_text", pa.string(), "the text at ``end``"),
+    TableColumn("after_bool", pa.bool_(), "the boolean at ``end``"),
+    TableColumn("observations", pa.int64(), "how often it was reported between"),
+    TableColumn("first_at", INSTANT, "when the first of them changed it"),
+    TableColumn("last_at", INSTANT, "when the last of them did"),
 )
+"""The changes table."""
+
+CHANGES_SCHEMA = schema_of(CHANGES_COLUMNS)
 """The changes table."""
 
 KEY = ["device_id", "path"]
@@ -60,8 +65,8 @@ class Counted(NamedTuple):
     complete: bool
 
 
-class Counts:
-    """Counts what was reported, of a history as it arrives; a row is kept for each resource of a part."""
+class ReportCounts:
+    """ReportCounts what was reported, of a history as it arrives; a row is kept for each resource of a part."""
 
     def __init__(self) -> None:
         self._tables = [COUNTED_SCHEMA.empty_table()]

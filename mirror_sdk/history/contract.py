@@ -19,35 +19,18 @@ from mirror_sdk.snapshot.contract import (
     require_instants,
     require_paths,
 )
+from mirror_sdk.tables.columns import STREAM_TYPES
+from mirror_sdk.wire import history
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import matches_any
 
-_WORD = pa.dictionary(pa.int32(), pa.string())
-_INSTANT = pa.timestamp("ms", tz="UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-COLUMNS = pa.schema(
-    [
-        pa.field("device_id", _WORD),
-        pa.field("endpoint_name", _WORD),
-        pa.field("path", _WORD),
-        pa.field("changed_at", _INSTANT),
-        pa.field("received_at", _INSTANT),
-        pa.field("what", _WORD),
-        pa.field("origin", _WORD),
-        pa.field("value", pa.binary()),
-        pa.field("content_type", _WORD),
-        pa.field("status", pa.int8()),
-        pa.field("category", _WORD),
-        pa.field("requested_at", _INSTANT),
-        pa.field("until", _INSTANT),
-        pa.field("revision", pa.int64()),
-    ]
-)
+COLUMNS = pa.schema([(name, STREAM_TYPES[kind]) for name, kind in history.COLUMNS.items()])
 """The columns that are read; a service may send others beside them."""
 
-_WORDS = [field.name for field in COLUMNS if field.type == _WORD]
-_INSTANTS = [field.name for field in COLUMNS if field.type == _INSTANT]
+_WORDS = [name for name, kind in history.COLUMNS.items() if kind == "word"]
+_INSTANTS = [name for name, kind in history.COLUMNS.items() if kind == "instant"]
 _Column = npt.NDArray[np.int64]
 
 

@@ -10,7 +10,7 @@ from mirror_sdk._arguments import InstantLike, instant
 from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.operations import nothing
 from mirror_sdk.config import is_loopback
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.history import MAX_ROWS
@@ -26,7 +26,7 @@ _IDS_AT_A_TIME = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRequest:
-    """A selection and a stretch of time, and where it is asked for.
+    """A selection and an interval of time, and where it is asked for.
 
     Attributes:
         selection: Which devices and resources.
@@ -89,7 +89,7 @@ class HistoryRequest:
         return Operation("GET", routes.HISTORY, nothing, params=params, headers=headers, max_retries=self.max_retries)
 
 
-def check_stretch(
+def check_interval(
     begin: InstantLike | None, end: InstantLike | None, now: Callable[[], datetime]
 ) -> tuple[datetime | None, datetime | None]:
     """The instants that a caller means, in their order.
@@ -100,12 +100,12 @@ def check_stretch(
         now: From which instant a span counts back.
 
     Raises:
-        ValueRefused: One is no time or naive, or the end lies before the beginning.
+        InvalidValue: One is no time or naive, or the end lies before the beginning.
     """
     first = None if begin is None else instant("begin", begin, now)
     last = None if end is None else instant("end", end, now)
     if first is not None and last is not None and last < first:
-        raise ValueRefused(f"end={last} lies before begin={first}; give them in their order")
+        raise InvalidValue(f"end={last} lies before begin={first}; give them in their order")
     return first, last
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from mirror_sdk._visible import visible
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import UNCERTAIN_CATEGORIES, ValueRefused
+from mirror_sdk.errors import UNCERTAIN_CATEGORIES, InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.wanted import EarlierWrite, Want
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
@@ -256,11 +256,11 @@ def _value_of(want: Want) -> tuple[Value, Finding | None]:
     definition = lookup(want.path)
     if definition is not None and "W" not in definition.access:
         return NO_VALUE, _refuse(Check.NOT_WRITABLE, f"{definition.label} cannot be written")
-    if isinstance(want.value, ValueRefused):
+    if isinstance(want.value, InvalidValue):
         return NO_VALUE, _refuse(Check.WRONG_TYPE, str(want.value))
     try:
         payload, content_type = encode(want.value, want.path, want.content_type)
-    except ValueRefused as error:
+    except InvalidValue as error:
         # numpy's numbers are such, too.
         is_number = isinstance(want.value, numbers.Real) and not isinstance(want.value, bool)
         low, high = (definition and definition.range) or (-float("inf"), float("inf"))

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
-from mirror_sdk.plan.ledger import Entry, Ledger, Todo
+from mirror_sdk.plan.ledger import Ledger, LedgerEntry, Todo
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
@@ -162,8 +162,8 @@ class PlanReport(JsonForm):
             (one.want.device_id, one.want.path, one.before.python) for one in planned if one.before.python is not None
         ]
 
-    def _busy(self) -> ValueRefused:
-        return ValueRefused("this plan is being applied already; wait for it, or stop() it")
+    def _busy(self) -> InvalidValue:
+        return InvalidValue("this plan is being applied already; wait for it, or stop() it")
 
     def _undo(self) -> list[Want]:
         """What to write to have it as it was; of each write that may have had an effect, the last one first."""
@@ -221,7 +221,7 @@ class PlanReport(JsonForm):
 
 
 @contextmanager
-def progress_bars(todo: Todo) -> Iterator[Callable[[Entry], object]]:
+def progress_bars(todo: Todo) -> Iterator[Callable[[LedgerEntry], object]]:
     """What to call with each write that has ended, or was left for a device that sleeps; those have their own bar."""
     with ExitStack() as bars:
         awake = bars.enter_context(progress_bar(todo.awake, "writes"))
@@ -271,11 +271,11 @@ def check_limits(
     """Refuse what is no way to apply a plan.
 
     Raises:
-        ValueRefused: One of them is no whole number, or too small or too large; the message names it.
+        InvalidValue: One of them is no whole number, or too small or too large; the message names it.
     """
     # Also false for the number that is none.
     if timeout is not None and not timeout >= 0:
-        raise ValueRefused(f"timeout={timeout} must be 0 or more")
+        raise InvalidValue(f"timeout={timeout} must be 0 or more")
     least = {"concurrency": (concurrency, 1), "canary": (canary, 0)}
     if max_failures is not None:
         least["max_failures"] = (max_failures, 0)
@@ -283,9 +283,9 @@ def check_limits(
         least["expiry_seconds"] = (expiry_seconds, 1)
     for name, (value, lowest) in least.items():
         if not _is_whole(value) or value < lowest:
-            raise ValueRefused(f"{name}={value} must be a whole number, {lowest} or more")
+            raise InvalidValue(f"{name}={value} must be a whole number, {lowest} or more")
     if expiry_seconds is not None and expiry_seconds > MAX_EXPIRY_SECONDS:
-        raise ValueRefused(f"expiry_seconds={expiry_seconds} must be {MAX_EXPIRY_SECONDS} or less")
+        raise InvalidValue(f"expiry_seconds={expiry_seconds} must be {MAX_EXPIRY_SECONDS} or less")
 
 
 def _is_whole(value: object) -> bool:

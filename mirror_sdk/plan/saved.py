@@ -13,7 +13,7 @@ from mirror_sdk._file_version import file_fault
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.operations import of_resource
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.plan.checks import Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want
 from mirror_sdk.values import NO_VALUE, Value, decode
@@ -116,7 +116,7 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
 
     Raises:
         OSError: The file cannot be read.
-        ValueRefused: It holds no plan that can be sent as it stands, or one for another server; the message names the
+        InvalidValue: It holds no plan that can be sent as it stands, or one for another server; the message names the
             member.
     """
     content = Path(path).read_bytes()
@@ -124,9 +124,9 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
         saved = SavedPlan.model_validate_json(content)
     except ValidationError as error:
         fault = file_fault(content, error, _VERSION)
-        raise ValueRefused(f"{path} holds no plan that can be loaded ({fault}); plan again, and save it") from error
+        raise InvalidValue(f"{path} holds no plan that can be loaded ({fault}); plan again, and save it") from error
     if saved.server != server:
-        raise ValueRefused(f"{path} is a plan for {saved.server}, not for {server}; load it with a client of that")
+        raise InvalidValue(f"{path} is a plan for {saved.server}, not for {server}; load it with a client of that")
     planned = [_from_saved(one) for one in saved.writes]
     sent = zip(planned, (one.request for one in saved.writes), strict=True)
     return planned, {one.async_id: _request(one, request) for one, request in sent if request is not None}

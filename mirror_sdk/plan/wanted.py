@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirror_sdk._service.asked import expected_revision
 from mirror_sdk._tables import REVISION, DeviceTable, is_table, named_rows, revision_in
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.values import Value
 from mirror_sdk.values.typed import read_typed
@@ -79,7 +79,7 @@ def read_wanted(wanted: Wanted, *, value: object = None, path: str | None = None
         if_match: Whether each is wanted only while the desired value is the one that the table has seen.
 
     Raises:
-        ValueRefused: It is none of these.
+        InvalidValue: It is none of these.
     """
     if is_table(wanted):
         frame = _frame_of(wanted)
@@ -87,7 +87,7 @@ def read_wanted(wanted: Wanted, *, value: object = None, path: str | None = None
             frame = _with_value(frame, value, path, keeps_seen=if_match)
         rows = _of_table(frame, if_match=if_match)
     elif value is not None or path is not None or if_match:
-        raise ValueRefused("value=, path= and if_match= go with a table; write device, path and value into the list")
+        raise InvalidValue("value=, path= and if_match= go with a table; write device, path and value into the list")
     else:
         rows = [_of_tuple(row) for row in wanted]
     return [row for row in rows if not _is_missing(row.value)]
@@ -115,7 +115,7 @@ def _frame_of(table: DeviceTable) -> pd.DataFrame:
     frame = table if isinstance(table, pd.DataFrame) else pa.table(table).to_pandas(integer_object_nulls=True)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
-        raise ValueRefused(f"the table has the column {twice} more than once; {_CURE}")
+        raise InvalidValue(f"the table has the column {twice} more than once; {_CURE}")
     if "device_id" in frame:
         return frame
     return frame.rename(columns={"device" if "device" in frame else "endpoint_name": "device_id"})
@@ -124,13 +124,13 @@ def _frame_of(table: DeviceTable) -> pd.DataFrame:
 def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_seen: bool) -> pd.DataFrame:
     """The resources that the rows name, each once, with the value that is wanted there."""
     if value is None:
-        raise ValueRefused("path= goes with value=, which is written there")
+        raise InvalidValue("path= goes with value=, which is written there")
     if there := [name for name in ("value", "text") if name in frame]:
-        raise ValueRefused(f"the table has a column {there[0]}, and value= was given; give one of them")
+        raise InvalidValue(f"the table has a column {there[0]}, and value= was given; give one of them")
     if keeps_seen and path is not None:
-        raise ValueRefused("if_match=True goes without path=: the table saw the values of its own paths")
+        raise InvalidValue("if_match=True goes without path=: the table saw the values of its own paths")
     if isinstance(value, pd.Series) and not value.index.equals(frame.index):
-        raise ValueRefused("value= has other rows than the table; make it of the columns of the same table")
+        raise InvalidValue("value= has other rows than the table; make it of the columns of the same table")
     rows = named_rows(frame, ("device_id", "path") if path is None else ("device_id",), "wanted")
     if path is not None:
         rows = rows.assign(path=path)
@@ -140,13 +140,13 @@ def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_s
     try:
         return rows.assign(value=values).drop_duplicates()
     except (TypeError, ValueError) as error:
-        raise ValueRefused(f"value= is no value, and no column of values for the rows: {error}") from error
+        raise InvalidValue(f"value= is no value, and no column of values for the rows: {error}") from error
 
 
 def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
     names = set(frame.columns)
     if {"value", "text"} <= names:
-        raise ValueRefused(f"the table has both a column value and a column text; {_CURE}")
+        raise InvalidValue(f"the table has both a column value and a column text; {_CURE}")
     for named in (_LONG, _TYPED):
         if set(named) <= names:
             return _of_long(frame, named, if_match=if_match)
@@ -155,8 +155,8 @@ def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[Want]:
     return _of_wide(frame)
 
 
-def _unseen() -> ValueRefused:
-    return ValueRefused(
+def _unseen() -> InvalidValue:
+    return InvalidValue(
         f"if_match=True: the table lacks {REVISION}, or a row for each resource; snapshot() and state_frame() tell it"
     )
 
@@ -167,7 +167,7 @@ def _seen(frame: pd.DataFrame) -> list[int]:
         raise _unseen()
     revisions = frame[REVISION]
     if _STATUS in frame and (revisions.isna() & frame[_STATUS].notna()).any():
-        raise ValueRefused("if_match=True: the service told no revisions of desired values; write without if_match")
+        raise InvalidValue("if_match=True: the service told no revisions of desired values; write without if_match")
     return [
         NEVER_WRITTEN if pd.isna(revision) else expected_revision(revision_in(revision, "if_match=True"))
         for revision in revisions.astype(object)
@@ -183,9 +183,9 @@ def _read(cell: object, path: str, frame: pd.DataFrame, row: object, column: obj
         return cell
     try:
         return read_typed(cell, path)
-    except ValueRefused as error:
+    except InvalidValue as error:
         named = "row" if frame.index.name is None else frame.index.name
-        return ValueRefused(f"{named} {row}, column {column}: {error}")
+        return InvalidValue(f"{named} {row}, column {column}: {error}")
 
 
 def _of_long(frame: pd.DataFrame, named: Sequence[str], *, if_match: bool) -> list[Want]:
@@ -209,14 +209,14 @@ def _text_of(name: str, cell: object) -> str:
     """A cell that names a device or a path. Of a name such as 0012 pandas makes a number, which another device has.
 
     Raises:
-        ValueRefused: It is no text.
+        InvalidValue: It is no text.
     """
     if isinstance(cell, str):
         return str(cell)
     if _is_missing(cell):
         cure = f'leave out such rows, table.dropna(subset=["{name}"])'
-        raise ValueRefused(f"wanted: {name} of a row that has a value is missing; name it, or {cure}")
-    raise ValueRefused(
+        raise InvalidValue(f"wanted: {name} of a row that has a value is missing; name it, or {cure}")
+    raise InvalidValue(
         f"wanted: {name} of a row is {cell!r}, not a text; texts of digits stay texts with"
         f' pd.read_csv(file, dtype={{"{name}": "string"}})'
     )
@@ -226,7 +226,7 @@ def _of_wide(frame: pd.DataFrame) -> list[Want]:
     paths = [str(name) for name in frame.columns if str(name).startswith("/")]
     if frame.index.name != "device_id" or len(paths) < len(frame.columns):
         lacking = [name for name in _LONG if name not in frame.columns]
-        raise ValueRefused(f"the table lacks {', '.join(lacking)}; {_CURE}")
+        raise InvalidValue(f"the table lacks {', '.join(lacking)}; {_CURE}")
     return [
         Want(own_id(device_id) or _text_of("device_id", device_id), path, _read(value, path, frame, device_id, path))
         for path in paths
@@ -241,7 +241,7 @@ def _of_tuple(row: tuple[object, ...]) -> Want:
             return Want(device_id, path, value)
         case (device, str(path), value) if (own := own_id(device)) is not None:
             return Want(own, path, value)
-    raise ValueRefused(f"{row!r} is nothing to write; {_CURE}")
+    raise InvalidValue(f"{row!r} is nothing to write; {_CURE}")
 
 
 def _is_missing(value: Any) -> bool:

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from mirror_sdk.object_table import labelled, lookup
+from mirror_sdk.tables.events import EVENTS_COLUMNS
+from mirror_sdk.tables.history import HISTORY_COLUMNS
+from mirror_sdk.tables.state import STATE_COLUMNS
 from mirror_sdk.wire.declarations import Personal
 from mirror_sdk.wire.paths import parse_path
 
@@ -171,20 +176,21 @@ PERSONAL_RESOURCES = (
 )
 """The resources that are personal, by the definitions of LwM2M and of the OMA registry."""
 
+_KNOWN_TEXTS = frozenset({"reason", "content_type", "condition", "description", "presence", "reported_origin"})
+"""Columns of this package with texts that are no names, though one may occur within a text."""
+_JOINED = "_other"
+_STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
+_VALUE_COLUMN = re.compile(r"(reported|desired|value|asked|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
 NOT_VALUES = frozenset(
     {
-        *("object_id", "instance_id", "resource_id", "label", "unit", "before_unit", "category", "endpoint_type"),
         *(
-            "queue_mode",
-            "subscribed",
-            "reported_revision",
-            "desired_revision",
-            "revision",
-            "seq",
-            "first_seq",
-            "status",
+            column.name
+            for column in (*STATE_COLUMNS, *EVENTS_COLUMNS, *HISTORY_COLUMNS)
+            if (pa.types.is_integer(column.field.type) or pa.types.is_boolean(column.field.type))
+            and not _VALUE_COLUMN.fullmatch(column.name)
         ),
-        *("count", "covered", "covered_a", "covered_b", "reset", "resets", "stretches", "share", "told", "lasting"),
+        *("label", "unit", "before_unit", "category", "endpoint_type", "queue_mode"),
+        *("count", "covered", "covered_a", "covered_b", "reset", "resets", "intervals", "share", "told", "lasting"),
         *("begin_seen", "end_seen", "observations", "sleeps", "expiry_seconds", "undoable"),
     }
 )
@@ -192,12 +198,6 @@ NOT_VALUES = frozenset(
 
 Every other column of numbers, booleans, texts or bytes may be, and is treated as the values are.
 """
-
-_KNOWN_TEXTS = frozenset({"reason", "content_type", "condition", "description", "presence", "reported_origin"})
-"""Columns of this package with texts that are no names, though one may occur within a text."""
-_JOINED = "_other"
-_STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
-_VALUE_COLUMN = re.compile(r"(reported|desired|value|asked|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
 _SAME_SCALE = re.compile(r"(value|first|last|min|max|mean|time_weighted_mean|median|a|b|difference|increase)(_.*)?")
 """Columns of numbers as the resource has them, or of their differences; no sums, rates or other powers of them."""
 _LEADING_PATH = re.compile(r"(?:.* )?((?:/\d+)+)")

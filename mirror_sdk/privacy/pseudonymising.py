@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mirror_sdk.privacy.arrow_cells import ArrowCells
 from mirror_sdk.privacy.personal import path_of_column
-from mirror_sdk.privacy.replacing import Column, Replacing
+from mirror_sdk.privacy.replacing import FrameColumn, Replacing
 from mirror_sdk.tables.columns import basis_of_table, with_basis
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def pseudonymise(
 
     Raises:
         TypeError: It is no table.
-        ValueRefused: The key is too short or none, the table has pseudonyms already, or it has values and no column
+        InvalidValue: The key is too short or none, the table has pseudonyms already, or it has values and no column
             says of which resources.
 
     Source: specification 1.5.
@@ -98,7 +98,7 @@ def _of_polars(frame: pl.DataFrame, replacing: Replacing) -> pl.DataFrame:
 def _cells_of(table: pa.Table, replacing: Replacing) -> list[ArrowCells]:
     cells = [ArrowCells(column) for column in table.columns]
     named = zip(table.column_names, cells, strict=True)
-    replacing.columns([Column(name, one, path_of_column(name)) for name, one in named])
+    replacing.columns([FrameColumn(name, one, path_of_column(name)) for name, one in named])
     return cells
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 
 SHORTEST_KEY_BYTES = 16
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -21,15 +21,15 @@ class Pseudonyms:
         key: A text or bytes, of at least 16 bytes.
 
     Raises:
-        ValueRefused: It is something else, or shorter.
+        InvalidValue: It is something else, or shorter.
     """
 
     def __init__(self, key: str | bytes) -> None:
         if not isinstance(key, str | bytes):
-            raise ValueRefused(f"the key is a {type(key).__name__}; give a text or bytes")
+            raise InvalidValue(f"the key is a {type(key).__name__}; give a text or bytes")
         secret = key.encode(errors="surrogateescape") if isinstance(key, str) else key
         if len(secret) < SHORTEST_KEY_BYTES:
-            raise ValueRefused(
+            raise InvalidValue(
                 f"the key has {len(secret)} bytes, and whoever guesses it finds every name; give {SHORTEST_KEY_BYTES}"
                 " or more that nobody guesses, such as secrets.token_hex(32) gives once, and keep them secret"
             )

@@ -229,7 +229,7 @@ async def begin_recording(
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
-        ValueRefused: As :class:`Tape`.
+        InvalidValue: As :class:`Tape`.
     """
     made: list[Tape] = []
     try:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from mirror_sdk._file_version import file_fault
-from mirror_sdk.errors import RecordingDamaged, ValueRefused
+from mirror_sdk.errors import InvalidValue, RecordingDamaged
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
 from mirror_sdk.recording.layout import (
@@ -93,7 +93,7 @@ def read_about(folder: Path) -> About | None:
     removed is none.
 
     Raises:
-        ValueRefused: The folder holds something else or a recording of another version, or beside it is what belongs
+        InvalidValue: The folder holds something else or a recording of another version, or beside it is what belongs
             to another one.
     """
     numbers = part_numbers(folder)
@@ -102,7 +102,7 @@ def read_about(folder: Path) -> About | None:
     told = _about_of_part(part_path(folder, numbers[0]))
     rest = _read_about(about_path(folder))
     if told is not None and rest is not None and told.id != rest.id:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{about_path(folder).parent} belongs to another recording than {folder}; bring the one that was beside it,"
             " or remove it"
         )
@@ -292,7 +292,7 @@ def _parse_about(path: Path, content: bytes) -> About:
     try:
         return About.model_validate_json(content)
     except ValidationError as exc:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{path} is not of a recording that can be read ({file_fault(content, exc, _VERSION)}); give another"
             " folder, or read it with the version of mirror_sdk that wrote it"
         ) from exc
@@ -307,7 +307,7 @@ def _finish(folder: Path, target: Path) -> None:
     except OSError as exc:
         if exc.errno != errno.EXDEV:
             raise
-        raise ValueRefused(f"{folder} is on another disk than what is beside it; give a folder inside of it") from exc
+        raise InvalidValue(f"{folder} is on another disk than what is beside it; give a folder inside of it") from exc
     if os.name != "nt":  # which knows no such thing
         _sync(target.parent, os.O_RDONLY)
 

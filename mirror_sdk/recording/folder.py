@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
 from mirror_sdk._service.defaults import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.recording import files, layout
 from mirror_sdk.recording.coverage import Span
@@ -40,7 +40,7 @@ class RecordingFolder:
     Raises:
         OSError: The folder, or what is beside it, cannot be written.
         RecordingDamaged: A file in it is not as it was written.
-        ValueRefused: There is something else, a recording of something else, or another recorder at work.
+        InvalidValue: There is something else, a recording of something else, or another recorder at work.
 
     Attributes:
         events: How many events were written.
@@ -72,7 +72,7 @@ class RecordingFolder:
         try:
             self._lock.acquire(timeout=0)
         except Timeout as exc:
-            raise ValueRefused(f"{self.path} has another recorder at work; stop it, or give another folder") from exc
+            raise InvalidValue(f"{self.path} has another recorder at work; stop it, or give another folder") from exc
         self._is_of_parent = False
         tell_in_child(self)
         try:
@@ -205,17 +205,17 @@ class RecordingFolder:
         """What is recorded, with the mark of the recording that is there.
 
         Raises:
-            ValueRefused: There is one of something else.
+            InvalidValue: There is one of something else.
         """
         if known is None:
             return about.model_copy(update={"id": uuid.uuid4().hex})
         if known.key not in {None, about.key} and known.server == about.server:
-            raise ValueRefused(
+            raise InvalidValue(
                 f"{self.path} records the log of another access key, and each key has a log of its own; go on with the "
                 "same, or give another folder"
             )
         if (known.server, known.devices, known.paths) != (about.server, about.devices, about.paths):
-            raise ValueRefused(
+            raise InvalidValue(
                 f"{self.path} records devices={known.devices} paths={known.paths} of {known.server}; go on with the "
                 "same, or give another folder"
             )
@@ -234,7 +234,7 @@ class RecordingFolder:
 
 def _refuse_other_things(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise ValueRefused(f"{folder} is a file; a recording is a folder of files, give another name")
+        raise InvalidValue(f"{folder} is a file; a recording is a folder of files, give another name")
     is_free = not folder.exists() or not any(folder.iterdir())
     if not is_free and files.read_about(folder) is None:
-        raise ValueRefused(f"{folder} holds other files; give another folder")
+        raise InvalidValue(f"{folder} holds other files; give another folder")

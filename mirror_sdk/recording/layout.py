@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 
 _NUMBERED = re.compile(r"[a-z]+-(\d{6}|[1-9]\d{6,8})\.[a-z]+")
 _HIGHEST_BEGUN = 899_999_999
@@ -29,11 +29,11 @@ def beside(folder: Path) -> Path:
     """Where all is but the whole files; the same by whatever link the folder is reached.
 
     Raises:
-        ValueRefused: There is no beside.
+        InvalidValue: There is no beside.
     """
     folder = folder.resolve()
     if not folder.name:
-        raise ValueRefused(f"{folder} cannot be a recording, which needs a place beside it; give a folder in it")
+        raise InvalidValue(f"{folder} cannot be a recording, which needs a place beside it; give a folder in it")
     return folder.with_name(f"_{folder.name}.mirror")
 
 
@@ -100,11 +100,11 @@ def require_numbers_left(folder: Path, numbers: Collection[int]) -> None:
     """Check that enough numbers are left for the files of a recorder.
 
     Raises:
-        ValueRefused: There are not, as for a file that was renamed.
+        InvalidValue: There are not, as for a file that was renamed.
     """
     highest = max(numbers, default=0)
     if highest > _HIGHEST_BEGUN:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{folder} has a file with the number {highest}, and {_HIGHEST_BEGUN} is the highest one that leaves enough"
             " for others; remove or rename it"
         )

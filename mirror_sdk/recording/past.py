@@ -9,7 +9,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.history.request import up_to_millisecond
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.selecting import Chosen
@@ -42,12 +42,12 @@ def history(
         server: Where the log is read from.
 
     Raises:
-        ValueRefused: ``begin`` lies before the recording.
+        InvalidValue: ``begin`` lies before the recording.
     """
     from_at = spans[0].from_at if spans else None
     until_at = spans[-1].until_at if spans else None
     if begin is not None and from_at is not None and begin < from_at:
-        raise ValueRefused(
+        raise InvalidValue(
             f"begin={write_timestamp(begin)} lies before the recording, which begins at {write_timestamp(from_at)}"
         )
     table = history_of_events(wanted.of_table(events), list(_holes(spans)), raw=raw)
@@ -67,7 +67,7 @@ def _holes(spans: Sequence[Span]) -> Iterator[Hole]:
 
 
 def _between(table: pa.Table, begin: datetime | None, end: datetime | None) -> pa.Table:
-    """The rows of a stretch of time; a gap is one of them where it overlaps it."""
+    """The rows of an interval of time; a gap is one of them where it overlaps it."""
     changed_at = table["changed_at"]
     if begin is not None:
         is_gap = pc.equal(table["what"].cast(pa.string()), "gap")

@@ -18,7 +18,8 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
 from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
-from mirror_sdk.history.request import check_stretch
+from mirror_sdk.history.changes import CHANGES_COLUMNS
+from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.recording import files, layout, past, replay
@@ -26,7 +27,7 @@ from mirror_sdk.recording.audit import Audit, audit
 from mirror_sdk.recording.coverage import Span, merge
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.selecting import Chosen, chosen, names_in
-from mirror_sdk.tables.columns import table_metadata, to_table
+from mirror_sdk.tables.columns import documented, table_metadata, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Recording:
 
     Raises:
         FileNotFoundError: There is no recording.
-        ValueRefused: The folder holds something else.
+        InvalidValue: The folder holds something else.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -78,7 +79,7 @@ class Recording:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            ValueRefused: ``tz`` is no time zone.
+            InvalidValue: ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet"):
         ...     client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
@@ -109,7 +110,7 @@ class Recording:
 
         Raises:
             OSError: The folder, or what is beside it, cannot be written.
-            ValueRefused: A recorder is at work, which does it by itself.
+            InvalidValue: A recorder is at work, which does it by itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -191,7 +192,7 @@ class Recording:
             The table. ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing.
 
         Raises:
-            ValueRefused: An instant is naive, ``begin`` lies before the recording or behind ``end``, a device does not
+            InvalidValue: An instant is naive, ``begin`` lies before the recording or behind ``end``, a device does not
                 occur in it, a pattern is not one, ``limit`` is no number, or ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
@@ -202,7 +203,7 @@ class Recording:
         import_whole(module_for(as_))
         most = count("limit", limit)
         held = self._read()
-        first, last = check_stretch(begin, end, held.now)
+        first, last = check_interval(begin, end, held.now)
         tables, about = past.history(
             held.events,
             held.spans,
@@ -276,7 +277,7 @@ class Recording:
             tell its time.
 
         Raises:
-            ValueRefused: The instant is naive or lies before the recording, a device does not occur in it, a pattern is
+            InvalidValue: The instant is naive or lies before the recording, a device does not occur in it, a pattern is
                 not one, or ``tz`` is no time zone.
 
         >>> client.read_value(station, "/3303/0/5700")
@@ -328,6 +329,7 @@ class Recording:
         tz: str | None = None,
         as_: Literal["polars"],
     ) -> pl.DataFrame: ...
+    @documented(CHANGES_COLUMNS)
     def changes(
         self,
         begin: InstantLike,
@@ -351,31 +353,13 @@ class Recording:
         Returns:
             A frame with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
 
-            ==============  ===================  ===========================================================
-            column          dtype                meaning
-            ==============  ===================  ===========================================================
-            device_id       category             the device
-            endpoint_name   category             its endpoint name
-            path            category             resource path
-            label           category             object and resource name; NA where nothing declares one
-            unit            category             of ``after_num``
-            before_unit     category             of ``before_num``; NA where that is
-            before_num      Float64              the number at ``begin``; NA when nothing was known then
-            before_text     string               the text at ``begin``
-            before_bool     boolean              the boolean at ``begin``
-            after_num       Float64              the number at ``end``
-            after_text      string               the text at ``end``
-            after_bool      boolean              the boolean at ``end``
-            observations    Int64                how often it was reported between
-            first_at        datetime64[ms, UTC]  when the first of them changed it
-            last_at         datetime64[ms, UTC]  when the last of them did
-            ==============  ===================  ===========================================================
+            {columns}
 
             ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing up to the end, as for
             :meth:`as_of`.
 
         Raises:
-            ValueRefused: An instant is naive or lies before the recording, the end lies before the beginning, a device
+            InvalidValue: An instant is naive or lies before the recording, the end lies before the beginning, a device
                 does not occur in it, or a pattern is not one.
 
         >>> begin = simulator.get_clock()
@@ -388,7 +372,7 @@ class Recording:
         held, history = self._replayed(devices, paths)
         first = instant_like("begin", begin, held.now)
         last = held.now() if end is None else instant_like("end", end, held.now)
-        check_stretch(first, last, held.now)
+        check_interval(first, last, held.now)
         complete = history.is_complete(held.spans, first, last)
         return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
@@ -443,7 +427,7 @@ def read_recording(
     Raises:
         FileNotFoundError: There is no recording.
         RecordingDamaged: A file is not as it was written; the message names it.
-        ValueRefused: The folder holds something else, or ``tz`` is no time zone.
+        InvalidValue: The folder holds something else, or ``tz`` is no time zone.
     """
     return Recording(path).events(raw=raw, tz=tz, as_=as_)
 

@@ -25,7 +25,7 @@ from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._service.steps import Steps
-from mirror_sdk.errors import MirrorError, NotSubscribedWarning, ValueRefused
+from mirror_sdk.errors import InvalidValue, MirrorError, NotSubscribedWarning
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.coverage import Span
@@ -74,7 +74,7 @@ class Tape:
     Raises:
         OSError: The folder cannot be written.
         TypeError: A single text was given where a list of texts belongs.
-        ValueRefused: There is something else, a recording of something else, or another recorder at work, or a
+        InvalidValue: There is something else, a recording of something else, or another recorder at work, or a
             rotation is none.
     """
 
@@ -95,7 +95,7 @@ class Tape:
         self._wants = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
             if (real(value) or 0) <= 0:
-                raise ValueRefused(f"{name}={value!r} must be a number above 0")
+                raise InvalidValue(f"{name}={value!r} must be a number above 0")
         about = About(
             server=server,
             key=key,
@@ -382,7 +382,7 @@ def begin_recording(
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
-        ValueRefused: As :class:`Tape`.
+        InvalidValue: As :class:`Tape`.
     """
     tape = make_tape()
     leave = partial(_leave, tape.folder, run, subscribing)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import EventKind
 from mirror_sdk.history.changes import COUNTED_SCHEMA, KEY, VALUES_SCHEMA, Counted, changes_parts
 from mirror_sdk.object_table import lookup
@@ -82,7 +82,7 @@ def as_of(
     """The state table at an instant, and what it is based on.
 
     Raises:
-        ValueRefused: The instant lies before the recording.
+        InvalidValue: The instant lies before the recording.
     """
     latest = _latest(known, instant)
     paths = [str(path) for path in latest["path"]]
@@ -106,7 +106,7 @@ def changes(
     """The changes table, one row per resource that was observed after ``begin`` and up to ``end``, and its basis.
 
     Raises:
-        ValueRefused: ``begin`` lies before the recording.
+        InvalidValue: ``begin`` lies before the recording.
     """
     before, after = _latest(known, begin), _latest(known, end)
     rows = known.rows
@@ -120,7 +120,7 @@ def _latest(known: History, instant: datetime) -> pd.DataFrame:
     """One row per resource that was known at an instant, with its last value then."""
     if known.began_at is None or known.began_at > instant:
         begins = "holds nothing" if known.began_at is None else f"begins at {write_timestamp(known.began_at)}"
-        raise ValueRefused(f"{write_timestamp(instant)} lies before the recording, which {begins}")
+        raise InvalidValue(f"{write_timestamp(instant)} lies before the recording, which {begins}")
     rows = known.rows[known.rows["known_from"] <= instant]
     latest = _ordered(rows).drop_duplicates(KEY, keep="last").set_index(KEY)
     # Names and the like stand in the states alone, and hold until the next one.

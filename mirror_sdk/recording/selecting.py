@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk._arguments import closest, path_patterns
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike, DevicesLike, given_devices, known_id
 from mirror_sdk.wire.paths import matches_any
 
@@ -61,7 +61,7 @@ def chosen(names: Mapping[str, str | None], devices: DevicesLike | None, paths: 
 
     Raises:
         TypeError: Something is no device, or no text.
-        ValueRefused: A device does not occur, several have the name, or a pattern is not one.
+        InvalidValue: A device does not occur, several have the name, or a pattern is not one.
     """
     patterns = path_patterns(paths)
     if devices is None:
@@ -81,9 +81,9 @@ def _id_of(device: DeviceLike, names: Mapping[str, str | None], ids_of: Mapping[
     if len(found) == 1:
         return found[0]
     if found:
-        raise ValueRefused(f"{len(found)} devices of the recording have the endpoint name {text!r}: {', '.join(found)}")
+        raise InvalidValue(f"{len(found)} devices of the recording have the endpoint name {text!r}: {', '.join(found)}")
     known = [*names, *filter(None, names.values())]
-    raise ValueRefused(f"nothing of a device {text!r} is in the recording; {closest(text, known)}")
+    raise InvalidValue(f"nothing of a device {text!r} is in the recording; {closest(text, known)}")
 
 
 def names_in(events: pa.Table, states: Iterable[pd.DataFrame]) -> dict[str, str | None]:

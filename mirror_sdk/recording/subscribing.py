@@ -20,7 +20,7 @@ from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.rules import add_rules, remove_rules
 from mirror_sdk._service.steps import Steps, Work
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import MirrorError, ValueRefused
+from mirror_sdk.errors import InvalidValue, MirrorError
 from mirror_sdk.events import event_filter
 from mirror_sdk.naming import all_devices, devices_with
 from mirror_sdk.recording.folder import RecordingFolder
@@ -66,7 +66,7 @@ class Subscribing:
     Raises:
         TypeError: A single text was given where a list of texts belongs.
         ValueError: A path cannot stand in a rule.
-        ValueRefused: A pattern can match no path, or there would be more rules than a key can have.
+        InvalidValue: A pattern can match no path, or there would be more rules than a key can have.
     """
 
     def __init__(self, devices: Sequence[str] | None, paths: Sequence[str] | None, *, adds_rules: bool) -> None:
@@ -134,10 +134,10 @@ def _rules_for(devices: Sequence[str] | None, paths: Sequence[str] | None) -> li
     """The rules that subscribe these paths of these devices; ``None`` is all of them.
 
     Raises:
-        ValueRefused: There would be more than a key can have.
+        InvalidValue: There would be more than a key can have.
     """
     if devices is not None and len(devices) > MAX_RULES:
-        raise ValueRefused(
+        raise InvalidValue(
             f"devices: each needs a rule, and {len(devices)} are more than the {MAX_RULES} of a key; record without"
             " devices=, or add rules of your own, such as for an endpoint type"
         )

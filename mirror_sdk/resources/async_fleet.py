@@ -97,7 +97,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             NotFound: One of the ``devices`` does not exist.
             TypeError: A single text was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
-            ValueRefused: A pattern is not valid, or ``tz`` is not a time zone.
+            InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
         Source: wire.md 7.
 
@@ -175,7 +175,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             OSError: The folder cannot be written.
             TypeError: A single text was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone.
-            ValueRefused: The folder is not empty, a pattern is not valid, ``tz`` is not a time zone, or
+            InvalidValue: The folder is not empty, a pattern is not valid, ``tz`` is not a time zone, or
                 ``devices_per_file`` is below 1.
 
         Source: wire.md 7.
@@ -224,7 +224,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         Raises:
             ConnectionFailed: The response was cut off; a part of it is never returned.
             NotFound: One of the ``devices`` of the table no longer exists.
-            ValueRefused: It is not a snapshot, not the whole one, or contains a resource of a device twice.
+            InvalidValue: It is not a snapshot, not the whole one, or contains a resource of a device twice.
 
         Source: wire.md 7.
 

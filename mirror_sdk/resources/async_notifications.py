@@ -15,7 +15,7 @@ from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.status import ClientStatus, status_of
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.forms import given
 from mirror_sdk.naming import DevicesLike
@@ -122,7 +122,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
 
         Raises:
             MirrorError: No websocket is available: the service has none or does not respond, or the key is wrong.
-            ValueRefused: A cassette is in use, or the client has a ``transport`` of its own.
+            InvalidValue: A cassette is in use, or the client has a ``transport`` of its own.
 
         Source: wire.md 4.
 
@@ -132,7 +132,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         >>> await client.notifications.use_long_polling()
         """
         if not self._session.sender.is_on_network:
-            raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
+            raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
         await import_off_loop("mirror_sdk._service.async_socket_reader")
         from mirror_sdk._service.async_socket_reader import AsyncSocketReader
@@ -220,7 +220,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
             MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
             NotFound: A device does not exist.
             TypeError: A single text was passed instead of a list.
-            ValueRefused: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.
+            InvalidValue: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.
 
         >>> (await client.notifications.events_frame(after=0, timeout=0))["event"].tolist()
         ['registration', 'registration']

@@ -14,7 +14,7 @@ from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_fo
 from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.naming import DeviceLike, id_of
 from mirror_sdk.resource import ExpectedValue
@@ -121,7 +121,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         Raises:
             PreconditionFailed: The desired value has changed; ``error.resource`` has the current one. Nothing was sent
                 to the device.
-            ValueRefused: The value or the text does not match the declaration of the path, both or neither were passed,
+            InvalidValue: The value or the text does not match the declaration of the path, both or neither were passed,
                 or the path is declared read-only and ``allow_read_only`` is not set.
 
         Source: specification E2, 3.1; wire.md 2.
@@ -220,7 +220,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
 
         Raises:
             ImportError: pandas is not installed.
-            ValueRefused: ``tz`` is not a time zone.
+            InvalidValue: ``tz`` is not a time zone.
 
         >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result()).python
@@ -268,7 +268,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
                 of the error says so.
             Conflict: The last write has not failed, or is not the expected one. For a table, the same.
             NotFound: The device does not exist. For a table, the same.
-            ValueRefused: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
+            InvalidValue: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
                 ``if_match`` was passed with a table.
 
         >>> await simulator.set_answer(light, "reject")
@@ -282,7 +282,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         'night shift'
         """
         if if_match is not None and is_table(device_id):
-            raise ValueRefused("if_match= goes with one resource; a table has it in its column desired_revision")
+            raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = await off_loop(seen_revisions, device_id, path, "device_id") if is_table(device_id) else {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._fork import import_whole
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resources.base import ClientResource
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Cassettes(ClientResource[ClientSession]):
             CassetteDamaged: The file is not a cassette, or one of another version.
             FileNotFoundError: The cassette to play does not exist.
             NotRecorded: Within the block: a request is sent that is not in the recording.
-            ValueRefused: The mode does not exist, a cassette is already in use, or the client uses a webhook or a
+            InvalidValue: The mode does not exist, a cassette is already in use, or the client uses a webhook or a
                 websocket.
 
         >>> for _ in range(2):
@@ -48,7 +48,7 @@ class Cassettes(ClientResource[ClientSession]):
         from mirror_sdk.cassette import Cassette
 
         if self._session.channel != "long polling":
-            raise ValueRefused(
+            raise InvalidValue(
                 f"a {self._session.channel} brings notifications past a cassette;"
                 " call client.notifications.use_long_polling() first"
             )

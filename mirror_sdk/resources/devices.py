@@ -249,7 +249,7 @@ class Devices(ClientResource[ClientSession]):
             NotFound: One of the ``devices`` does not exist.
             TypeError: A single text was passed instead of a list.
             ValueError: An instant has no zone, or ``limit`` is not a number.
-            ValueRefused: ``tz`` is not a time zone.
+            InvalidValue: ``tz`` is not a time zone.
 
         Source: wire.md 9.
 

@@ -16,7 +16,7 @@ from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._service.status import ClientStatus, status_of
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.forms import given
 from mirror_sdk.naming import DevicesLike
@@ -121,7 +121,7 @@ class Notifications(ClientResource[ClientSession]):
 
         Raises:
             MirrorError: No websocket is available: the service has none or does not respond, or the key is wrong.
-            ValueRefused: A cassette is in use, or the client has a ``transport`` of its own.
+            InvalidValue: A cassette is in use, or the client has a ``transport`` of its own.
 
         Source: wire.md 4.
 
@@ -131,7 +131,7 @@ class Notifications(ClientResource[ClientSession]):
         >>> client.notifications.use_long_polling()
         """
         if not self._session.sender.is_on_network:
-            raise ValueRefused("a websocket goes over the network, past a cassette and past transport=; leave that out")
+            raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
         import_whole("mirror_sdk._service.socket_reader")
         from mirror_sdk._service.socket_messages import Way
@@ -217,7 +217,7 @@ class Notifications(ClientResource[ClientSession]):
             MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
             NotFound: A device does not exist.
             TypeError: A single text was passed instead of a list.
-            ValueRefused: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.
+            InvalidValue: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.
 
         >>> client.notifications.events_frame(after=0, timeout=0)["event"].tolist()
         ['registration', 'registration']

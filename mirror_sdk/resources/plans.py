@@ -28,7 +28,7 @@ class Plans(ClientResource[ClientSession]):
         Raises:
             ImportError: pandas is not installed.
             OSError: The file cannot be read.
-            ValueRefused: The file contains no plan, or one for another service.
+            InvalidValue: The file contains no plan, or one for another service.
 
         Source: specification 3.1; wire.md 2.
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from mirror_sdk._service.operation import Answer, Operation, read_json
 from mirror_sdk._service.operations import checked_body, nothing, of_device, of_resource
 from mirror_sdk._service.steps import Steps
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
 from mirror_sdk.values import TEXT_PLAIN, encode
 from mirror_sdk.wire import routes
@@ -51,13 +51,13 @@ def put_simulator_resource(device_id: str, path: str, value: object, flags: Mapp
 
     Raises:
         ValueError: They cannot be sent.
-        ValueRefused: The value does not go with what is declared for the path, or is one for each of several
+        InvalidValue: The value does not go with what is declared for the path, or is one for each of several
             instances.
     """
     route = of_resource(routes.SIMULATOR_RESOURCE, device_id, path)
     if isinstance(value, Mapping):
         told = "give one value; a real device can have several instances"
-        raise ValueRefused(f"{path}: a resource of a simulated device has one value, as text; {told}")
+        raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {told}")
     # What a device has itself is no write: measured values are declared read-only.
     told = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
     return Operation("PUT", route, nothing, json=checked_body(SimulatorResourceBody, {"value": told, **flags}))

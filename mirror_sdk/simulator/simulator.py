@@ -137,7 +137,7 @@ class Simulator:
             executable: Whether it can be executed; then it has no value to observe.
 
         Raises:
-            ValueRefused: The value does not go with what is declared for the path.
+            InvalidValue: The value does not go with what is declared for the path.
             BadRequest: The service does not take it, for instance what would be executable and observable at once.
 
         >>> simulator.set_value(station, "/3303/0/5700", 22.5)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.wire.device_object import DesiredStatus, DeviceObject
+from mirror_sdk.tables.columns import INSTANT, STREAM_TYPES
+from mirror_sdk.tables.state import STATE_COLUMNS
+from mirror_sdk.wire.device_object import DesiredStatus, DeviceObjectBody
 from mirror_sdk.wire.paths import parse_path
-from mirror_sdk.wire.snapshot import UnchangedDevice
+from mirror_sdk.wire.snapshot import Part, UnchangedDevice, streamed_columns
 
-_WORD = pa.dictionary(pa.int32(), pa.string())
-_INSTANT = pa.timestamp("ms", tz="UTC")
 _MOST_FLAGS = 64 * 1024 * 1024
 _NOT_ASKED = "devices that have not changed, which nobody asked for"
 _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
@@ -24,50 +24,23 @@ _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
 LAST_REVISION = 2**63 - 1
 """The largest number of a change of the mirror."""
 
+
+def _of(*parts: Part) -> list[tuple[str, pa.DataType]]:
+    return [(column.name, STREAM_TYPES[column.kind]) for column in streamed_columns(*parts)]
+
+
 COLUMNS = pa.schema(
     [
-        pa.field("device_id", pa.string()),
-        pa.field("endpoint_name", pa.string()),
-        pa.field(
-            "resources",
-            pa.list_(
-                pa.struct(
-                    [
-                        pa.field("path", _WORD),
-                        pa.field("subscribed", pa.bool_()),
-                        pa.field("reported_value", pa.binary()),
-                        pa.field("reported_content_type", _WORD),
-                        pa.field("reported_at", _INSTANT),
-                        pa.field("reported_expires_at", _INSTANT),
-                        pa.field("reported_revision", pa.int64()),
-                        pa.field("reported_origin", _WORD),
-                    ]
-                )
-            ),
-        ),
-        pa.field(
-            "desired",
-            pa.list_(
-                pa.struct(
-                    [
-                        pa.field("resource", pa.int32()),
-                        pa.field("desired_value", pa.binary()),
-                        pa.field("desired_content_type", _WORD),
-                        pa.field("desired_status", pa.int8()),
-                        pa.field("desired_at", _INSTANT),
-                        pa.field("requested_at", _INSTANT),
-                        pa.field("desired_revision", pa.int64()),
-                        pa.field("acknowledged_at", _INSTANT),
-                        pa.field("acknowledged_by", _WORD),
-                    ]
-                )
-            ),
-        ),
+        ("device_id", pa.string()),
+        ("endpoint_name", pa.string()),
+        ("resources", pa.list_(pa.struct(_of("resource", "reported")))),
+        ("desired", pa.list_(pa.struct([("resource", pa.int32()), *_of("desired")]))),
     ]
 )
 """The columns that are read; a service may send others beside them."""
 
-_EXTENSIONS = {"reported_revision", "reported_origin", "desired_revision", "acknowledged_at", "acknowledged_by"}
+_ADDED = {column.source for column in STATE_COLUMNS if column.since}
+_EXTENSIONS = {column.name for column in streamed_columns("reported", "desired") if column.source in _ADDED}
 """Those of them that an older service does not send."""
 
 
@@ -183,7 +156,7 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> 
     return batch
 
 
-def check_entry(entry: DeviceObject | UnchangedDevice, *, may_be_unchanged: bool) -> None:
+def check_entry(entry: DeviceObjectBody | UnchangedDevice, *, may_be_unchanged: bool) -> None:
     """The same of a line of NDJSON, beyond what its model says.
 
     Raises:
@@ -211,9 +184,7 @@ def _check_resources(resources: pa.StructArray, counts: np.ndarray, *, is_past: 
         raise NotAsAgreed("a path stands in the dictionary twice")
     require_paths(words.to_pylist())
     _require_paths_once(path.indices.to_numpy(), counts, len(words))
-    for name in ("reported_at", "reported_expires_at"):
-        require_instants(name, resources.field(name))
-    _check_revision("reported_revision", resources)
+    _check_members(resources)
 
 
 def _require_paths_once(indices: np.ndarray, counts: np.ndarray, word_count: int) -> None:
@@ -240,16 +211,16 @@ def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
         raise NotAsAgreed("a desired value of a resource that is not there")
     _require_once("the desired value of a resource", np.repeat(np.cumsum(counts) - counts, own) + places)
     require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
-    for name in ("desired_at", "requested_at"):
-        require_instants(name, desired.field(name))
-    _check_revision("desired_revision", desired)
-    if desired.type.get_field_index("acknowledged_at") >= 0:
-        require_instants("acknowledged_at", desired.field("acknowledged_at"))
+    _check_members(desired)
 
 
-def _check_revision(name: str, struct: pa.StructArray) -> None:
-    if struct.type.get_field_index(name) >= 0:
-        require_between(name, struct.field(name), 0, LAST_REVISION)
+def _check_members(struct: pa.StructArray) -> None:
+    """Look at the instants and the numbers of a part; a service may leave out some, and send others."""
+    for field in struct.type:
+        if field.type == INSTANT:
+            require_instants(field.name, struct.field(field.name))
+        elif field.type == pa.int64():
+            require_between(field.name, struct.field(field.name), 0, LAST_REVISION)
 
 
 def _require_once(what: str, keys: np.ndarray) -> None:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from mirror_sdk._file_version import file_fault
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
 from mirror_sdk.tables.columns import INSTANT
@@ -74,7 +74,7 @@ class SnapshotDataset(JsonForm):
         folder: Where it is.
 
     Raises:
-        ValueRefused: There is no dataset, or a file of it is missing or cut off.
+        InvalidValue: There is no dataset, or a file of it is missing or cut off.
 
     Attributes:
         path: Where it is.
@@ -87,11 +87,11 @@ class SnapshotDataset(JsonForm):
         try:
             listed = (self.path / _LIST).read_bytes()
         except (FileNotFoundError, NotADirectoryError) as exc:
-            raise ValueRefused(f"{folder} is not a dataset that client.fleet.dataset() wrote") from exc
+            raise InvalidValue(f"{folder} is not a dataset that client.fleet.dataset() wrote") from exc
         try:
             contents = _Contents.model_validate_json(listed)
         except ValidationError as exc:
-            raise ValueRefused(
+            raise InvalidValue(
                 f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
                 " anew with client.fleet.dataset()"
             ) from exc
@@ -163,9 +163,9 @@ class SnapshotDataset(JsonForm):
         try:
             found = pq.read_metadata(self.path / name).num_rows
         except (OSError, pa.ArrowException) as exc:
-            raise ValueRefused(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
+            raise InvalidValue(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
         if found != rows:
-            raise ValueRefused(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
+            raise InvalidValue(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
 
 
 class DatasetWriter:
@@ -179,7 +179,7 @@ class DatasetWriter:
         overwrite: Whether it may take the place of a dataset that is there.
 
     Raises:
-        ValueRefused: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
+        InvalidValue: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
         OSError: The folder cannot be read; it cannot be written, when the writer is entered.
     """
 
@@ -189,7 +189,7 @@ class DatasetWriter:
         # A link stays one: what it leads to is replaced.
         self._folder = Path(folder).resolve()
         if devices_per_file < 1:
-            raise ValueRefused(f"devices_per_file={devices_per_file} is not 1 or more")
+            raise InvalidValue(f"devices_per_file={devices_per_file} is not 1 or more")
         _refuse_what_is_there(self._folder, overwrite=overwrite)
         self._devices_per_file = devices_per_file
         self._empty = joined([], raw=raw)
@@ -322,13 +322,13 @@ def _begins(table: pa.Table) -> list[int]:
 
 def _refuse_what_is_there(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise ValueRefused(f"{folder} is a file; a dataset is a folder of files, give another name")
+        raise InvalidValue(f"{folder} is a file; a dataset is a folder of files, give another name")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     strange = sorted(name for name in names if name != _LIST and not _PART.fullmatch(name))
     if strange or (names and _LIST not in names):
-        raise ValueRefused(f"{folder} is not empty, and holds something else than a dataset; give another folder")
+        raise InvalidValue(f"{folder} is not empty, and holds something else than a dataset; give another folder")
     if names and not overwrite:
-        raise ValueRefused(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
+        raise InvalidValue(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
 
 
 def _beside(folder: Path, what: str) -> Path:

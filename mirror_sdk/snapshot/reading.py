@@ -40,8 +40,8 @@ from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, Unchan
 
 FIRST_FORM = ARROW
 _LINES_AT_A_TIME = 200
-_ENTRY: TypeAdapter[wire_object.DeviceObject | UnchangedDevice | SnapshotEnd] = TypeAdapter(
-    Annotated[wire_object.DeviceObject | UnchangedDevice | SnapshotEnd, Discriminator("object")]
+_ENTRY: TypeAdapter[wire_object.DeviceObjectBody | UnchangedDevice | SnapshotEnd] = TypeAdapter(
+    Annotated[wire_object.DeviceObjectBody | UnchangedDevice | SnapshotEnd, Discriminator("object")]
 )
 _LABEL = "devices"
 """What a progress bar counts."""
@@ -262,8 +262,8 @@ def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Pa
         yield end
 
 
-def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | UnchangedDevice]) -> _Part:
-    told = [entry for entry in entries if isinstance(entry, wire_object.DeviceObject)]
+def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObjectBody | UnchangedDevice]) -> _Part:
+    told = [entry for entry in entries if isinstance(entry, wire_object.DeviceObjectBody)]
     read.follow([entry.device_id for entry in entries], [entry.endpoint_name for entry in told])
     for entry in entries:
         check_entry(entry, may_be_unchanged=read.request.revision is not None)
@@ -274,7 +274,7 @@ def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unchan
     read.kept += len(kept)
     read.missing.difference_update(entry.device_id for entry in kept)
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
-    changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
+    changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObjectBody))
     table = state_table(changed, paths=read.request.selection.paths, raw=read.request.raw)[0]
     return _Part(len(entries), table if read.request.as_of is None else _without_subscribed(table))
 

@@ -44,7 +44,7 @@ class Selection:
         Raises:
             TypeError: A pattern is no text.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            ValueRefused: ``paths`` is one text, or a pattern is not one.
+            InvalidValue: ``paths`` is one text, or a pattern is not one.
         """
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk._caller import warn
-from mirror_sdk.errors import APIError, SnapshotWarning, ValueRefused
+from mirror_sdk.errors import APIError, InvalidValue, SnapshotWarning
 from mirror_sdk.forms import given
 from mirror_sdk.snapshot.reading import Taken
 from mirror_sdk.snapshot.request import SnapshotRequest
@@ -48,23 +48,23 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     """The request for what has changed since a table was taken.
 
     Raises:
-        ValueRefused: It is not the table that a snapshot gave, or not all of it.
+        InvalidValue: It is not the table that a snapshot gave, or not all of it.
     """
     about = frame.attrs.get("mirror", {})
     selection = about.get("selection")
     if selection is None:
-        raise ValueRefused(
+        raise InvalidValue(
             "the table does not say what it shows; refresh the one that client.fleet.snapshot() gave, then join or"
             " change it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings"
             " it back"
         )
     if len(frame) != about.get("rows"):
-        raise ValueRefused(
+        raise InvalidValue(
             f"the table has {len(frame)} rows and the snapshot had {about.get('rows')}; refresh the whole table,"
             " then select from it"
         )
     if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
-        raise ValueRefused(
+        raise InvalidValue(
             "the table has a device's resource more than once; refresh the one that client.fleet.snapshot() gave"
         )
     try:
@@ -77,7 +77,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             revision=about["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:
-        raise ValueRefused(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc
+        raise InvalidValue(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc
 
 
 def _has_all(frame: pd.DataFrame) -> bool:
@@ -103,7 +103,7 @@ def refreshed(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, table
     """The table that a whole snapshot would have given; what was taken of it is used up by this.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     parts, about = snapshot_parts(request, taken, _merged(frame, request, taken, tables))
     return given(parts, about, as_="pandas", tz=request.tz)

@@ -1,35 +1,143 @@
-"""How tables are built: by column, from a pyarrow schema that defines names, types and order."""
+"""How tables are built: by column, of a declaration that defines names, types, order and meanings.
+
+Each table is a tuple of :class:`TableColumn`. Its schema, the table in the docstring of its function, and the copies
+of members of the interface are made of it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from itertools import zip_longest
+from textwrap import indent, wrap
+from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
 from mirror_sdk._arguments import instant
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.values import Value, ValueKind, plain_text
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.wire.model import Kind, write_timestamp
 
 CATEGORY = pa.dictionary(pa.int32(), pa.string())
 INSTANT = pa.timestamp("ms", tz="UTC")
+STREAM_TYPES: Mapping[Kind, pa.DataType] = {
+    "word": CATEGORY,
+    "bytes": pa.binary(),
+    "instant": INSTANT,
+    "integer": pa.int64(),
+    "small integer": pa.int8(),
+    "flag": pa.bool_(),
+}
+"""The types of the columns of the interface."""
 _OFFSET_BITS, _WIDEST_BYTES = 32, 8
 _CATEGORIES = b"categories"
 _ABOUT = b"mirror"
 _OF_PANDAS = b"pandas"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_INDENTED = re.compile(r"^( *)\{columns\}$", re.MULTILINE)
+_MEANING_WIDTH = 62
+_DTYPES: Mapping[pa.DataType, str] = {
+    pa.int16(): "Int16",
+    pa.int32(): "Int32",
+    pa.int64(): "Int64",
+    pa.float64(): "Float64",
+    pa.bool_(): "boolean",
+    pa.string(): "string",
+    pa.binary(): "object",
+    pa.duration("ms"): "timedelta64[ms]",
+    INSTANT: "datetime64[ms, UTC]",
+}
+"""How pandas names the type of a column; any other is a category."""
 
 
 def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
     """A column whose categories are always these, in this order, whatever occurs in it."""
     arrow_type = pa.dictionary(pa.int8(), pa.string(), ordered=ordered)
     return pa.field(name, arrow_type, metadata={_CATEGORIES: " ".join(categories)})
+
+
+NUMBER_MEANING = "a number, rounded to the nearest float past 2**53"
+TEXT_MEANING = (
+    "a text, an object link, a time in RFC 3339; or JSON by instance id: "
+    '``{"0": 3800, "1": 5000}`` of a multiple resource'
+)
+
+
+class Words(NamedTuple):
+    """The type of a category column whose categories are always these, in this order, whatever occurs in it."""
+
+    words: Sequence[str]
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table: the one place that says what it is.
+
+    Attributes:
+        name: Its name.
+        type: Its type in Arrow.
+        meaning: What it means, for the docstring, with its unit where the type has none.
+        source: The member of the interface that it is a copy of: ``reported.revision``; empty where it is computed.
+        since: The version that added it: a service of an earlier one does not send it. Empty where all do.
+        is_raw: Whether the table has it with ``raw=True`` alone.
+    """
+
+    name: str
+    type: pa.DataType | Words
+    meaning: str
+    source: str = ""
+    since: str = ""
+    is_raw: bool = False
+
+    @property
+    def field(self) -> pa.Field:
+        """The column in a schema."""
+        if isinstance(self.type, Words):
+            return fixed_category(self.name, self.type.words, ordered=self.type.ordered)
+        return pa.field(self.name, self.type)
+
+
+def schema_of(columns: Iterable[TableColumn], *, raw: bool = False) -> pa.Schema:
+    """The schema of a table, with or without its raw columns."""
+    return pa.schema([column.field for column in columns if raw or not column.is_raw])
+
+
+def documented(columns: Sequence[TableColumn]) -> Callable[[_Function], _Function]:
+    """Put a table of these columns into a docstring, in the place of its line ``{columns}``.
+
+    A line of the docstring names the schema too, for editors, which read it as it is written.
+    """
+
+    def document(function: _Function) -> _Function:
+        # Python leaves docstrings out with -OO.
+        function.__doc__ = function.__doc__ and _INDENTED.sub(lambda found: indent(table, found[1]), function.__doc__)
+        return function
+
+    table = _docstring_table(columns)
+    return document
+
+
+def _docstring_table(columns: Sequence[TableColumn]) -> str:
+    rows = [("column", "dtype", "meaning")]
+    for column in columns:
+        meaning = wrap(
+            column.meaning + ", with ``raw=True`` only" * column.is_raw, _MEANING_WIDTH, break_on_hyphens=False
+        )
+        dtype = _DTYPES.get(column.field.type, "category")
+        rows += zip_longest([column.name], [dtype], meaning, fillvalue="")
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    border = "  ".join("=" * width for width in widths)
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([border, lines[0], border, *lines[1:], border])
 
 
 def value_fields(prefix: str) -> list[pa.Field]:
@@ -89,7 +197,7 @@ def moment(name: str, given: object, now: Callable[[], datetime] = utc_now) -> s
     """An instant for ``attrs``.
 
     Raises:
-        ValueRefused: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+        InvalidValue: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
     return write_timestamp(instant(name, given, now))
 
@@ -170,7 +278,7 @@ def whole_table(tables: list[pa.Table], about: Mapping[str, object], *, tz: str 
     """The tables one after another, with one dictionary for each category column; the list is emptied.
 
     Raises:
-        ValueRefused: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is no time zone.
     """
     whole = with_basis(pa.concat_tables(tables).unify_dictionaries(), about)
     tables.clear()
@@ -196,12 +304,12 @@ def table_in_zone(table: pa.Table, tz: str) -> pa.Table:
     """The same table with its times in another zone, such as ``Europe/Berlin``.
 
     Raises:
-        ValueRefused: There is no such time zone.
+        InvalidValue: There is no such time zone.
     """
     try:
         ZoneInfo(tz)
     except (LookupError, TypeError, ValueError, OSError) as exc:
-        raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
     fields = [
         field.with_type(pa.timestamp(field.type.unit, tz=tz)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

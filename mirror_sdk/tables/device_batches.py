@@ -6,7 +6,7 @@ A batch has a row a device, with its resources in a list and every payload as th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.tables.columns import INSTANT, at, fixed_category_array, nulls, occurring, own, words_at
+from mirror_sdk.tables.columns import TableColumn, Words, at, fixed_category_array, nulls, occurring, own, words_at
 from mirror_sdk.tables.payloads import TypedColumns, read_payloads
-from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
+from mirror_sdk.tables.state import STATE_COLUMNS, STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.paths import matches_any
+from mirror_sdk.wire.snapshot import COLUMNS
 
 _UNITS_RESOURCE = f"/{SENSOR_UNITS}"
 _TEXT = list(ValueKind).index(ValueKind.TEXT)
@@ -41,6 +42,7 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
     desired = _Desired(batch, resources)
     schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
     columns = {
+        **dict(_copies(resources, desired, STATE_COLUMNS[: len(schema)])),
         **resources.of_devices(batch),
         **_of_paths(resources.path),
         "unit": _units(resources, reported),
@@ -48,27 +50,14 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "reported_text": reported.text,
         "reported_bool": reported.bool,
         "value_kind": fixed_category_array(reported.kind, schema.field("value_kind")),
-        "reported_at": _told(resources["reported_at"]),
-        "fresh_until": _told(resources["reported_expires_at"]),
         "desired_num": desired.spread(desired.typed.num),
         "desired_text": desired.spread(desired.typed.text),
         "desired_bool": desired.spread(desired.typed.bool),
-        "desired_status": fixed_category_array(
-            desired.spread(desired["desired_status"]), schema.field("desired_status")
-        ),
-        "requested_at": desired.spread(desired["requested_at"]),
-        "desired_at": desired.spread(desired["desired_at"]),
-        "subscribed": _told(resources["subscribed"]),
-        "reported_revision": _told(_extension(resources.struct, "reported_revision", pa.int64())),
-        "desired_revision": desired.spread(_extension(desired.struct, "desired_revision", pa.int64())),
-        "acknowledged_at": desired.spread(_extension(desired.struct, "acknowledged_at", INSTANT)),
-        "acknowledged_by": desired.spread(_extension(desired.struct, "acknowledged_by", pa.string()).cast(pa.string())),
     }
     if raw:
         columns |= {
             "reported_raw": resources["reported_value"],
             "desired_raw": desired.spread(desired["desired_value"]),
-            "reported_origin": _extension(resources.struct, "reported_origin", pa.string()).cast(pa.string()),
         }
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     return table if paths is None else _only(table, resources.path, paths)
@@ -136,11 +125,31 @@ class _Desired:
         return column.take(self._place)
 
 
-def _extension(struct: pa.StructArray, name: str, kind: pa.DataType) -> pa.Array:
-    """A column that not every service sends."""
+_STREAMED = {column.source: column.name for column in COLUMNS if column.is_in_stream}
+"""The name that a member has in a batch."""
+
+
+def _copies(resources: _Resources, desired: _Desired, columns: Sequence[TableColumn]) -> Iterator[tuple[str, pa.Array]]:
+    """The columns that are copies of what a batch has."""
+    for column in columns:
+        if (name := _STREAMED.get(column.source)) is None:
+            continue
+        if column.source.startswith("desired."):
+            found = desired.spread(_typed(desired.struct, name, column.field))
+        else:
+            found = _told(_typed(resources.struct, name, column.field))
+        is_code = isinstance(column.type, Words)
+        yield column.name, fixed_category_array(found, column.field) if is_code else found
+
+
+def _typed(struct: pa.StructArray, name: str, field: pa.Field) -> pa.Array:
+    """What a batch has, in the type that a table has; nothing where the service does not send it."""
+    kind = field.type.index_type if pa.types.is_dictionary(field.type) else field.type
     if struct.type.get_field_index(name) < 0:
         return nulls(len(struct), kind)
-    return struct.field(name)
+    found = struct.field(name)
+    # Texts are words of a dictionary there.
+    return found if found.type == kind else found.cast(kind)
 
 
 def _told(column: pa.Array) -> pa.Array:

@@ -12,37 +12,44 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.tables.columns import (
     CATEGORY,
     INSTANT,
-    fixed_category,
+    NUMBER_MEANING,
+    TEXT_MEANING,
+    TableColumn,
+    Words,
+    schema_of,
     table_metadata,
     to_table,
     value_columns,
-    value_fields,
 )
 from mirror_sdk.tables.units import NamedUnits, Unitless, names_unit, unitless, with_units
 from mirror_sdk.values import NO_VALUE, ValueKind
 
-EVENTS_SCHEMA = pa.schema(
-    [
-        pa.field("seq", pa.int64()),
-        pa.field("first_seq", pa.int64()),
-        pa.field("uid", pa.string()),
-        fixed_category("event", [kind.value for kind in EventKind]),
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("unit", CATEGORY),
-        *value_fields("value"),
-        fixed_category("value_kind", [kind.value for kind in ValueKind]),
-        pa.field("changed_at", INSTANT),
-        pa.field("received_at", INSTANT),
-        pa.field("async_id", pa.string()),
-        pa.field("status", pa.int16()),
-        pa.field("category", CATEGORY),
-    ]
+EVENTS_COLUMNS = (
+    TableColumn("seq", pa.int64(), "number of the entry in the log; of a gap, the last missing one", "seq"),
+    TableColumn("first_seq", pa.int64(), "of a gap, the first missing number", "first_seq"),
+    TableColumn("uid", pa.string(), "the entry's identity, the same however often it is read", "uid"),
+    TableColumn("event", Words([kind.value for kind in EventKind]), "one of ``EventKind``"),
+    TableColumn("device_id", CATEGORY, "the device it is about", "device_id"),
+    TableColumn("endpoint_name", CATEGORY, "the name that device registers with", "endpoint_name"),
+    TableColumn("path", CATEGORY, "the resource path it is about", "path"),
+    TableColumn("unit", CATEGORY, "of ``value_num``, as declared; the client adds resource 5701", "unit"),
+    TableColumn("value_num", pa.float64(), NUMBER_MEANING),
+    TableColumn("value_text", pa.string(), TEXT_MEANING),
+    TableColumn("value_bool", pa.bool_(), "a boolean"),
+    TableColumn("value_kind", Words([kind.value for kind in ValueKind]), "what the value is: one of ``ValueKind``"),
+    TableColumn("changed_at", INSTANT, "when the value changed, as the device tells it, or it happened", "changed_at"),
+    TableColumn("received_at", INSTANT, "when this client received it, by its own clock", "received_at"),
+    TableColumn("async_id", pa.string(), "the device request an async response belongs to", "async_id"),
+    TableColumn("status", pa.int16(), "status of an async response", "status"),
+    TableColumn("category", CATEGORY, "why a device request failed", "category"),
+    TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
 )
+"""The events table; a source is an attribute of :class:`mirror_sdk.Event`."""
+
+EVENTS_SCHEMA = schema_of(EVENTS_COLUMNS)
 """The events table without its raw column."""
 
-EVENTS_RAW_SCHEMA = pa.schema([*EVENTS_SCHEMA, pa.field("value_raw", pa.binary())])
+EVENTS_RAW_SCHEMA = schema_of(EVENTS_COLUMNS, raw=True)
 """The events table with ``raw=True``."""
 
 EVENTS_AT_A_TIME = 100
@@ -50,20 +57,7 @@ EVENTS_AT_A_TIME = 100
 _ROWS_AT_A_TIME = 10_000
 
 _LEAST_STATUS, _MOST_STATUS = -(2**15), 2**15 - 1
-_PLAIN = (
-    "seq",
-    "first_seq",
-    "uid",
-    "device_id",
-    "endpoint_name",
-    "path",
-    "unit",
-    "changed_at",
-    "received_at",
-    "async_id",
-    "status",
-    "category",
-)
+_PLAIN = [column.source for column in EVENTS_COLUMNS if column.source]
 
 
 def parts_of(events: Iterable[Event], *, raw: bool) -> EventParts:

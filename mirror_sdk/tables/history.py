@@ -16,12 +16,15 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.tables.columns import (
     CATEGORY,
     INSTANT,
+    NUMBER_MEANING,
+    TEXT_MEANING,
+    TableColumn,
+    Words,
     categories_of,
-    fixed_category,
     fixed_category_array,
     occurring,
     own,
-    value_fields,
+    schema_of,
     words_at,
 )
 from mirror_sdk.tables.payloads import read_payloads
@@ -30,39 +33,57 @@ from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
 
-HISTORY_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("unit", CATEGORY),
-        pa.field("changed_at", INSTANT),
-        pa.field("received_at", INSTANT),
-        fixed_category("what", HAPPENINGS),
-        fixed_category("origin", ORIGINS),
-        *value_fields("value"),
-        fixed_category("value_kind", [kind.value for kind in ValueKind]),
-        fixed_category("status", [status.name.lower() for status in DesiredStatus], ordered=True),
-        pa.field("category", CATEGORY),
-        pa.field("reason", CATEGORY),
-        pa.field("revision", pa.int64()),
-        pa.field("requested_at", INSTANT),
-        pa.field("until", INSTANT),
-    ]
+HISTORY_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device; NA in a gap of the service itself", "device_id"),
+    TableColumn("endpoint_name", CATEGORY, "the name that device registers with", "endpoint_name"),
+    TableColumn("path", CATEGORY, "resource path; NA where it is about the device as a whole"),
+    TableColumn("unit", CATEGORY, "of ``value_num``: as resource 5701 named it by then, else declared"),
+    TableColumn(
+        "changed_at", INSTANT, "when it happened: the device's time, else that of receipt; a gap's begin", "changed_at"
+    ),
+    TableColumn(
+        "received_at", INSTANT, "when the service received it; of a recording the client that recorded", "received_at"
+    ),
+    TableColumn(
+        "what",
+        Words(HAPPENINGS),
+        "reported, desired (the end of a write), registration, reg_update, deregistration, expired or gap",
+        "what",
+    ),
+    TableColumn(
+        "origin",
+        Words(ORIGINS),
+        "by what a value came: read, observation, auto_observation, registration or write",
+        "origin",
+    ),
+    TableColumn("value_num", pa.float64(), NUMBER_MEANING),
+    TableColumn("value_text", pa.string(), TEXT_MEANING),
+    TableColumn("value_bool", pa.bool_(), "a boolean"),
+    TableColumn("value_kind", Words([kind.value for kind in ValueKind]), "what the value is: one of ``ValueKind``"),
+    TableColumn(
+        "status",
+        Words([status.name.lower() for status in DesiredStatus], ordered=True),
+        "how a write ended, ordered: pending < success < failure",
+        "status",
+    ),
+    TableColumn("category", CATEGORY, "why a write failed; told to the application alone that placed it", "category"),
+    TableColumn("reason", CATEGORY, "the same in a sentence, with what can be done about it"),
+    TableColumn("revision", pa.int64(), "number of the mirror's change: a larger one is later", "revision"),
+    TableColumn("requested_at", INSTANT, "when the write was asked for", "requested_at"),
+    TableColumn("until", INSTANT, "the end of a gap", "until"),
+    TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
 )
+"""The history table; a source is a member of :class:`mirror_sdk.wire.history.HistoryRow`."""
+
+HISTORY_SCHEMA = schema_of(HISTORY_COLUMNS)
 """The history table without its raw column."""
 
-HISTORY_RAW_SCHEMA = pa.schema([*HISTORY_SCHEMA, pa.field("value_raw", pa.binary())])
+HISTORY_RAW_SCHEMA = schema_of(HISTORY_COLUMNS, raw=True)
 """The history table with ``raw=True``."""
 
 _REGISTRATIONS = ["registration", "reg_update", "deregistration", "expired"]
 
 Hole: TypeAlias = "tuple[datetime | None, datetime | None]"
-
-
-def schema_of(*, raw: bool) -> pa.Schema:
-    """The columns of the table."""
-    return HISTORY_RAW_SCHEMA if raw else HISTORY_SCHEMA
 
 
 def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
@@ -80,27 +101,29 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
 
     Source: wire.md 10.
     """
-    schema = schema_of(raw=raw)
+    schema = schema_of(HISTORY_COLUMNS, raw=raw)
     path = _words(batch.column("path"))
-    category = _words(batch.column("category"))
     typed = read_payloads(batch.column("value"), _words(batch.column("content_type")), _somewhere(path))
-    columns = {
-        **{name: _words(batch.column(name)) for name in ("device_id", "endpoint_name")},
-        **{name: own(batch.column(name)) for name in ("changed_at", "received_at", "revision")},
-        **{name: own(batch.column(name)) for name in ("requested_at", "until")},
-        **{name: _known(batch.column(name), schema.field(name)) for name in ("what", "origin")},
+    columns = {one.name: _copied(batch.column(one.source), one) for one in HISTORY_COLUMNS if one.source}
+    columns |= {
         "path": path,
-        "category": category,
-        "reason": _reasons(category),
+        "reason": _reasons(columns["category"]),
         "unit": _declared_units(path),
         "value_num": typed.num,
         "value_text": typed.text,
         "value_bool": typed.bool,
         "value_kind": fixed_category_array(typed.kind, schema.field("value_kind")),
         "value_raw": batch.column("value"),
-        "status": fixed_category_array(batch.column("status"), schema.field("status")),
     }
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _copied(found: pa.Array, column: TableColumn) -> pa.Array:
+    """A column of a batch in the type that the table has."""
+    if isinstance(column.type, Words):
+        is_code = pa.types.is_integer(found.type)
+        return fixed_category_array(found, column.field) if is_code else _known(found, column.field)
+    return _words(found) if column.type == CATEGORY else own(found)
 
 
 def _reasons(category: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -117,7 +140,7 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
 
     Args:
         events: An events table for Arrow with plain texts; each entry once, in the order of the log.
-        holes: The stretches in which nothing could be heard: from when until when.
+        holes: The intervals in which nothing could be heard: from when until when.
         raw: Whether the payloads are a column too.
     """
     event = events["event"]
@@ -131,7 +154,7 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
         "origin", pc.if_else(is_observed, "observation", pc.if_else(is_read, "read", pa.scalar(None, pa.string())))
     )
     rows = told.filter(pc.or_(is_value, pc.is_in(event, pa.array(_REGISTRATIONS))))
-    schema = schema_of(raw=raw)
+    schema = schema_of(HISTORY_COLUMNS, raw=raw)
     columns = {name: rows[name].combine_chunks() for name in schema.names if name in rows.column_names}
     # A device may not say when its value changed; then it is when it was received.
     columns["changed_at"] = pc.coalesce(columns["changed_at"], columns["received_at"])
@@ -148,7 +171,7 @@ class HistoryParts:
     """
 
     def __init__(self, *, raw: bool) -> None:
-        self._tables = [schema_of(raw=raw).empty_table()]
+        self._tables = [schema_of(HISTORY_COLUMNS, raw=raw).empty_table()]
 
     def add(self, table: pa.Table) -> None:
         """Take the rows that follow those before."""

@@ -22,7 +22,7 @@ class StateParts:
         raw: Whether the payloads are columns too.
 
     Raises:
-        ValueRefused: A pattern is not one.
+        InvalidValue: A pattern is not one.
     """
 
     def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:

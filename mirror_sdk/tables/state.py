@@ -6,72 +6,114 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Protocol
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from mirror_sdk.resource import Resource
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, boolean, fixed_category, number, text, to_table
-from mirror_sdk.values import NO_VALUE, Value, ValueKind
+from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
+from mirror_sdk.tables.columns import (
+    CATEGORY,
+    INSTANT,
+    NUMBER_MEANING,
+    TEXT_MEANING,
+    TableColumn,
+    Words,
+    boolean,
+    number,
+    schema_of,
+    text,
+    to_table,
+)
+from mirror_sdk.values import NO_VALUE, ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import PathParts, matches_any, parse_path
 
-STATE_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("object_id", pa.int32()),
-        pa.field("instance_id", pa.int32()),
-        pa.field("resource_id", pa.int32()),
-        pa.field("label", CATEGORY),
-        pa.field("unit", CATEGORY),
-        pa.field("reported_num", pa.float64()),
-        pa.field("reported_text", pa.string()),
-        pa.field("reported_bool", pa.bool_()),
-        fixed_category("value_kind", [kind.value for kind in ValueKind]),
-        pa.field("reported_at", INSTANT),
-        pa.field("fresh_until", INSTANT),
-        pa.field("desired_num", pa.float64()),
-        pa.field("desired_text", pa.string()),
-        pa.field("desired_bool", pa.bool_()),
-        fixed_category("desired_status", [status.name.lower() for status in DesiredStatus], ordered=True),
-        pa.field("requested_at", INSTANT),
-        pa.field("desired_at", INSTANT),
-        pa.field("subscribed", pa.bool_()),
-        pa.field("reported_revision", pa.int64()),
-        pa.field("desired_revision", pa.int64()),
-        pa.field("acknowledged_at", INSTANT),
-        pa.field("acknowledged_by", pa.string()),
-    ]
+_KINDS = Words([kind.value for kind in ValueKind])
+_STATUSES = Words([status.name.lower() for status in DesiredStatus], ordered=True)
+
+STATE_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device", "device.device_id"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name", "device.endpoint_name"),
+    TableColumn("path", CATEGORY, "resource path", "resource.path"),
+    TableColumn("object_id", pa.int32(), "first number of the path; NA for a path that is none"),
+    TableColumn("instance_id", pa.int32(), "second number"),
+    TableColumn("resource_id", pa.int32(), "third number"),
+    TableColumn("label", CATEGORY, "object and resource name; NA where nothing declares one"),
+    TableColumn("unit", CATEGORY, "of the two ``_num`` columns: resource 5701, else declared"),
+    TableColumn("reported_num", pa.float64(), NUMBER_MEANING),
+    TableColumn("reported_text", pa.string(), TEXT_MEANING),
+    TableColumn("reported_bool", pa.bool_(), "a boolean"),
+    TableColumn("value_kind", _KINDS, "what was reported: one of ``ValueKind``"),
+    TableColumn("reported_at", INSTANT, "when the value came from the device", "reported.reported_at"),
+    TableColumn("fresh_until", INSTANT, "until when the device said it holds", "reported.expires_at"),
+    TableColumn("desired_num", pa.float64(), "as ``reported_num``, of the value last asked for"),
+    TableColumn("desired_text", pa.string(), "as ``reported_text``"),
+    TableColumn("desired_bool", pa.bool_(), "as ``reported_bool``"),
+    TableColumn("desired_status", _STATUSES, "ordered: pending < success < failure", "desired.status"),
+    TableColumn("requested_at", INSTANT, "when the write was asked for", "desired.requested_at"),
+    TableColumn("desired_at", INSTANT, "the same while pending, then that of the status update", "desired.desired_at"),
+    TableColumn("subscribed", pa.bool_(), "whether the device accepted a subscription", "resource.subscribed"),
+    TableColumn(
+        "reported_revision",
+        pa.int64(),
+        "number of the mirror's change that brought the value",
+        "reported.revision",
+        since="0.1.0",
+    ),
+    TableColumn(
+        "desired_revision",
+        pa.int64(),
+        "number of the change that issued the write, or ended it",
+        "desired.revision",
+        since="0.1.0",
+    ),
+    TableColumn(
+        "acknowledged_at",
+        INSTANT,
+        "when the failed write was acknowledged; NA where it was not",
+        "desired.acknowledged_at",
+        since="0.1.0",
+    ),
+    TableColumn("acknowledged_by", pa.string(), "who acknowledged it", "desired.acknowledged_by", since="0.1.0"),
+    TableColumn("reported_raw", pa.binary(), "payload (bytes)", is_raw=True),
+    TableColumn("desired_raw", pa.binary(), "payload (bytes)", is_raw=True),
+    TableColumn(
+        "reported_origin",
+        pa.string(),
+        "by what the value came: see ``ReportedValue``",
+        "reported.origin",
+        since="0.1.0",
+        is_raw=True,
+    ),
 )
+"""The state table. A copy of a member needs nothing more; how the others are computed is in :data:`_COMPUTED`."""
+
+STATE_SCHEMA = schema_of(STATE_COLUMNS)
 """The state table without its raw columns."""
 
-REVISIONS = ("reported_revision", "desired_revision")
-"""The columns that tell the order of changes."""
-
-STATE_RAW_SCHEMA = pa.schema(
-    [
-        *STATE_SCHEMA,
-        pa.field("reported_raw", pa.binary()),
-        pa.field("desired_raw", pa.binary()),
-        pa.field("reported_origin", pa.string()),
-    ]
-)
+STATE_RAW_SCHEMA = schema_of(STATE_COLUMNS, raw=True)
 """The state table with ``raw=True``."""
 
-DIRECTORY_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", pa.string()),
-        pa.field("endpoint_name", pa.string()),
-        pa.field("endpoint_type", CATEGORY),
-        pa.field("state", CATEGORY),
-        pa.field("queue_mode", pa.bool_()),
-        pa.field("created_at", INSTANT),
-        pa.field("updated_at", INSTANT),
-        pa.field("last_contact", INSTANT),
-    ]
+DIRECTORY_COLUMNS = (
+    TableColumn("device_id", pa.string(), "the device", "id"),
+    TableColumn("endpoint_name", pa.string(), "its endpoint name", "endpoint_name"),
+    TableColumn("endpoint_type", CATEGORY, "its endpoint type", "endpoint_type"),
+    TableColumn("state", CATEGORY, "registered or deregistered", "state"),
+    TableColumn("queue_mode", pa.bool_(), "whether it sleeps between contacts", "queue_mode"),
+    TableColumn("created_at", INSTANT, "when the directory took it in", "created_at"),
+    TableColumn("updated_at", INSTANT, "its last registration event", "updated_at"),
+    TableColumn(
+        "last_contact",
+        INSTANT,
+        "when anything last came from it; NA where the service does not tell",
+        "last_contact_at",
+    ),
 )
+"""The table of devices; each column is a member of :class:`mirror_sdk.wire.directory.Device`."""
+
+DIRECTORY_SCHEMA = schema_of(DIRECTORY_COLUMNS)
 """The table of devices."""
 
 
@@ -84,47 +126,37 @@ def parts_of(path: str) -> PathParts | tuple[None, None, None, None]:
         return (None, None, None, None)
 
 
-def _reported(resource: Resource) -> Value:
-    return resource.reported.value if resource.reported else NO_VALUE
-
-
-def _desired(resource: Resource) -> Value:
-    return resource.desired.value if resource.desired else NO_VALUE
-
-
-def _status(resource: Resource) -> str | None:
-    status = resource.desired.status if resource.desired else None
-    return None if status is None else status.name.lower()
-
-
-_RESOURCE_COLUMNS: Mapping[str, Callable[[Resource], object]] = {
-    "path": lambda resource: resource.path,
-    "object_id": lambda resource: parts_of(resource.path)[0],
-    "instance_id": lambda resource: parts_of(resource.path)[1],
-    "resource_id": lambda resource: parts_of(resource.path)[2],
-    "label": lambda resource: resource.label or None,
-    "unit": lambda resource: resource.unit or None,
-    "reported_num": lambda resource: number(_reported(resource)),
-    "reported_text": lambda resource: text(_reported(resource)),
-    "reported_bool": lambda resource: boolean(_reported(resource)),
-    "value_kind": lambda resource: _reported(resource).kind.value,
-    "reported_at": lambda resource: resource.reported and resource.reported.reported_at,
-    "fresh_until": lambda resource: resource.reported and resource.reported.expires_at,
-    "desired_num": lambda resource: number(_desired(resource)),
-    "desired_text": lambda resource: text(_desired(resource)),
-    "desired_bool": lambda resource: boolean(_desired(resource)),
-    "desired_status": _status,
-    "requested_at": lambda resource: resource.desired and resource.desired.requested_at,
-    "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
-    "subscribed": lambda resource: resource.subscribed,
-    "reported_revision": lambda resource: resource.reported and resource.reported.revision,
-    "desired_revision": lambda resource: resource.desired and resource.desired.revision,
-    "acknowledged_at": lambda resource: resource.desired and resource.desired.acknowledged_at,
-    "acknowledged_by": lambda resource: resource.desired and resource.desired.acknowledged_by,
-    "reported_raw": lambda resource: _reported(resource).raw,
-    "desired_raw": lambda resource: _desired(resource).raw,
-    "reported_origin": lambda resource: resource.reported and resource.reported.origin,
+_NOTHING: Mapping[str, ReportedValue | DesiredValue] = {
+    "reported": ReportedValue(NO_VALUE, None, None),
+    "desired": DesiredValue(NO_VALUE, None, None, None, None),
 }
+"""What stands for a part of a resource that has none, so that each column is read of all resources alike."""
+
+_COMPUTED: Mapping[str, tuple[str, Callable[[Any], object]]] = {
+    "object_id": ("resource", lambda resource: parts_of(resource.path)[0]),
+    "instance_id": ("resource", lambda resource: parts_of(resource.path)[1]),
+    "resource_id": ("resource", lambda resource: parts_of(resource.path)[2]),
+    "label": ("resource", lambda resource: resource.label or None),
+    "unit": ("resource", lambda resource: resource.unit or None),
+    "reported_num": ("reported", lambda part: number(part.value)),
+    "reported_text": ("reported", lambda part: text(part.value)),
+    "reported_bool": ("reported", lambda part: boolean(part.value)),
+    "value_kind": ("reported", lambda part: part.value.kind.value),
+    "desired_num": ("desired", lambda part: number(part.value)),
+    "desired_text": ("desired", lambda part: text(part.value)),
+    "desired_bool": ("desired", lambda part: boolean(part.value)),
+    "desired_status": ("desired", lambda part: None if part.status is None else part.status.name.lower()),
+    "reported_raw": ("reported", lambda part: part.value.raw),
+    "desired_raw": ("desired", lambda part: part.value.raw),
+}
+"""The part of a resource that a column is computed of, and how."""
+
+
+def _reader(column: TableColumn) -> tuple[str, Callable[[Any], object]]:
+    if column.name in _COMPUTED:
+        return _COMPUTED[column.name]
+    part, _, member = column.source.partition(".")
+    return part, attrgetter(member)
 
 
 class DeviceState(Protocol):
@@ -187,7 +219,8 @@ class StateRows:
     def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
         self._paths = paths
         self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
-        self._readers = [_RESOURCE_COLUMNS[name] for name in self._schema.names if name in _RESOURCE_COLUMNS]
+        # The raw columns are the last ones.
+        self._readers = list(map(_reader, STATE_COLUMNS[: len(self._schema)]))
         self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
         self.device_count: int = 0
         self.taken_at: datetime | None = None
@@ -198,9 +231,13 @@ class StateRows:
     def of(self, device: DeviceState) -> DeviceRows:
         """The rows of a device, to be added when it is its turn."""
         resources = [resource for resource in device.resources.values() if matches_any(self._paths, resource.path)]
-        cells: list[object] = [device.device_id] * len(resources) + [device.endpoint_name] * len(resources)
-        for read in self._readers:
-            cells.extend(map(read, resources))
+        parts: dict[str, Sequence[object]] = {
+            "device": [device] * len(resources),
+            "resource": resources,
+            "reported": [resource.reported or _NOTHING["reported"] for resource in resources],
+            "desired": [resource.desired or _NOTHING["desired"] for resource in resources],
+        }
+        cells = list(chain.from_iterable(map(read, parts[part]) for part, read in self._readers))
         return DeviceRows(device.created_at, len(resources), cells)
 
     def add(self, rows: DeviceRows) -> None:

@@ -26,7 +26,7 @@ What people type is read by :func:`~mirror_sdk.parse_value`, as ``write_value(..
 55
 >>> parse_value("5,5", "/3311/0/5851")
 Traceback (most recent call last):
-mirror_sdk.errors.ValueRefused: ...
+mirror_sdk.errors.InvalidValue: ...
 
 A content type of your own gets a decoder, and for writes an encoder, with :func:`~mirror_sdk.register_decoder`. Every
 client, table, explanation and widget of the process then has its values; a payload that the decoder rejects stays

@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
 from mirror_sdk.values.content_types import (
     ALIASES,
@@ -24,7 +24,7 @@ from mirror_sdk.values.content_types import (
     TEXT_PLAIN,
     media_type,
 )
-from mirror_sdk.values.declared import HIGHEST_ID, Reading, Unreadable, accepted, plain_scalar, refused
+from mirror_sdk.values.declared import HIGHEST_ID, Reading, UnreadablePayload, accepted, plain_scalar, refused
 from mirror_sdk.values.decoders import Codec, registered_codec
 from mirror_sdk.values.items import read_cbor, read_json, write_cbor, write_json
 from mirror_sdk.values.records import (
@@ -93,7 +93,7 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
         return Value(ValueKind.NONE, None, None, content_type)
     try:
         readings = _codec(content_type, path).read(raw, path)
-    except Unreadable as exc:
+    except UnreadablePayload as exc:
         return _opaque(raw, content_type, exc)
     if path not in readings and _are_instances(path, readings):
         return _multiple(raw, content_type, path, readings)
@@ -154,7 +154,7 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
         return {}
     try:
         readings = _codec(content_type, path).read(raw, path)
-    except Unreadable as exc:
+    except UnreadablePayload as exc:
         return {path: _opaque(raw, content_type, exc)}
     return {
         found: Value(reading.kind, reading.python, raw, content_type, reading.problem)
@@ -189,7 +189,7 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
         path: What was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Raises:
-        Unreadable: It is not what its content type says, or says nothing of which resource it is.
+        UnreadablePayload: It is not what its content type says, or says nothing of which resource it is.
 
     Source: LwM2M core, data formats.
     """
@@ -201,11 +201,11 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
             Part(pack.path, pack.raw, SENML_JSON, pack.value_count, pack.seconds) for pack in _SPLIT[name](raw, path)
         ]
     if not is_resource(path):
-        raise Unreadable(f"{content_type} holds the value of one resource, and {path!r} is none")
+        raise UnreadablePayload(f"{content_type} holds the value of one resource, and {path!r} is none")
     return [Part(path, raw, content_type)]
 
 
-def _opaque(raw: bytes, content_type: str | None, problem: Unreadable) -> Value:
+def _opaque(raw: bytes, content_type: str | None, problem: UnreadablePayload) -> Value:
     return Value(ValueKind.OPAQUE, raw, raw, content_type, str(problem))
 
 
@@ -236,7 +236,7 @@ def encode(
         The payload and its content type.
 
     Raises:
-        ValueRefused: The value is not of the declared type, out of its range, a naive datetime or not finite; the
+        InvalidValue: The value is not of the declared type, out of its range, a naive datetime or not finite; the
             resource is executable or read-only; the content type is unknown or cannot hold the value; or a registered
             encoder failed. The message says what the resource takes.
 
@@ -249,7 +249,7 @@ def encode(
         _check_access(definition, path, allow_read_only=allow_read_only)
     plain = plain_scalar(value)
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
-        raise ValueRefused(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
+        raise InvalidValue(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
@@ -266,9 +266,9 @@ def _encode_instances(
 ) -> tuple[bytes, str]:
     """Write each resource instance by itself, and join them to a multiple resource."""
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
-        raise ValueRefused(f"{path!r} has no instances; give a mapping for a resource, such as /3/0/7")
+        raise InvalidValue(f"{path!r} has no instances; give a mapping for a resource, such as /3/0/7")
     if not all(type(number) is int and 0 <= number <= HIGHEST_ID for number in values):
-        raise ValueRefused(
+        raise InvalidValue(
             f"{path} takes a mapping by instance ids, whole numbers from 0 to {HIGHEST_ID}, such as"
             f" {{0: 3800, 1: 5000}}; {reprlib.repr(dict(values))} has others"
         )
@@ -276,7 +276,7 @@ def _encode_instances(
         content_type = LWM2M_TLV if lookup(path) else SENML_JSON
     name = media_type(_written_type(content_type))
     if name not in {LWM2M_TLV, SENML_JSON}:
-        raise ValueRefused(f"{path}: {name} holds no mapping; take {LWM2M_TLV} or {SENML_JSON}")
+        raise InvalidValue(f"{path}: {name} holds no mapping; take {LWM2M_TLV} or {SENML_JSON}")
     parts = [
         encode(values[number], f"{path}/{number}", name, allow_read_only=allow_read_only)[0]
         for number in sorted(values)
@@ -291,14 +291,14 @@ def _written_type(content_type: object) -> str:
     if isinstance(content_type, str) and "/" in content_type:
         return content_type
     name = ALIASES.get(str(content_type), TEXT_PLAIN)
-    raise ValueRefused(f"content_type={content_type!r} is no name of a content type; write it like {name!r}")
+    raise InvalidValue(f"content_type={content_type!r} is no name of a content type; write it like {name!r}")
 
 
 def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only: bool) -> None:
     if definition.access == "E":
-        raise ValueRefused(f"{path} ({definition.label}) takes no value, it is executable; execute it instead")
+        raise InvalidValue(f"{path} ({definition.label}) takes no value, it is executable; execute it instead")
     if definition.access == "R" and not allow_read_only:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{path} ({definition.label}) is declared read-only; if this device takes it all the same, "
             "give allow_read_only=True"
         )
@@ -320,4 +320,4 @@ def _codec(content_type: str | None, path: str) -> Codec:
 
 
 def _read_unknown(*_: object) -> NoReturn:
-    raise Unreadable("the content type is unknown")
+    raise UnreadablePayload("the content type is unknown")

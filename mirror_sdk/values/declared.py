@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType
 from mirror_sdk.values.value import PythonValue, ValueKind
 
@@ -30,7 +30,7 @@ _OBJLINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 _SHOWN_BYTES = 24
 
 
-class Unreadable(ValueError):
+class UnreadablePayload(ValueError):
     """A payload is not what its content type says; the message says why."""
 
 
@@ -219,7 +219,7 @@ def accepted(value: object, definition: ResourceDefinition | None, path: str) ->
     """The value as what is declared for the path takes it.
 
     Raises:
-        ValueRefused: It is not of the declared type, out of its range, or a text UTF-8 cannot hold.
+        InvalidValue: It is not of the declared type, out of its range, or a text UTF-8 cannot hold.
     """
     form = _form(definition)
     low, high = (definition and definition.range) or (-math.inf, math.inf)
@@ -248,7 +248,7 @@ def _form(definition: ResourceDefinition | None) -> _DeclaredType:
     return _UNDECLARED if definition is None else _DECLARED[definition.type]
 
 
-def refused(path: str, definition: ResourceDefinition | None, value: object, takes: str, cure: str) -> ValueRefused:
+def refused(path: str, definition: ResourceDefinition | None, value: object, takes: str, cure: str) -> InvalidValue:
     """The error for a value a resource does not take."""
     label = f" ({definition.label}, {definition.type})" if definition else ""
     if definition is not None and definition.multiple and _looks_like_several(value):
@@ -257,7 +257,7 @@ def refused(path: str, definition: ResourceDefinition | None, value: object, tak
             "give a dict of instance ids and values, such as {0: 3800, 1: 5000}, in Python; a text, a cell of a table"
             " or an argument in a shell holds a single value"
         )
-    return ValueRefused(f"{path}{label} takes {takes}, not {reprlib.repr(value)}; {cure}")
+    return InvalidValue(f"{path}{label} takes {takes}, not {reprlib.repr(value)}; {cure}")
 
 
 def _looks_like_several(value: object) -> bool:

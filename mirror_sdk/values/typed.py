@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from mirror_sdk import _arguments
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
 from mirror_sdk.values.declared import accepted, expected, from_epoch, objlink, refused
 from mirror_sdk.values.value import BASE64_MARK, PythonValue, written
@@ -64,7 +64,7 @@ def parse_value(text: str, path: str) -> PythonValue:
         path: Resource path such as ``/3311/0/5850``.
 
     Raises:
-        ValueRefused: It is no such value (``5,5``, ``12abc``, ``nan``, nothing at all), not in the declared range, or
+        InvalidValue: It is no such value (``5,5``, ``12abc``, ``nan``, nothing at all), not in the declared range, or
             could be two; or the resource is executable. The message names the resource and what it takes, with an
             example.
         ValueError: ``path`` is no resource path.
@@ -84,7 +84,7 @@ def read_typed(text: str, path: str) -> PythonValue:
     """Read a text like :func:`parse_value`, for what may be no path, and whatever the declared range is.
 
     Raises:
-        ValueRefused: It is no such value.
+        InvalidValue: It is no such value.
     """
     definition = lookup(path)
     if definition is None:
@@ -99,11 +99,11 @@ def given_value(value: object, text: str | None, path: str) -> object:
     """The value of a call that takes one, or else a text that people typed.
 
     Raises:
-        ValueRefused: There are both or neither, or the text is no value for the resource.
+        InvalidValue: There are both or neither, or the text is no value for the resource.
     """
     if (value is None) is (text is None):
         had = "neither" if value is None else "both"
-        raise ValueRefused(f"{path} takes one value, and {had} of value= and text= was given; give one of the two")
+        raise InvalidValue(f"{path} takes one value, and {had} of value= and text= was given; give one of the two")
     return value if text is None else parse_value(text, path)
 
 

@@ -18,7 +18,7 @@ import traitlets
 
 from mirror_sdk.widgets.lazy_module import LazyModule
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, thinned, within
-from mirror_sdk.widgets.models.time_window import Stretch
+from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.theme import LINES
 
 POINTS_DRAWN = 300
@@ -35,14 +35,14 @@ class TimePlot:
     """Lines over time: one panel for each unit, with an axis of its own, and one axis of time for all.
 
     Args:
-        zoomed: Told the stretch of time that somebody zoomed or panned to; ``None`` for back to all.
+        zoomed: Told the interval that somebody zoomed or panned to; ``None`` for back to all.
         lock: Held while something comes from the page.
 
     Attributes:
         figure: What is shown on the page.
     """
 
-    def __init__(self, zoomed: Callable[[Stretch | None], object], lock: RLock) -> None:
+    def __init__(self, zoomed: Callable[[Interval | None], object], lock: RLock) -> None:
         self._zoomed = zoomed
         self._is_showing = False
         self._axes: tuple[str, ...] | None = None
@@ -52,12 +52,12 @@ class TimePlot:
         self.figure.add_class("mirror-time-plot")
         self.figure.layout.on_change(self._range_changed, "xaxis.range", "xaxis.autorange")
 
-    def show(self, series: Sequence[Series], stretch: Stretch | None, selected: SeriesKey | None = None) -> None:
-        """Show these lines in this stretch of time; the page is sent what differs.
+    def show(self, series: Sequence[Series], interval: Interval | None, selected: SeriesKey | None = None) -> None:
+        """Show these lines in this interval; the page is sent what differs.
 
         Args:
             series: At most as many as there are colours; the order gives each its colour.
-            stretch: What is shown of them; ``None`` where there is nothing.
+            interval: What is shown of them; ``None`` where there is nothing.
             selected: The line that stands out, if any.
         """
         axes = axes_of(series)
@@ -71,11 +71,11 @@ class TimePlot:
                     # else that is in the change.
                     self.figure.update_layout(panels, overwrite=True)
                     self._axes = axes
-                if stretch is not None:
-                    self.figure.layout.xaxis.update(range=[_text(stretch.begin), _text(stretch.end)], autorange=False)
+                if interval is not None:
+                    self.figure.layout.xaxis.update(range=[_text(interval.begin), _text(interval.end)], autorange=False)
                 for number, trace in enumerate(self.figure.data):
                     line = series[number] if number < len(series) else None
-                    trace.update(_shown(line, stretch, axes, selected))
+                    trace.update(_shown(line, interval, axes, selected))
         finally:
             self._is_showing = False
 
@@ -88,7 +88,7 @@ class TimePlot:
     def _range_changed(self, _: object, ends: Sequence[str] | None, is_automatic: bool | None) -> None:
         if self._is_showing:
             return
-        self._zoomed(None if is_automatic or not ends else Stretch(_instant(ends[0]), _instant(ends[1])))
+        self._zoomed(None if is_automatic or not ends else Interval(_instant(ends[0]), _instant(ends[1])))
 
 
 class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has no types
@@ -130,7 +130,7 @@ def told(series: Sequence[Series]) -> str:
     return f"Plot over time: {'; '.join(parts)}" if parts else "Plot over time, empty"
 
 
-def picture(series: Sequence[Series], stretch: Stretch) -> bytes:
+def picture(series: Sequence[Series], interval: Interval) -> bytes:
     """The same lines as a PNG picture, light, for where no plotly is."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
@@ -141,7 +141,7 @@ def picture(series: Sequence[Series], stretch: Stretch) -> bytes:
     for number, line in enumerate(series):
         if line.points:
             axes = panels[names.index(line.axis)]
-            points = _drawn(line, stretch, POINTS_IN_PICTURE)
+            points = _drawn(line, interval, POINTS_IN_PICTURE)
             axes.plot(
                 [at for at, _ in points],
                 [float("nan") if value is None else value for _, value in points],
@@ -156,7 +156,7 @@ def picture(series: Sequence[Series], stretch: Stretch) -> bytes:
         axes.grid(alpha=0.3)
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
     locator = AutoDateLocator(tz=UTC)
-    panels[-1].set_xlim(stretch.begin, stretch.end)
+    panels[-1].set_xlim(interval.begin, interval.end)
     panels[-1].xaxis.set_major_locator(locator)
     panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     panels[-1].set_xlabel("time (UTC)")
@@ -229,12 +229,12 @@ def _suffix(number: int) -> str:
 
 
 def _shown(
-    line: Series | None, stretch: Stretch | None, axes: Sequence[str], selected: SeriesKey | None
+    line: Series | None, interval: Interval | None, axes: Sequence[str], selected: SeriesKey | None
 ) -> dict[str, object]:
     """What a trace is that shows a line. Texts of devices stand in ``name`` and ``meta``, which are no templates."""
-    if line is None or stretch is None or not line.points:
+    if line is None or interval is None or not line.points:
         return {"visible": False, "x": [], "y": []}
-    points = _drawn(line, stretch, POINTS_DRAWN)
+    points = _drawn(line, interval, POINTS_DRAWN)
     name = escape(line.name, quote=False)
     return {
         "visible": True,
@@ -247,10 +247,10 @@ def _shown(
     }
 
 
-def _drawn(line: Series, stretch: Stretch, most: int) -> list[tuple[datetime, float | None]]:
+def _drawn(line: Series, interval: Interval, most: int) -> list[tuple[datetime, float | None]]:
     """A bounded number of points, with ``None`` where the line is broken."""
     points: list[tuple[datetime, float | None]] = []
-    kept: Sequence[Point] = thinned(within(line.points, *stretch), most)
+    kept: Sequence[Point] = thinned(within(line.points, *interval), most)
     for point in kept:
         if not point.is_joined and points:
             points.append((point.at, None))

@@ -18,10 +18,10 @@ from mirror_sdk.naming import DevicesLike, known_id
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.feed import feed_of
-from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
 from mirror_sdk.widgets.markup import dim, heading, pictured, status
 from mirror_sdk.widgets.models.lines import Series
-from mirror_sdk.widgets.models.time_window import WINDOWS, Stretch
+from mirror_sdk.widgets.models.time_window import WINDOWS, Interval
 from mirror_sdk.widgets.models.watcher_model import EVENTS_KEPT, WatcherModel, series_text
 from mirror_sdk.widgets.models.wording import count_text
 from mirror_sdk.widgets.name_field import NameField
@@ -38,19 +38,19 @@ BEGIN_SECONDS = 10.0
 PLOT_SHARE = 6
 """How many times as long as drawing took nothing is drawn again."""
 _EVENT_COLUMNS = (
-    Column("number", "no.", ColumnKind.NUMBER, width=95, sort="desc"),
-    Column("changed_at", "changed at (UTC)", ColumnKind.TIME, width=205),
-    Column("device", "device"),
-    Column("resource", "resource"),
-    Column("value", "value"),
-    Column("event", "event", width=115),
-    Column("path", "path", width=120),
-    Column("received_at", "received (UTC)", ColumnKind.TIME, width=205),
+    GridColumn("number", "no.", ColumnKind.NUMBER, width=95, sort="desc"),
+    GridColumn("changed_at", "changed at (UTC)", ColumnKind.TIME, width=205),
+    GridColumn("device", "device"),
+    GridColumn("resource", "resource"),
+    GridColumn("value", "value"),
+    GridColumn("event", "event", width=115),
+    GridColumn("path", "path", width=120),
+    GridColumn("received_at", "received (UTC)", ColumnKind.TIME, width=205),
 )
 _SERIES_COLUMNS = (
-    Column("name", "line"),
-    Column("number", "newest", ColumnKind.NUMBER, width=105),
-    Column("unit", "unit", width=85),
+    GridColumn("name", "line"),
+    GridColumn("number", "newest", ColumnKind.NUMBER, width=105),
+    GridColumn("unit", "unit", width=85),
 )
 _FIELD = {"width": "340px", "flex": "0 0 auto"}
 
@@ -65,7 +65,7 @@ class EventWatcher(MirrorWidget):
 
     The plot has an axis for each unit: the one the device names (resource 5701), else that of the object table. A line
     is broken where the log tells of a loss, where its device left, and where it was silent for more than ten times its
-    usual interval. The stretch of time follows the newest events, or stays where somebody zoomed or panned to. A cell
+    usual interval. The interval follows the newest events, or stays where somebody zoomed or panned to. A cell
     of the table has its line stand out.
 
     However fast events come, the page is refreshed at most four times a second, the plot twice, with a bounded number
@@ -122,7 +122,7 @@ class EventWatcher(MirrorWidget):
         self._plot_at = self._draw_at = clock()
         self._plotted = -1
         self._series: Sequence[Series] = ()
-        self._stretch: Stretch | None = None
+        self._interval: Interval | None = None
         self._picture: bytes | None = None
         self._is_drawing = False
         self.begin(self._choice(), self._buttons(), self._plot(), self._table(), self._files())
@@ -206,17 +206,17 @@ class EventWatcher(MirrorWidget):
     def static_html(self) -> str:
         """The plot as a picture, and the newest events as a table."""
         plot = ""
-        if self._stretch is not None:
-            plot = static.picture(self._picture or picture(self._series, self._stretch), told(self._series))
+        if self._interval is not None:
+            plot = static.picture(self._picture or picture(self._series, self._interval), told(self._series))
         return f"{dim(self.model.counts_text)}{plot}{self.grid.static_html()}"
 
     def keep_copy(self) -> None:
         """Have the picture drawn beside, where the widget is alive: events and clicks do not wait for it."""
-        if not self.is_running or self._stretch is None or not self._is_displayed:
+        if not self.is_running or self._interval is None or not self._is_displayed:
             super().keep_copy()
         elif not self._is_drawing and self._clock() >= self._draw_at:
             self._is_drawing, self._draw_at = True, self._clock() + PICTURE_SECONDS
-            self._live.run(partial(picture, self._series, self._stretch), self._drew, self._could_not_draw)
+            self._live.run(partial(picture, self._series, self._interval), self._drew, self._could_not_draw)
 
     def _drew(self, png: bytes) -> None:
         self._is_drawing, self._picture = False, png
@@ -276,7 +276,7 @@ class EventWatcher(MirrorWidget):
     def _plot(self) -> widgets.Widget:
         self.plot = TimePlot(self.handler(self._zoomed), self._live.lock)
         self.plot_text = widgets.HTML(layout=FULL)
-        self.series_grid = Grid(_SERIES_COLUMNS, label="Lines", height_px=250, selection=Selection.MANY)
+        self.series_grid = Grid(_SERIES_COLUMNS, label="Lines", height_px=250, selection=SelectionMode.MANY)
         self.series_grid.observe(self.changed(self._draw), "selected")
         plot = widgets.VBox([self.plot.figure, self.plot_text], layout={"flex": "3 1 560px", "min_width": "0"})
         lines = widgets.VBox([self.series_grid], layout={"flex": "2 1 380px", "min_width": "0"})
@@ -326,20 +326,20 @@ class EventWatcher(MirrorWidget):
         self._plot_at = self._clock()
 
     def _follow(self, wanted: bool) -> None:
-        self.model.stay(None if wanted else self._stretch)
+        self.model.stay(None if wanted else self._interval)
         self.plot.reset()
         self._plot_at = self._clock()
 
-    def _move(self, moved: Callable[[Stretch], Stretch]) -> None:
-        if self._stretch is not None:
-            self.model.stay(moved(self._stretch))
+    def _move(self, moved: Callable[[Interval], Interval]) -> None:
+        if self._interval is not None:
+            self.model.stay(moved(self._interval))
             self._plot_at = self._clock()
 
-    def _zoomed(self, stretch: Stretch | None) -> None:
-        if stretch is None:
+    def _zoomed(self, interval: Interval | None) -> None:
+        if interval is None:
             self.model.show_last("All")
         else:
-            self.model.stay(stretch)
+            self.model.stay(interval)
 
     def _draw(self, selected: Sequence[str]) -> None:
         self.model.plot_texts(selected)
@@ -381,9 +381,9 @@ class EventWatcher(MirrorWidget):
 
     def _render_plot(self) -> None:
         self._series = self.model.series
-        self._stretch = self.model.stretch_of(self._series)
-        self.plot.show(self._series, self._stretch, self.model.selected)
-        self.plot_text.value = pictured(told(self._series)) + dim("" if self._stretch else "No numbers to draw yet.")
+        self._interval = self.model.interval_of(self._series)
+        self.plot.show(self._series, self._interval, self.model.selected)
+        self.plot_text.value = pictured(told(self._series)) + dim("" if self._interval else "No numbers to draw yet.")
         self.series_grid.show(self.model.series_rows)
         self.series_grid.selected = [series_text(key) for key in self.model.drawn]
 

@@ -48,17 +48,17 @@ class Reported(WireModel):
         content_type: The format of the value.
         reported_at: When the value was received from the device.
         expires_at: Until when the value is fresh; absent when the device does not say.
-        origin: By what the value came: ``read``, ``subscription`` or ``auto_observation``; an extension.
         revision: The number of the mirror's change that brought it: a larger one is later, also within one millisecond;
             an extension.
+        origin: By what the value came: ``read``, ``subscription`` or ``auto_observation``; an extension.
     """
 
     value: Payload | None = None
     content_type: str | None = None
     reported_at: Timestamp | None = None
     expires_at: Timestamp | None = None
-    origin: str | None = None
     revision: Revision | None = None
+    origin: str | None = None
 
 
 class Desired(WireModel):
@@ -113,7 +113,7 @@ class ResourceState(WireModel):
     desired: Desired
 
 
-class DeviceObject(WireModel):
+class DeviceObjectBody(WireModel):
     """The mirror of one device: a snapshot of every resource it has ever introduced.
 
     Attributes:

@@ -6,10 +6,10 @@ from typing import Literal
 
 from mirror_sdk.wire.device_object import DesiredStatusField, Revision
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_sdk.wire.model import Payload, Timestamp, WireModel
+from mirror_sdk.wire.model import Payload, Timestamp, WireModel, kinds_of
 
 HAPPENINGS = ("reported", "desired", "registration", "reg_update", "deregistration", "expired", "gap")
-"""What may have happened; a gap is a stretch in which nothing could be heard."""
+"""What may have happened; a gap is an interval in which nothing could be heard."""
 
 ORIGINS = ("read", "observation", "auto_observation", "registration", "write")
 """By what a value came."""
@@ -30,7 +30,7 @@ YET_TO_COME = "YET_TO_COME"
 """The reason where the fleet is asked for as of an instant that has not been."""
 
 BEFORE_HISTORY = "BEFORE_HISTORY"
-"""The reason where an instant lies before what is kept; see :class:`BeforeHistory`."""
+"""The reason where an instant lies before what is kept; see :class:`BeforeHistoryBody`."""
 
 
 class HistoryRow(WireModel):
@@ -72,11 +72,12 @@ class HistoryRow(WireModel):
     revision: Revision
 
 
-COLUMNS = tuple(name for name in HistoryRow.model_fields if name != "object")
-"""The columns of the Arrow form, in their order: the members of :class:`HistoryRow`, null where they are left out.
+COLUMNS = kinds_of(HistoryRow)
+"""The columns of the Arrow form and their types, in their order: the members of :class:`HistoryRow`.
 
 Texts are dictionaries of strings, instants timestamps in milliseconds and UTC, ``value`` is binary, ``status`` int8 and
-``revision`` int64. The last batch is empty and has the end in its metadata, as that of a snapshot has.
+``revision`` int64; null where a member is left out. The last batch is empty and has the end in its metadata, as that of
+a snapshot has.
 """
 
 
@@ -107,7 +108,7 @@ class HistoryEnd(WireModel):
     after: str | None = None
 
 
-class BeforeHistory(ErrorBody):
+class BeforeHistoryBody(ErrorBody):
     """The 400 about an instant that lies before what is kept, of which ``oldest_at`` is the oldest."""
 
     oldest_at: Timestamp

@@ -11,8 +11,9 @@ import numbers
 import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import Enum
-from typing import Annotated, Any, ClassVar, Literal
+from enum import Enum, IntEnum
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -198,5 +199,30 @@ Payload = Annotated[
     PlainSerializer(write_payload, return_type=str, when_used="json"),
     WithJsonSchema(_BASE64),
 ]
+
+Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
+"""The type of a column: of the database, of the Arrow forms. A word is a text that many rows have in common."""
+
+_KINDS: Mapping[type, Kind] = {
+    str: "word",
+    bytes: "bytes",
+    AwareDatetime: "instant",
+    int: "integer",
+    IntEnum: "small integer",
+    bool: "flag",
+}
+
+
+def kinds_of(model: type[BaseModel]) -> dict[str, Kind]:
+    """The members of a model that are columns, and the type of each; the member ``object`` is none."""
+    hints = get_type_hints(model)
+    return {name: _kind_of(hints[name]) for name in model.model_fields if name != "object"}
+
+
+def _kind_of(hint: Any) -> Kind:
+    """The type of a member that may be left out."""
+    base = next(each for each in (*get_args(hint), hint) if each is not NoneType)
+    return _KINDS[next(each for each in base.__mro__ if each in _KINDS)]
+
 
 Order = Literal["ASC", "DESC"]

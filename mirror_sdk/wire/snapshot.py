@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias
 
-from mirror_sdk.wire.model import Timestamp, WireModel
+from mirror_sdk.wire.device_object import Desired, Reported
+from mirror_sdk.wire.model import Kind, Timestamp, WireModel, kinds_of
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -15,6 +17,59 @@ COMPRESSIONS: tuple[Compression, ...] = ("none", "lz4", "zstd")
 
 END_KEY = b"mirror.end"
 """The key under which the last batch of an Arrow stream, an empty one, has the end in its metadata."""
+
+Part: TypeAlias = Literal["resource", "reported", "desired"]
+"""A part of a resource in a device object."""
+
+
+class ResourceColumn(NamedTuple):
+    """A column of the states of resources, in the database and in the Arrow form of a snapshot.
+
+    Attributes:
+        name: Its name.
+        part: The part of a resource that has it in JSON.
+        member: Its name there.
+        kind: The type of its values.
+        is_in_stream: Whether the Arrow form has it.
+    """
+
+    name: str
+    part: Part
+    member: str
+    kind: Kind
+    is_in_stream: bool
+
+    @property
+    def source(self) -> str:
+        """The member with its part, such as ``reported.revision``."""
+        return f"{self.part}.{self.member}"
+
+
+_NAMES = {
+    name: name for name in ("reported_at", "desired_at", "requested_at", "acknowledged_at", "acknowledged_by")
+} | {"status_updated_at": "desired_updated_at"}
+"""The members whose column is not named as part and member, such as ``reported_value``."""
+_NOT_IN_STREAM = {"status_updated_at", "category"}
+
+
+def _columns() -> Iterator[ResourceColumn]:
+    yield ResourceColumn("path", "resource", "resource_path", "word", is_in_stream=True)
+    yield ResourceColumn("subscribed", "resource", "subscribed", "flag", is_in_stream=True)
+    parts: tuple[tuple[Part, type[WireModel]], ...] = (("reported", Reported), ("desired", Desired))
+    for part, model in parts:
+        for member, kind in kinds_of(model).items():
+            name = _NAMES.get(member, f"{part}_{member}")
+            yield ResourceColumn(name, part, member, kind, is_in_stream=member not in _NOT_IN_STREAM)
+
+
+COLUMNS = tuple(_columns())
+"""One column for each member of :class:`Reported` and :class:`Desired`, in their order, after those of a resource."""
+
+
+def streamed_columns(*of_parts: Part) -> list[ResourceColumn]:
+    """The columns of these parts that the Arrow form has."""
+    return [column for column in COLUMNS if column.part in of_parts and column.is_in_stream]
+
 
 MAX_PATTERNS = 256
 DEFAULT_DEVICES_PER_RANGE = 10_000

@@ -21,7 +21,7 @@ from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
     "mirror_server.cli": ["help"],
-    "mirror_server.cli.databases": ["backup", "check", "erase", "restore", "went-back"],
+    "mirror_server.cli.databases": ["backup", "check", "erase", "restore", "mark-restored"],
     "mirror_server.cli.keys": ["keys"],
     "mirror_server.cli.run": ["run"],
 }

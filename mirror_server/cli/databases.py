@@ -1,4 +1,4 @@
-"""The commands for a whole database: ``erase``, ``check``, ``backup``, ``restore`` and ``went-back``."""
+"""The commands for a whole database: ``erase``, ``check``, ``backup``, ``restore`` and ``mark-restored``."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def restore(file: Path, database_url: str) -> None:
 
 @main.command()
 @database_option
-def went_back(database_url: str) -> None:
+def mark_restored(database_url: str) -> None:
     """Note that the database is back at an earlier state by other means than 'restore'; before a server runs on it.
 
     Such are pg_restore, a copied file, an earlier state of the disk or of a virtual machine. Without this, numbers of

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from mirror_sdk.wire.model import Kind
 from mirror_sdk.wire.snapshot import END_KEY, Compression
-from mirror_server.store.resources import Kind
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 INSTANT = pa.timestamp("ms", tz="UTC")

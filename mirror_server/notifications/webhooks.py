@@ -32,7 +32,7 @@ from mirror_server.config import Address, Network
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
-from mirror_server.notifications.channels import Channel, Channels
+from mirror_server.notifications.channels import Channels, ChannelType
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import logs
 from mirror_server.store.backend import NotLeader, StorageFailed
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-WEBHOOK = Channel("CALLBACK", "a webhook", "/v2/notification/callback", "a PUT to {} registers a webhook")
+WEBHOOK = ChannelType("CALLBACK", "a webhook", "/v2/notification/callback", "a PUT to {} registers a webhook")
 
 _TEST_FAILED = (
     f"the test call of the URL failed: it must answer PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"

@@ -31,7 +31,7 @@ from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Answer, Content, Outcome, PartsOf
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import commands, devices, resources
-from mirror_server.store.changes import FinishedWrite, Listeners, Reported
+from mirror_server.store.changes import FinishedWrite, Listeners
 from mirror_server.store.commands import Target
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredUpdate, ReceivedValue
@@ -135,7 +135,7 @@ class CommandService:
         The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
         429 queue full, or that of a check.
         """
-        return self._database.submit_together(self._place, placement, touched=placement.touched)
+        return self._database.enqueue(self._place, items=[placement], touched=placement.touched)
 
     def finish(self, session: Session, attempts: Sequence[tuple[Command, Answer | None]]) -> None:
         """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
@@ -175,14 +175,6 @@ class CommandService:
         # Of an execute the outcome is unknown, and that is what TIMEOUT says.
         failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
         return self._completion(command, target, failure.value)
-
-    def begin_attempt(self, session: Session, command: Command) -> bool:
-        """Store that a command is about to be sent; return false if it has ended or expired meanwhile.
-
-        This is for commands that are not idempotent: after a crash, the stored attempt says that the device may have
-        acted. To send any other command again does no harm, so it does without this transaction.
-        """
-        return commands.begin_attempt(session, command.command_id, self._clock.now())
 
     def end_interrupted(self, session: Session) -> None:
         """End the executes that an earlier leader sent and whose response it did not store: the outcome is unknown."""
@@ -315,25 +307,16 @@ class CommandService:
             devices.touch(session, [command.device_id], now)
 
     def _report(self, session: Session, done: Iterable[tuple[Command, Answer | None]], now: Instant) -> set[str]:
-        """Store the values that reads brought, and the contact of their devices, whose ids are returned."""
-        brought = [
-            (answer, _read_values(command, answer, answer.content, now))
+        """Store the values that reads returned, and the contact of their devices, whose ids are returned."""
+        values = [
+            (value, answer.answered_at or now, False)
             for command, answer in done
             if command.request.method == "GET" and answer is not None and answer.content is not None
+            for value in _read_values(command, answer, answer.content, now)
         ]
-        values = [value for _, some in brought for value in some]
-        if not values:
-            return set()
-        revision = resources.report(session, values, contact_at=now)
-        if self._listeners.values_reported:
-            answered_at = [answer.answered_at for answer, some in brought for _ in some]
-            batch = [
-                Reported(number, value, value.at if at is None else at)
-                for number, (value, at) in enumerate(zip(values, answered_at, strict=True), revision)
-            ]
-            for listener in self._listeners.values_reported:
-                listener(session, batch)
-        return {value.device_id for value in values}
+        if values:
+            self._listeners.report(session, values, contact_at=now)
+        return {value.device_id for value, *_ in values}
 
     def _finish_writes(self, session: Session, completed: Sequence[_Completion], now: Instant) -> set[str]:
         """Store how writes ended, and the contact of devices that responded; returns the ids of all these devices."""

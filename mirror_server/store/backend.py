@@ -137,9 +137,6 @@ class Backend(Protocol):
     def commit(self) -> None:
         """Put the transaction on disk."""
 
-    def rest(self) -> None:
-        """Do what has to be done now and then; called when who waited for a transaction was told. It must not raise."""
-
     def undo(self) -> None:
         """Undo the transaction, if there still is one."""
 
@@ -235,10 +232,6 @@ class Location(ABC):
         Raises:
             DatabaseError: They cannot be read for another reason.
         """
-        return []
-
-    def exposed_files(self) -> list[Path]:
-        """Find the files of it that others than their owner may read or change."""
         return []
 
 

@@ -68,11 +68,7 @@ def find(session: Session, app_id: str, async_id: str) -> Command | None:
 
 def waiting(session: Session, device_id: str) -> list[Command]:
     """All commands of the device that have not ended yet, in order."""
-    rows = session.rows(
-        f"SELECT {COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL ORDER BY command_id",
-        device_id=device_id,
-    )
-    return [command_of(row) for row in rows]
+    return _unfinished(session, "device_id = :device_id", device_id=device_id)
 
 
 def devices_with_waiting(session: Session) -> list[str]:
@@ -90,20 +86,17 @@ def next_expiry(session: Session, after: Instant) -> Instant | None:
 
 def expired(session: Session, now: Instant) -> list[Command]:
     """The waiting commands whose time is over, in order."""
-    rows = session.rows(
-        f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND expires_at <= :now ORDER BY command_id",
-        now=now,
-    )
-    return [command_of(row) for row in rows]
+    return _unfinished(session, "expires_at <= :now", now=now)
 
 
 def interrupted(session: Session) -> list[Command]:
     """The commands that were sent, may not be sent again, and have not ended."""
-    rows = session.rows(
-        f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND method = 'POST' AND attempts > retries"
-        " ORDER BY command_id"
-    )
-    return [command_of(row) for row in rows]
+    return _unfinished(session, "method = 'POST' AND attempts > retries")
+
+
+def _unfinished(session: Session, where: str, **parameters: Any) -> list[Command]:
+    statement = f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND {where} ORDER BY command_id"
+    return [command_of(row) for row in session.rows(statement, **parameters)]
 
 
 def begin_attempt(session: Session, command_id: int, now: Instant) -> bool:

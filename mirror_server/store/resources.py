@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, TypeAlias, get_type_hints
+from typing import NamedTuple
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import Desired
@@ -18,30 +18,11 @@ DESIRED_COLUMNS = (
 """The columns from which :func:`desired_of` makes a desired value."""
 
 
-Part: TypeAlias = Literal["resource", "reported", "desired"]
-"""A part of a resource in a device object."""
-Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
-"""The type of a column's values. A word is a text that many resources have in common."""
-
-
-class Column(NamedTuple):
-    """How a column is sent in device objects and snapshots.
-
-    Attributes:
-        part: The part of the resource that has it.
-        kind: The type of its values.
-        member: Its name in this part of a device object; empty if it is written in another way.
-        is_in_stream: Whether the Arrow stream of a snapshot has it too, under the name of the column.
-    """
-
-    part: Part
-    kind: Kind
-    member: str = ""
-    is_in_stream: bool = True
-
-
 class ResourceRow(NamedTuple):
-    """A resource of a device object; ``desired_category`` is for the application ``desired_app_id`` alone.
+    """A resource of a device object; its fields are columns of the table.
+
+    :data:`mirror_sdk.wire.snapshot.COLUMNS` says how those that are members of the interface are sent.
+    ``desired_category`` is for the application ``desired_app_id`` alone.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
     part what they are; that of a write is ``None`` at an earlier instant when it waited. ``subscribed`` is ``None``
@@ -49,41 +30,29 @@ class ResourceRow(NamedTuple):
     failed and someone acknowledged it.
     """
 
-    path: Annotated[str, Column("resource", "word")]
-    subscribed: Annotated[int | None, Column("resource", "flag")]
+    path: str
+    subscribed: int | None
     subscribed_at: Instant | None
-    reported_value: Annotated[bytes | None, Column("reported", "bytes", "value")]
-    reported_content_type: Annotated[str | None, Column("reported", "word", "content_type")]
-    reported_at: Annotated[Instant | None, Column("reported", "instant", "reported_at")]
-    reported_expires_at: Annotated[Instant | None, Column("reported", "instant", "expires_at")]
-    reported_revision: Annotated[int | None, Column("reported", "integer", "revision")]
-    reported_origin: Annotated[str | None, Column("reported", "word", "origin")]
-    desired_value: Annotated[bytes | None, Column("desired", "bytes", "value")]
-    desired_content_type: Annotated[str | None, Column("desired", "word", "content_type")]
-    desired_status: Annotated[int | None, Column("desired", "small integer", "status")]
-    desired_at: Annotated[Instant | None, Column("desired", "instant", "desired_at")]
-    desired_updated_at: Annotated[Instant | None, Column("desired", "instant", "status_updated_at", False)]
-    desired_category: Annotated[str | None, Column("desired", "word", "category", False)]
-    requested_at: Annotated[Instant | None, Column("desired", "instant", "requested_at")]
+    reported_value: bytes | None
+    reported_content_type: str | None
+    reported_at: Instant | None
+    reported_expires_at: Instant | None
+    reported_revision: int | None
+    reported_origin: str | None
+    desired_value: bytes | None
+    desired_content_type: str | None
+    desired_status: int | None
+    desired_at: Instant | None
+    desired_updated_at: Instant | None
+    desired_category: str | None
+    requested_at: Instant | None
     desired_app_id: str | None
-    desired_revision: Annotated[int | None, Column("desired", "integer", "revision")]
-    acknowledged_at: Annotated[Instant | None, Column("desired", "instant", "acknowledged_at")]
-    acknowledged_by: Annotated[str | None, Column("desired", "word", "acknowledged_by")]
+    desired_revision: int | None
+    acknowledged_at: Instant | None
+    acknowledged_by: str | None
 
 
 RESOURCE_COLUMNS = ", ".join(ResourceRow._fields)
-
-
-def columns(part: Part) -> dict[str, Column]:
-    """The columns of a part by name, in the order in which they are sent."""
-    hints = get_type_hints(ResourceRow, include_extras=True)
-    found = {name: each for name, hint in hints.items() for each in getattr(hint, "__metadata__", ())}
-    return {name: column for name, column in found.items() if column.part == part}
-
-
-def streamed_columns(*of_parts: Part) -> dict[str, Kind]:
-    """The columns of these parts that the Arrow stream of a snapshot has, and the type of each."""
-    return {name: column.kind for part in of_parts for name, column in columns(part).items() if column.is_in_stream}
 
 
 class ReceivedValue(NamedTuple):
@@ -135,27 +104,20 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedResource:
-    """A resource as the device announces it now."""
+    """A resource as a device announces it when it registers.
+
+    ``auto_observed`` where the device sends changes without a subscription.
+    """
 
     path: str
-    resource_type: str
-    content_type: str
-    observable: bool
+    resource_type: str = ""
+    content_type: str = "text/plain"
+    observable: bool = True
     auto_observed: bool = False
 
 
 NO_LIMIT = 2**31 - 1
 """More resources than any device has."""
-
-
-def of_device(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list[ResourceRow]:
-    """Up to ``most`` of the resources the device has ever introduced."""
-    rows = session.rows(
-        f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id LIMIT :most",
-        device_id=device_id,
-        most=most,
-    )
-    return [ResourceRow._make(row) for row in rows]
 
 
 def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
@@ -189,8 +151,16 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
         " content_type = excluded.content_type, observable = excluded.observable,"
         " auto_observed = excluded.auto_observed",
         [
-            (device_id, each.path, each.resource_type, each.content_type, int(each.observable), int(each.auto_observed))
-            for each in announced_now
+            # A resource that the device sends unasked can be subscribed, even if the device does not say so.
+            (
+                device_id,
+                r.path,
+                r.resource_type,
+                r.content_type,
+                int(r.observable or r.auto_observed),
+                int(r.auto_observed),
+            )
+            for r in announced_now
         ],
     )
     session.note_change([device_id])
@@ -291,12 +261,12 @@ DESIRE = (
 
 
 def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at: Instant | None = None) -> int:
-    """Store the desired values of resources, each of another one.
+    """Store the desired values of resources, at least one, each of another resource.
 
     Args:
         session: The transaction.
-        values: The values, at least one.
-        contact_at: When the devices were heard of, where that is to be noted too.
+        values: The values.
+        contact_at: The instant of the last contact of their devices, if that changes too.
 
     Returns:
         The revision of the first value; each of the others has the next one.

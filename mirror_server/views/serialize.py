@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
+from mirror_sdk.wire.model import Kind
+from mirror_sdk.wire.snapshot import COLUMNS, Part
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.logs import WebhookRow
-from mirror_server.store.resources import AnnouncedResource, Kind, Part, ResourceRow, columns
+from mirror_server.store.resources import AnnouncedResource, ResourceRow
 
 if TYPE_CHECKING:
     from mirror_server.service.devices import Described
@@ -114,8 +116,9 @@ def _members(resource: ResourceRow, members: _Members) -> dict[str, Any]:
 def _members_of(part: Part) -> _Members:
     write: dict[Kind, Callable[[Any], Any]] = {"bytes": encode, "instant": timestamp}
     return [
-        (ResourceRow._fields.index(name), column.member, write.get(column.kind))
-        for name, column in columns(part).items()
+        (ResourceRow._fields.index(column.name), column.member, write.get(column.kind))
+        for column in COLUMNS
+        if column.part == part
     ]
 
 

@@ -25,8 +25,8 @@ from mirror_sdk.errors import (
     AuthenticationError,
     BadRequest,
     ConfigError,
+    InvalidValue,
     UnexpectedAnswer,
-    ValueRefused,
 )
 from mirror_server.service.keys import Scope
 
@@ -169,7 +169,7 @@ def test_a_key_that_is_given_is_shown_nowhere(server, cluster, capfd, caplog):
 def test_what_cannot_be_is_refused_at_once(server, key):
     with pytest.raises(BadRequest, match="devices_per_range"):
         read_mirror(server.url, key, devices_per_partition=0)
-    with pytest.raises(ValueRefused, match="paths"):
+    with pytest.raises(InvalidValue, match="paths"):
         read_mirror(server.url, key, paths="/3303/*")
     with pytest.raises(AccessDenied):
         read_mirror(server.url, server.key(Scope.WRITE))
@@ -185,7 +185,7 @@ def test_errors_come_back_from_the_workers(server, cluster):
     secret = server.key(Scope.READ)
     frame = read_mirror(server.url, secret)
     frame = frame.map_partitions(lambda part: part.mirror.in_zone("Nowhere"), meta=frame._meta)
-    with pytest.raises(ValueRefused, match="Nowhere"):
+    with pytest.raises(InvalidValue, match="Nowhere"):
         frame.compute()
     with pytest.raises(AccessDenied) as denied:
         read_mirror(server.url, server.key(Scope.ADMIN))

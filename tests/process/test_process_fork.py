@@ -15,7 +15,7 @@ from forked import Forked
 from process_server import Application, ServerProcess, child_environment, run_python, wait_until
 from resource_paths import TEMPERATURE
 
-from mirror_sdk import AsyncMirrorClient, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk import AsyncMirrorClient, ConfigError, InvalidValue, MirrorClient
 from mirror_sdk._service import network
 from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
 from mirror_sdk.webhook import WebhookReceiver
@@ -189,7 +189,7 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
 
         assert Forked(act).result() == [False, "stopped,", True]
         # The lock is still the parent's.
-        with pytest.raises(ValueRefused, match="another recorder"):
+        with pytest.raises(InvalidValue, match="another recorder"):
             client.record(tmp_path / "run.parquet")
         change("23")
     assert recorder.audit().complete

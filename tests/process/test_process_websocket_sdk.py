@@ -16,9 +16,9 @@ from process_server import PATIENCE_SECONDS, Application, ServerProcess, wait_un
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.errors import (
     AuthenticationError,
+    InvalidValue,
     MirrorError,
     NotFound,
-    ValueRefused,
 )
 
 pytestmark = pytest.mark.process
@@ -173,6 +173,6 @@ def test_transport_of_its_own_is_refused():
     transport = httpx.MockTransport(lambda _: httpx.Response(204))
     with (
         MirrorClient("http://mirror", "key", transport=transport) as client,
-        pytest.raises(ValueRefused, match="transport="),
+        pytest.raises(InvalidValue, match="transport="),
     ):
         client.notifications.use_websocket()

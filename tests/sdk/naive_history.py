@@ -138,8 +138,8 @@ class Naive:
     def __init__(self, rows: list[Row], limit: int | None = None, known_until: int | None = None) -> None:
         self.rows = sorted(rows, key=lambda row: (row.at, row.order))
         self.known_until = max((row.at for row in rows), default=0) if known_until is None else known_until
-        found = [stretch for stretch in self._stretches(limit) if stretch[2] > stretch[1]]
-        self.stretches = [stretch[:4] for stretch in found]
+        found = [interval for interval in self._intervals(limit) if interval[2] > interval[1]]
+        self.intervals = [interval[:4] for interval in found]
         self._told_again = self._all_told_again(found)
 
     @property
@@ -160,7 +160,7 @@ class Naive:
         if not told or second >= self.known_until:
             return None
         last = told[-1]
-        for whom, begin, *_ in self.stretches:
+        for whom, begin, *_ in self.intervals:
             if whom in (None, device) and last.at <= begin <= second:
                 return None
         return readable(last.value)
@@ -171,27 +171,27 @@ class Naive:
         return sorted([*(row.at for row in rows), *(row.received for row in rows if row.received is not None)])
 
     def is_absent(self, device: str, second: int, *reasons: str) -> bool:
-        """Whether a second lies in a stretch of a device, or of all."""
+        """Whether a second lies in an interval of a device, or of all."""
         return any(
             whom in (None, device) and begin <= second < end and reason in reasons
-            for whom, begin, end, reason in self.stretches
+            for whom, begin, end, reason in self.intervals
         )
 
-    def _all_told_again(self, stretches: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
+    def _all_told_again(self, intervals: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
         """The values that came when something had been unknown since their time, each as if it were told then."""
         again = []
         for row in self.rows:
             if row.what != "reported" or row.received is None:
                 continue
             others = [one.at for one in self.values(row.device, row.path)]
-            own = [one for one in stretches if one[0] in (None, row.device) and one[1] <= row.received]
+            own = [one for one in intervals if one[0] in (None, row.device) and one[1] <= row.received]
             if any(row.at < other <= row.received for other in others) or all(one[1] < row.at for one in own):
                 continue
             if all(end <= row.received and order < row.order for *_, end, _, order in own):
                 again.append((row.at, replace(row, at=row.received)))
-        return self._without_held(again, stretches)
+        return self._without_held(again, intervals)
 
-    def _without_held(self, again: list[tuple[int, Row]], stretches: list[tuple[Any, ...]]) -> list[Row]:
+    def _without_held(self, again: list[tuple[int, Row]], intervals: list[tuple[Any, ...]]) -> list[Row]:
         """Those of the values that say something else than what is known since one of the same time came before."""
         # Of what came at once the last one counts.
         last = {(row.device, row.path, told, row.at): row for told, row in sorted(again, key=lambda one: one[1].order)}
@@ -200,11 +200,11 @@ class Naive:
             row = last[key]
             before = [last[one] for one in sorted(last) if one[:3] == key[:3] and one < key]
             is_new = not before or (type(before[-1].value), before[-1].value) != (type(row.value), row.value)
-            if is_new or any(one[0] in (None, row.device) and before[-1].at <= one[1] <= row.at for one in stretches):
+            if is_new or any(one[0] in (None, row.device) and before[-1].at <= one[1] <= row.at for one in intervals):
                 kept.append(row)
         return kept
 
-    def _stretches(self, limit: int | None) -> list[tuple[str | None, int, float, str, float]]:
+    def _intervals(self, limit: int | None) -> list[tuple[str | None, int, float, str, float]]:
         """Whose each is, its begin and end, why, and as which row its end came."""
         found = []
         for place, row in enumerate(self.rows):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from changed_answers import DIMMER, LEVEL
 
-from mirror_sdk import Conflict, NotFound, ValueRefused
+from mirror_sdk import Conflict, InvalidValue, NotFound
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_table_that_shows_no_write_acknowledges_none_that_failed_after_it(clie
 
 def test_a_table_needs_no_revisions_and_those_it_has_are_numbers(client, lights):
     table = client.fleet.snapshot().mirror.drift()
-    with pytest.raises(ValueRefused, match=r"pd\.to_numeric"):
+    with pytest.raises(InvalidValue, match=r"pd\.to_numeric"):
         client.requests.acknowledge_failed_write(table.astype({"desired_revision": "string"}))
     assert failed(client) == set(lights)
     client.requests.acknowledge_failed_write(table[["device_id", "path"]])
@@ -118,5 +118,5 @@ def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, ligh
 def test_what_cannot_be_acknowledged_is_refused(client, lights):
     with pytest.raises(NotFound):
         client.requests.acknowledge_failed_write("015f00000000000000000000000000ff", LEVEL)
-    with pytest.raises(ValueRefused, match="if_match= goes with one resource"):
+    with pytest.raises(InvalidValue, match="if_match= goes with one resource"):
         client.requests.acknowledge_failed_write(client.fleet.snapshot(), if_match=1)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from changed_answers import DIMMED, LEVEL, TEMPERATURE
 
-from mirror_sdk import EmptyTableWarning, NotFound, UnknownDevice, UnknownResource, ValueRefused
+from mirror_sdk import EmptyTableWarning, InvalidValue, NotFound, UnknownDevice, UnknownResource
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 
 
@@ -87,7 +87,7 @@ def test_what_names_no_devices_is_refused_and_nothing_is_done(client, rooms, war
             client.subscribe,
             lambda frame: client.plan(frame, value=0),
         ):
-            with pytest.raises(ValueRefused, match=said):
+            with pytest.raises(InvalidValue, match=said):
                 act(wrong)
     assert [client.subscriptions.list(room) for room in rooms] == [[]] * 4
 
@@ -95,10 +95,10 @@ def test_what_names_no_devices_is_refused_and_nothing_is_done(client, rooms, war
 def test_a_table_without_paths_needs_one(client, warm):
     directory = client.devices.list().to_frame()
     for act in (client.subscribe, lambda frame: client.plan(frame, value=0)):
-        with pytest.raises(ValueRefused, match="no column path"):
+        with pytest.raises(InvalidValue, match="no column path"):
             act(directory)
     assert len(client.plan(directory, path=LEVEL, value=0)) == 4
-    with pytest.raises(ValueRefused, match=r"no path; table\.dropna"):
+    with pytest.raises(InvalidValue, match=r"no path; table\.dropna"):
         client.subscribe(warm.assign(path=[TEMPERATURE, pd.NA]))
 
 
@@ -109,11 +109,11 @@ def test_a_value_that_goes_with_no_row_is_refused(client, warm):
         ({"value": pd.Series([1, 2])}, "other rows than the table"),
         ({"value": 1, "path": LEVEL, "if_match": True}, "goes without path="),
     ):
-        with pytest.raises(ValueRefused, match=said):
+        with pytest.raises(InvalidValue, match=said):
             client.plan(warm, **options)
-        with pytest.raises(ValueRefused, match="go with a table"):
+        with pytest.raises(InvalidValue, match="go with a table"):
             client.plan([("room-1", LEVEL, 3)], **options)
-    with pytest.raises(ValueRefused, match="a column value, and value= was given"):
+    with pytest.raises(InvalidValue, match="a column value, and value= was given"):
         client.plan(warm.assign(value=3), value=4)
 
 
@@ -157,9 +157,9 @@ def test_widgets_take_the_devices_of_a_table(plain, rooms):
         assert explorer.model.title == "room-2"
         explorer.choose(state)
         assert "names 3 devices" in " ".join(explorer.model.notices.texts)
-    with pytest.raises(ValueRefused, match="names 3 devices"):
+    with pytest.raises(InvalidValue, match="names 3 devices"):
         Explorer(plain, state, live=False)
-    with pytest.raises(ValueRefused, match="has no device_id"):
+    with pytest.raises(InvalidValue, match="has no device_id"):
         WritePanel(plain, state.assign(device_id=pd.NA), live=False)
 
 
@@ -180,7 +180,7 @@ def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, simulator, nam
         told = f"{name} of a row is {cell}, not a text; texts of digits stay texts"
         if pd.isna(cell):
             told = f"{name} of a row that has a value is missing; name it, or leave out such rows"
-        with pytest.raises(ValueRefused, match=told):
+        with pytest.raises(InvalidValue, match=told):
             client.plan(rows.assign(**{name: pd.Series([cell, None], dtype=object)}))
-    with pytest.raises(ValueRefused, match="device_id of a row is 12"):
+    with pytest.raises(InvalidValue, match="device_id of a row is 12"):
         client.plan(pd.DataFrame({LEVEL: [3]}, index=pd.Index([12], name="device_id")))

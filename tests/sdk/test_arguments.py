@@ -12,7 +12,7 @@ import pytest
 from changed_answers import Between
 from resource_paths import SWITCH
 
-from mirror_sdk import ClientClosed, ConfigError, MirrorClient, ValueRefused
+from mirror_sdk import ClientClosed, ConfigError, InvalidValue, MirrorClient
 from mirror_sdk._arguments import instant
 
 NO_SPANS = ["5", -1, math.nan, True]
@@ -34,18 +34,18 @@ CALLS = {
         "async_id '' must be 1 to",
     ),
     "an argument that is no text": (lambda c, d: c.execute(d, "/3/0/4", 3), TypeError, "argument must be a text"),
-    "an id that no address holds": (lambda c, d: c.get_device("d" * 100_000), ValueRefused, "cannot be sent"),
-    "a limit below 0": (lambda c, d: c.devices.list(limit=-1), ValueRefused, "limit=-1 must be a whole number"),
-    "a limit that is a text": (lambda c, d: c.devices.list(limit="5"), ValueRefused, "limit='5' must be a whole"),
+    "an id that no address holds": (lambda c, d: c.get_device("d" * 100_000), InvalidValue, "cannot be sent"),
+    "a limit below 0": (lambda c, d: c.devices.list(limit=-1), InvalidValue, "limit=-1 must be a whole number"),
+    "a limit that is a text": (lambda c, d: c.devices.list(limit="5"), InvalidValue, "limit='5' must be a whole"),
     "several names": (lambda c, d: c.devices.list(endpoint_name=["a"]), ValueError, "write endpoint_name__in"),
-    "no number of events": (lambda c, d: c.events(limit=1.5), ValueRefused, "limit=1.5 must be a whole number"),
-    "no time for events": (lambda c, d: c.events(timeout=None), ValueRefused, "timeout=None must be a number"),
+    "no number of events": (lambda c, d: c.events(limit=1.5), InvalidValue, "limit=1.5 must be a whole number"),
+    "no time for events": (lambda c, d: c.events(timeout=None), InvalidValue, "timeout=None must be a number"),
     "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a text"),
-    "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), ValueRefused, "'3303' matches no"),
+    "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), InvalidValue, "'3303' matches no"),
     "a callback that is none": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),
-    "a pattern of a watch": (lambda c, d: c.watch(print, paths=["3303"]), ValueRefused, "'3303' matches no"),
+    "a pattern of a watch": (lambda c, d: c.watch(print, paths=["3303"]), InvalidValue, "'3303' matches no"),
     "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a text"),
-    "a rotation that is a text": (lambda c, d: c.record("r", rotate_bytes="1"), ValueRefused, "rotate_bytes='1' must"),
+    "a rotation that is a text": (lambda c, d: c.record("r", rotate_bytes="1"), InvalidValue, "rotate_bytes='1' must"),
 }
 
 
@@ -67,7 +67,7 @@ def test_a_time_out_that_is_none_is_refused_before_the_request_is_sent(client, d
         request.result,
     ]
     for call, timeout in itertools.product(calls, NO_SPANS):
-        with pytest.raises(ValueRefused, match="must be a number of seconds, 0 or more"):
+        with pytest.raises(InvalidValue, match="must be a number of seconds, 0 or more"):
             call(timeout)
     assert client.get_device(device_id)[SWITCH].desired is None
     assert request.result(np.float64(10)).python is False
@@ -83,7 +83,7 @@ def test_a_moment_without_a_zone_is_refused(client, device_id):
     state = client.state_frame()
     for now in (datetime(2026, 1, 5), "2026-01-05", pd.NaT):
         for ask in (partial(state.mirror.stale, "1h"), state.mirror.drift):
-            with pytest.raises(ValueRefused, match=r"tzinfo=UTC|write 2026-01-05T00:00:00Z"):
+            with pytest.raises(InvalidValue, match=r"tzinfo=UTC|write 2026-01-05T00:00:00Z"):
                 ask(now=now)
     later = datetime.now(UTC) + timedelta(hours=2)
     assert len(state.mirror.stale("1h", now=later, never_read=True)) == 3
@@ -168,5 +168,5 @@ def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
     ],
 )
 def test_what_is_no_instant_is_refused_with_the_cure(given, reason):
-    with pytest.raises(ValueRefused, match=reason):
+    with pytest.raises(InvalidValue, match=reason):
         instant("begin", given, lambda: NOON)

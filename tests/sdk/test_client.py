@@ -14,9 +14,9 @@ from mirror_sdk import (
     AccessDenied,
     Event,
     EventKind,
+    InvalidValue,
     MirrorClient,
     Simulator,
-    ValueRefused,
     WaitTimeout,
 )
 from mirror_server.service.keys import Scope
@@ -68,7 +68,7 @@ def test_a_wait_that_timed_out_can_be_taken_up_again(client, simulator, device_i
 
 
 def test_a_value_that_does_not_go_with_its_resource_is_not_sent(client, device_id):
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValue):
         client.write_value(device_id, SWITCH, "warm")
     assert client.get_device(device_id)[SWITCH].desired is None
 

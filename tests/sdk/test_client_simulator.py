@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 from changed_answers import TEMPERATURE
 
-from mirror_sdk import NotFound, ValueRefused
+from mirror_sdk import InvalidValue, NotFound
 
 
 def test_a_device_can_have_a_value_that_is_wrong_only_as_a_text(client, simulator, device_id):
     simulator.set_value(device_id, TEMPERATURE, "warm")
     assert client.requests.begin_read(device_id, TEMPERATURE).result().raw == b"warm"
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValue):
         simulator.set_value(device_id, TEMPERATURE, b"\x00\x01")
 
 
@@ -36,5 +36,5 @@ def test_what_cannot_be_is_refused_by_name(simulator):
     with pytest.raises(NotFound):
         simulator.set_online("nobody", True)
     device = simulator.add_device("several", [{"path": "/3/0/7", "value": "3800"}])
-    with pytest.raises(ValueRefused, match="a real device can have several instances"):
+    with pytest.raises(InvalidValue, match="a real device can have several instances"):
         simulator.set_value(device, "/3/0/7", {0: 3800, 1: 5000})

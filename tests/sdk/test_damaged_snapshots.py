@@ -16,7 +16,7 @@ from changed_answers import Arriving, traced_peak, zipped
 from snapshot_streams import arrow_stream, device, ndjson_stream
 
 from mirror_sdk import MirrorClient
-from mirror_sdk.errors import ConfigError, ConnectionFailed, MirrorError, UnexpectedAnswer, ValueRefused
+from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.snapshot import arriving
 from mirror_sdk.snapshot.contract import COLUMNS
@@ -256,7 +256,7 @@ def test_a_refresh_is_looked_at_likewise(answering, plain, ids):
     with pytest.raises(UnexpectedAnswer, match="twice or out of order"):
         frame.mirror.refresh(answering(ARROW, arrow_stream([[device(1), device(1)]])))
     frame.attrs["mirror"]["selection"] = ["damaged"]
-    with pytest.raises(ValueRefused, match="damaged"):
+    with pytest.raises(InvalidValue, match="damaged"):
         frame.mirror.refresh(plain)
 
 
@@ -293,13 +293,13 @@ def test_a_damaged_dataset_is_refused(written):
         part.write_bytes(whole[:at] + bytes([whole[at] ^ 0x01]) + whole[at + 1 :])
         try:
             pd.testing.assert_frame_equal(SnapshotDataset(written).to_frame(), expected)
-        except ValueRefused:
+        except InvalidValue:
             refused += 1
     assert refused > 15
     part.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueRefused, match="damaged"):
+    with pytest.raises(InvalidValue, match="damaged"):
         read_parquet(part)
-    with pytest.raises(ValueRefused, match="cut off"):
+    with pytest.raises(InvalidValue, match="cut off"):
         SnapshotDataset(written)
 
 
@@ -307,7 +307,7 @@ def test_a_list_of_files_is_checked(written):
     listed = written / "_snapshot.json"
     whole = listed.read_bytes()
     listed.write_text(json.dumps(json.loads(whole) | {"version": 2}))
-    with pytest.raises(ValueRefused, match=r"format version 2, .* reads format version 1\); write it anew"):
+    with pytest.raises(InvalidValue, match=r"format version 2, .* reads format version 1\); write it anew"):
         SnapshotDataset(written)
     for member, value in (
         (("files", 0, "name"), "../../elsewhere.parquet"),
@@ -318,5 +318,5 @@ def test_a_list_of_files_is_checked(written):
         place = functools.reduce(operator.getitem, member[:-1], content)
         place[member[-1]] = value
         listed.write_text(json.dumps(content))
-        with pytest.raises(ValueRefused, match=rf"_snapshot.json: {'.'.join(map(str, member))}"):
+        with pytest.raises(InvalidValue, match=rf"_snapshot.json: {'.'.join(map(str, member))}"):
             SnapshotDataset(written)

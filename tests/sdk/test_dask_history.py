@@ -6,10 +6,10 @@ import dask
 import pytest
 from changed_answers import RESOURCES, TEMPERATURE
 
-from mirror_sdk import BeforeHistory, MirrorClient, ValueRefused
+from mirror_sdk import BeforeHistory, InvalidValue, MirrorClient
 from mirror_sdk.dask import read_history
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 MINUTE = timedelta(minutes=1)
 pytestmark = pytest.mark.keeps_history
@@ -23,7 +23,7 @@ def access(mirror, address):
 
 
 @pytest.fixture
-def stretch(mirror, simulator, plain):
+def interval(mirror, simulator, plain):
     """Five devices that tell of something in each of ten minutes, in which the service is silent once."""
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
@@ -36,7 +36,7 @@ def stretch(mirror, simulator, plain):
 
     def put_gap(session):
         revision = session.note_change(())
-        history.add(session, [HistoryRow(revision, None, None, None, at - 300_000, at, "gap", until=at - 60_000)])
+        history.add(session, [StoredHistoryRow(revision, None, None, None, at - 300_000, at, "gap", until=at - 60_000)])
 
     mirror.services.database.write(put_gap)
     return begin, end
@@ -48,8 +48,8 @@ def in_order(frame):
     return frame.where(frame.notna(), None).to_numpy().tolist()
 
 
-def test_the_partitions_together_are_the_history(access, stretch):
-    begin, end = stretch
+def test_the_partitions_together_are_the_history(access, interval):
+    begin, end = interval
     asked = {"begin": begin, "end": end, "paths": ["/3303/*"]}
     with MirrorClient(*access) as client:
         whole = client.history(**asked)
@@ -62,15 +62,15 @@ def test_the_partitions_together_are_the_history(access, stretch):
     assert rows["value_num"].max().compute() == 39
 
 
-def test_a_partition_is_of_one_range_and_one_stretch(access, stretch):
-    begin, end = stretch
+def test_a_partition_is_of_one_range_and_one_interval(access, interval):
+    begin, end = interval
     rows = read_history(*access, begin=begin, end=end, time_per_partition=4 * MINUTE, devices_per_partition=3)
     assert rows.npartitions == 2 * 3
     first = rows.get_partition(0).compute()
     assert first["changed_at"].max() < begin + 4 * MINUTE
     assert first.attrs["mirror"]["begin"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert list(rows[["path", "value_num"]].get_partition(1).compute().columns) == ["path", "value_num"]
-    # A gap that began before stands in the first stretch.
+    # A gap that began before stands in the first interval.
     rows = read_history(*access, begin=end - 2 * MINUTE, end=end, time_per_partition=MINUTE, devices_per_partition=2)
     frames = [rows.get_partition(number).compute() for number in range(rows.npartitions)]
     assert [int((frame["what"] == "gap").sum()) for frame in frames] == [1, *[0] * (rows.npartitions - 1)]
@@ -79,16 +79,19 @@ def test_a_partition_is_of_one_range_and_one_stretch(access, stretch):
     assert b"39" in set(rows["value_raw"].compute().dropna())
 
 
-def test_what_cannot_be_meant_is_refused(access, stretch):
-    begin, end = stretch
+def test_what_cannot_be_meant_is_refused(access, interval):
+    begin, end = interval
     whole, millisecond = {"begin": begin, "end": end}, timedelta(milliseconds=1)
     for asked, words in (
         ({"begin": datetime(2026, 1, 5)}, "no time zone"),
         ({"time_per_partition": MINUTE}, "takes begin= and end="),
         *((whole | {"time_per_partition": span}, "more than 10000") for span in (timedelta(0), -MINUTE, millisecond)),
-        (whole | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1}, "5 ranges .* and 3300 stretch"),
+        (
+            whole | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1},
+            "5 ranges .* and 3300 interval",
+        ),
     ):
-        with pytest.raises(ValueRefused, match=words):
+        with pytest.raises(InvalidValue, match=words):
             read_history(*access, **asked)
     rows = read_history(*access, begin=begin - timedelta(days=30))
     with pytest.raises(BeforeHistory):

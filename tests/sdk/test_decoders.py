@@ -12,7 +12,7 @@ from changed_answers import Between, answer_with, without_arrow
 from resource_paths import LEVEL, TEMPERATURE
 from usual import DIMMER, URL
 
-from mirror_sdk import MirrorClient, ValueRefused, register_decoder, unregister_decoder
+from mirror_sdk import InvalidValue, MirrorClient, register_decoder, unregister_decoder
 from mirror_sdk.tables.payloads import read_payloads
 from mirror_sdk.values import TEXT_PLAIN, ValueKind, decode, decode_many, encode
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
@@ -107,10 +107,10 @@ def test_bad_payload_stays_bytes_with_the_reason(returned, problem):
 def test_encoder_writes_a_checked_value_and_bytes_go_as_they_are():
     assert encode(40, LEVEL, EXAMPLE) == (b'{"value": 40}', EXAMPLE)
     assert encode(b"{}", LEVEL, EXAMPLE) == (b"{}", EXAMPLE)
-    with pytest.raises(ValueRefused, match="from 0 to 100, not 101"):
+    with pytest.raises(InvalidValue, match="from 0 to 100, not 101"):
         encode(101, LEVEL, EXAMPLE)
     register_decoder(EXAMPLE, read)
-    with pytest.raises(ValueRefused, match="bytes with this content type"):
+    with pytest.raises(InvalidValue, match="bytes with this content type"):
         encode(40, LEVEL, EXAMPLE)
 
 
@@ -123,7 +123,7 @@ def test_encoder_writes_a_checked_value_and_bytes_go_as_they_are():
 )
 def test_failing_encoder_rejects_the_value(write, said):
     register_decoder(EXAMPLE, read, write)
-    with pytest.raises(ValueRefused, match=said):
+    with pytest.raises(InvalidValue, match=said):
         encode(40, LEVEL, EXAMPLE)
 
 

@@ -105,6 +105,6 @@ def test_an_api_error_carries_all_the_service_said():
 
 def test_errors_of_the_standard_library_catch_their_kin():
     assert issubclass(errors.WaitTimeout, TimeoutError)
-    assert issubclass(errors.ValueRefused, ValueError)
+    assert issubclass(errors.InvalidValue, ValueError)
     assert issubclass(errors.NoSuchResource, KeyError)
     assert issubclass(errors.ResourceNotFound, KeyError)

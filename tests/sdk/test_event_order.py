@@ -15,9 +15,9 @@ from mirror_sdk import (
     BadRequest,
     ConnectionFailed,
     GapWarning,
+    InvalidValue,
     MirrorClient,
     UnexpectedAnswer,
-    ValueRefused,
     WebhookReceiver,
 )
 from mirror_sdk.events import EventKind
@@ -110,7 +110,7 @@ def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, s
 def test_what_is_no_position_or_filter_is_refused_at_the_call_with_the_cure(client):
     # Such as a position that a program kept in a file, and reads as a text.
     for after in ("5", 5.0, True, -1):
-        with pytest.raises(ValueRefused, match=r"after=.*int\(\.\.\.\)"):
+        with pytest.raises(InvalidValue, match=r"after=.*int\(\.\.\.\)"):
             client.events(after=after)
     with pytest.raises(TypeError, match=r"paths=\['/3303/\*'\]"):
         client.events(paths="/3303/*")

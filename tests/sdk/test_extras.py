@@ -65,7 +65,7 @@ def test_a_table_says_what_it_needs_and_asks_for_nothing(missing, tmp_path):
         "pyarrow": {
             f"client.{name}(as_={form!r})": 'tables need pyarrow: pip install "device-state-mirror[frames]";'
             " [arrow] or [polars] for those without pandas"
-            for name in ("snapshot", "state_frame")
+            for name in ("fleet.snapshot", "state_frame")
             for form in ("arrow", "polars")
         },
     }[missing]

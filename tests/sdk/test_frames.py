@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mirrored import TAKEN_AT, device, resource
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import state_frame, value_column, wide
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.tables.columns import INSTANT
@@ -95,7 +95,7 @@ def test_bad_options_are_refused_with_the_cure():
         ({"taken_at": TAKEN_AT.replace(tzinfo=None)}, ["taken_at", "time zone", "replace(tzinfo=UTC)"]),
         ({"taken_at": TAKEN_AT, "paths": "/3303/*"}, ["paths=['/3303/*']"]),
     ):
-        with pytest.raises(ValueRefused) as refused:
+        with pytest.raises(InvalidValue) as refused:
             state_frame([EVERY_KIND], **options)
         assert all(word in str(refused.value) for word in words), str(refused.value)
 
@@ -148,7 +148,7 @@ def test_wide_of_nothing_is_empty(columns):
 
 
 def test_wide_refuses_two_snapshots_in_one_table():
-    with pytest.raises(ValueRefused, match="drop_duplicates"):
+    with pytest.raises(InvalidValue, match="drop_duplicates"):
         wide(pd.concat([state(EVERY_KIND), state(EVERY_KIND)]))
 
 

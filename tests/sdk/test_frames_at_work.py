@@ -17,7 +17,7 @@ from mirrored import NOW, at, observation, resource
 from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
-from mirror_sdk import DeviceList, Event, EventKind, ValueRefused
+from mirror_sdk import DeviceList, Event, EventKind, InvalidValue
 from mirror_sdk.frames import events_frame, from_arrow, state_frame, to_arrow
 from mirror_sdk.wire.directory import Device
 
@@ -58,9 +58,9 @@ def test_what_is_stale_is_older_than_a_span_and_was_reported_once():
     never_read = state().mirror.stale("4h", never_read=True)
     assert rows_of(never_read) == [f"Hall {SWITCH}", f"Roof {LEVEL}", f"Cellar {LEVEL}"]
     for wrong in ("soon", "-1h"):
-        with pytest.raises(ValueRefused, match="1h"):
+        with pytest.raises(InvalidValue, match="1h"):
             state().mirror.stale(wrong)
-    with pytest.raises(ValueRefused, match="by='room'"):
+    with pytest.raises(InvalidValue, match="by='room'"):
         state().mirror.stale("1h", by="room")
 
 
@@ -70,7 +70,7 @@ def read_from_csv(frame):
 
 def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_times_again():
     frame = read_from_csv(state())
-    with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times") as refused:
+    with pytest.raises(InvalidValue, match=r"the column reported_at holds (str|object), no times") as refused:
         frame.mirror.stale("1h")
     mend = 'frame["reported_at"] = pd.to_datetime(frame["reported_at"], format="ISO8601", utc=True)'
     assert str(refused.value).endswith(f"mend it with {mend}")
@@ -78,10 +78,10 @@ def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_time
     assert frame.mirror.stale("1h")["path"].tolist() == state().mirror.stale("1h")["path"].tolist()
     assert_frame_equal(frame.mirror.drift(), state().mirror.drift())
     frame["reported_at"] = frame["reported_at"].dt.tz_localize(None)
-    with pytest.raises(ValueRefused, match="no times with their zone"):
+    with pytest.raises(InvalidValue, match="no times with their zone"):
         frame.mirror.stale("1h")
     written = state().assign(desired_status="success", desired_at=NOW, requested_at=NOW)
-    with pytest.raises(ValueRefused, match=r"the column reported_at holds (str|object), no times"):
+    with pytest.raises(InvalidValue, match=r"the column reported_at holds (str|object), no times"):
         read_from_csv(written).mirror.drift()
 
 
@@ -113,7 +113,7 @@ def test_drift_is_the_same_with_an_index_and_with_arrow_types():
     assert len(expected) > 2
     for frame in (original.set_index("device_id"), original.set_index(["device_id", "path"]), as_arrow(original)):
         assert_frame_equal(frame.mirror.drift(unconfirmed=True), expected)
-    with pytest.raises(ValueRefused, match="it lacks path"):
+    with pytest.raises(InvalidValue, match="it lacks path"):
         original.drop(columns="path").mirror.drift()
 
 
@@ -146,7 +146,7 @@ def test_the_directory_tells_the_last_contact_of_devices_also_of_stale_ones():
     for told in (devices, listed):
         assert state().mirror.stale("1h", by="device", devices=told)["last_contact"].tolist() == [pd.NaT, at(-10)]
     for other in (["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL):
-        with pytest.raises(ValueRefused, match=r"devices= .* client\.devices\.list\(\)"):
+        with pytest.raises(InvalidValue, match=r"devices= .* client\.devices\.list\(\)"):
             state().mirror.stale("1h", by="device", devices=other)
 
 
@@ -263,13 +263,13 @@ def test_a_join_that_cannot_be_names_what_is_missing_or_there_twice():
         (table, doubled, {"on": "device_id"}, "table has the column device_id more than once"),
         (doubled, table, {"on": "device_id"}, "table has the column device_id more than once"),
     ):
-        with pytest.raises(ValueRefused, match=words):
+        with pytest.raises(InvalidValue, match=words):
             one.mirror.join(other, **options)
 
 
 def test_a_table_cannot_be_based_on_what_says_nothing_itself():
     for originals in ([], [ROOMS], [ROOMS, ROOMS]):
-        with pytest.raises(ValueRefused, match=r"client\.snapshot\(\)"):
+        with pytest.raises(InvalidValue, match=r"client\.fleet\.snapshot\(\)"):
             state().mirror.with_metadata_from(*originals)
 
 
@@ -279,7 +279,7 @@ def test_what_pandas_dropped_is_brought_back(kind):
     text = io.StringIO(table.to_csv(index=False))
     merged = table.merge(ROOMS, on="device_id", how="left")
     made = merged if kind == "merge" else pd.read_csv(text, parse_dates=["reported_at"])
-    with pytest.raises(ValueRefused, match=r"frame\.mirror\.with_metadata_from\(original\)"):
+    with pytest.raises(InvalidValue, match=r"frame\.mirror\.with_metadata_from\(original\)"):
         made.mirror.stale("1h")
     again = made.mirror.with_metadata_from(table)
     assert again.attrs == table.attrs
@@ -410,7 +410,7 @@ def test_a_table_that_is_too_large_for_a_sheet_says_so():
         (pd.DataFrame([range(16_385)]), "16,385 columns"),
         (pd.DataFrame({"name": pd.Categorical(["a", "x" * 32_768])}), "row 1, name: a text of 32,768 characters"),
     ):
-        with pytest.raises(ValueRefused, match=words):
+        with pytest.raises(InvalidValue, match=words):
             frame.mirror.for_excel()
     assert len(pd.DataFrame({"a": range(1_048_575)}).mirror.for_excel()) == 1_048_575
 

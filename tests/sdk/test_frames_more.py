@@ -13,7 +13,7 @@ from mirrored import NOW, at, observation
 from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, SWITCH
 
-from mirror_sdk import Event, EventKind, ValueRefused
+from mirror_sdk import Event, EventKind, InvalidValue
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk._service.placed_request import PlacedRequest
 from mirror_sdk.device import DeviceList
@@ -209,7 +209,7 @@ def test_a_tolerance_that_is_no_distance_is_refused(distance):
     state = state_of((SET_POINT, b"40", 1, at(-30), b"41", at(-5)))
     by_path = {TEMPERATURE: 1, SET_POINT: distance}
     for given in ({"tolerance": distance}, {"tolerance": by_path}, {"relative": distance}):
-        with pytest.raises(ValueRefused, match="a tolerance is a distance"):
+        with pytest.raises(InvalidValue, match="a tolerance is a distance"):
             drift_frame(state, **given)
 
 
@@ -258,15 +258,15 @@ def test_a_moment_must_be_known_and_may_be_given():
     assert about == state.attrs["mirror"] | {"taken_at": "2026-01-05T12:05:00.000Z"}
     assert about["devices"] == 1
     state.attrs.clear()
-    with pytest.raises(ValueRefused, match="now="):
+    with pytest.raises(InvalidValue, match="now="):
         drift_frame(state)
-    with pytest.raises(ValueRefused, match="time zone"):
+    with pytest.raises(InvalidValue, match="time zone"):
         drift_frame(state, now=datetime(2026, 1, 5))
 
 
 @pytest.mark.parametrize("name", ["desired_status", "reported_at", "desired_at", "requested_at"])
 def test_a_table_that_lacks_a_column_is_refused_by_its_name(name):
-    with pytest.raises(ValueRefused, match=f"lacks {name}$"):
+    with pytest.raises(InvalidValue, match=f"lacks {name}$"):
         drift_frame(state_of(REVERTED).drop(columns=name))
 
 
@@ -330,7 +330,7 @@ def test_times_may_be_in_another_zone():
         frame = make(rows, tz="Europe/Berlin")
         assert str(frame[column].dt.tz) == "Europe/Berlin"
         assert frame[column].iloc[0] == pd.Timestamp(NOW)
-        with pytest.raises(ValueRefused, match="Europe/Berlin"):
+        with pytest.raises(InvalidValue, match="Europe/Berlin"):
             make(rows, tz="Europe/Nowhere")
 
 
@@ -339,7 +339,7 @@ def test_times_may_be_in_another_zone():
 
 @pytest.mark.parametrize("ask", ["value", "desired", "labels"])
 def test_a_table_of_something_else_is_told_which_column_it_lacks(ask):
-    with pytest.raises(ValueRefused, match="lacks the column"):
+    with pytest.raises(InvalidValue, match="lacks the column"):
         getattr(pd.DataFrame({"a": [1]}).mirror, ask)
 
 

@@ -12,7 +12,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, NotFound, UnexpectedAnswer, UnknownDevice, ValueRefused
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer, UnknownDevice
 from mirror_sdk.history.contract import COLUMNS
 from mirror_sdk.wire.snapshot import END_KEY
 
@@ -94,7 +94,7 @@ def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
     assert about["oldest_at"] <= about["begin"] < about["taken_at"]
 
 
-def test_a_stretch_has_its_begin_and_not_its_end(client, devices, begin):
+def test_an_interval_has_its_begin_and_not_its_end(client, devices, begin):
     first, last = client.history(["a"], [TEMPERATURE], begin=begin)["changed_at"].dropna().unique().tolist()[-2:]
     micro = timedelta(microseconds=1)
     for begin_at, end_at, expected in [
@@ -155,7 +155,7 @@ def test_what_cannot_be_meant_is_refused(client, simulator):
         ({"tz": "Nowhere"}, "time zone"),
         ({"as_": "excel"}, "as_="),
     ):
-        with pytest.raises(ValueRefused, match=words):
+        with pytest.raises(InvalidValue, match=words):
             client.history(**asked)
 
 
@@ -344,6 +344,6 @@ def test_a_device_object_without_a_client_says_what_it_needs(plain, devices, beg
     device = plain.get_device("a")
     pickled = pickle.loads(pickle.dumps(device))
     assert pickled == device
-    with pytest.raises(ValueRefused, match="give client="):
+    with pytest.raises(InvalidValue, match="give client="):
         pickled.history(TEMPERATURE)
     assert_frame_equal(pickled.history(client=plain, begin=begin), device.history(begin=begin))

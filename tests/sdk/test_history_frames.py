@@ -8,7 +8,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 from resource_paths import TEMPERATURE
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.forms import given as in_form
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
@@ -150,10 +150,10 @@ def test_the_payloads_of_events_are_there_on_request():
     events = events_frame([observed(b"21.5")], raw=True)
     assert history_frame(events, raw=True)["value_raw"].tolist() == [b"21.5"]
     assert "value_raw" not in history_frame(events)
-    with pytest.raises(ValueRefused, match="raw=True"):
+    with pytest.raises(InvalidValue, match="raw=True"):
         history_frame(events.drop(columns="value_raw"), raw=True)
     for name in ("event", "changed_at", "value_kind"):
-        with pytest.raises(ValueRefused, match=f"lacks {name};"):
+        with pytest.raises(InvalidValue, match=f"lacks {name};"):
             history_frame(events.drop(columns=name))
 
 

@@ -10,7 +10,7 @@ import pytest
 from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP, add_lights
 
-from mirror_sdk import PreconditionFailed, ValueRefused
+from mirror_sdk import InvalidValue, PreconditionFailed
 from mirror_sdk._service.asked import expected_revision
 from mirror_sdk.wire.device_object import DesiredStatus
 
@@ -68,7 +68,7 @@ def test_what_is_no_revision_is_refused_before_anything_is_asked(client_of):
             expected_revision(wrong)
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):
-        with pytest.raises(ValueRefused, match="is no revision"):
+        with pytest.raises(InvalidValue, match="is no revision"):
             client.requests.begin_write("light-0", LEVEL, 40, if_match=wrong)
 
 
@@ -78,7 +78,7 @@ def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
     body = {"device_id": "0" * 32, "created_at": "2026-11-20T12:37:49.000Z", "resources": [resource]}
     client = client_of(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=body)))
     seen = client.get_device("0" * 32)[LEVEL]
-    with pytest.raises(ValueRefused, match="tells no revisions"):
+    with pytest.raises(InvalidValue, match="tells no revisions"):
         client.requests.begin_write("0" * 32, LEVEL, 70, if_match=seen)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirror_sdk import ResourceDeclaration, ResourceType, load_object_definitions, register_object
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup, table
 from mirror_sdk.values import LWM2M_TLV, ValueKind, decode, encode
 
@@ -61,7 +61,7 @@ def test_a_registered_object_types_its_values():
     # A type may be given by its word.
     assert decode(b"0", None, "/33000/0/4").kind is ValueKind.TIME
     assert encode(1500, "/33000/0/2") == (b"1500", "text/plain")
-    with pytest.raises(ValueRefused, match=r"Pump · Speed, integer.* from 0 to 3000"):
+    with pytest.raises(InvalidValue, match=r"Pump · Speed, integer.* from 0 to 3000"):
         encode(3001, "/33000/0/2")
 
 

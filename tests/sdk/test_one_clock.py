@@ -10,7 +10,7 @@ import pytest
 from resource_paths import LEVEL, SWITCH
 from usual import add_lights, all_to
 
-from mirror_sdk import ValueRefused
+from mirror_sdk import InvalidValue
 from mirror_sdk.frames import events_frame, requests_frame
 from mirror_sdk.wire.routes import EXPIRES_AT_HEADER, REQUESTED_AT_HEADER
 
@@ -150,7 +150,7 @@ def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(now, client, ligh
     merged = frame.merge(pd.DataFrame({"device_id": lights, "room": ["a", "b", "c"]}), on="device_id")
     instants = pd.Timestamp(frame.attrs["mirror"]["taken_at"]), client.get_device(lights[0]).created_at
     for ask in (pd.DataFrame.mirror.drift, lambda table, **told: table.stale("1h", **told)):
-        with pytest.raises(ValueRefused) as refused:
+        with pytest.raises(InvalidValue) as refused:
             ask(merged.mirror)
         told = str(refused.value)
         assert "frame.mirror.with_metadata_from(original)" in told

@@ -36,7 +36,7 @@ def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
         at, revision = desired
         parts["desired"] = {"value": wanted, "status": status, "desired_at": at, "revision": revision}
     body = {"device_id": "d1", "endpoint_name": "d", "created_at": AFTER, "resources": [parts]}
-    return DeviceObject.from_wire(wire.DeviceObject.model_validate(body))
+    return DeviceObject.from_wire(wire.DeviceObjectBody.model_validate(body))
 
 
 @pytest.mark.parametrize(

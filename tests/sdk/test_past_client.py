@@ -9,12 +9,12 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, wi
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import ConnectionFailed, NotFound, UnexpectedAnswer, ValueRefused
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 pytestmark = pytest.mark.keeps_history
 
@@ -76,11 +76,11 @@ def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
         ("2026-01-05T25:00:00Z", "is no time; give one like"),
         ("0001-01-01T00:00:00+14:00", "beyond the years 1 to 9999"),
     ):
-        with pytest.raises(ValueRefused, match=reason):
+        with pytest.raises(InvalidValue, match=reason):
             client.as_of(instant)
-    with pytest.raises(ValueRefused, match=r"begin=.* has no time zone"):
+    with pytest.raises(InvalidValue, match=r"begin=.* has no time zone"):
         client.changes(datetime(2026, 1, 5), end)
-    with pytest.raises(ValueRefused, match="lies before begin"):
+    with pytest.raises(InvalidValue, match="lies before begin"):
         client.changes(end, begin)
     text = client.as_of(begin).attrs["mirror"]["taken_at"]
     assert_frame_equal(client.as_of(text, tz="Europe/Berlin"), client.as_of(begin, tz="Europe/Berlin"))
@@ -128,7 +128,7 @@ def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
 
 def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, simulator):
     def put_gap(session):
-        row = HistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
+        row = StoredHistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
 
     now = mirror.services.clock.now()

@@ -50,7 +50,7 @@ def test_it_shows_what_happened_to_a_device(shell, times):
     assert told[-1]["at"] == times[2].isoformat(timespec="milliseconds")
 
 
-def test_a_stretch_is_told_by_instants_or_from_now(shell, times):
+def test_an_interval_is_told_by_instants_or_from_now(shell, times):
     begin, end = (f"{at:%Y-%m-%dT%H:%M:%S}Z" for at in times[1:])
     expected = {
         ("--begin", begin, "--end", end): [22.5],

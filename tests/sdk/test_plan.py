@@ -15,7 +15,7 @@ from patience import once, until
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 from usual import DIMMER, LAMP, SENSOR, add_lights, all_to, levels, statuses
 
-from mirror_sdk import AccessDenied, ValueRefused, show_progress
+from mirror_sdk import AccessDenied, InvalidValue, show_progress
 from mirror_sdk.frames import REQUESTS_SCHEMA
 from mirror_sdk.plan import PLAN_SCHEMA
 from mirror_server.service.keys import Scope
@@ -141,7 +141,7 @@ def test_what_is_nothing_to_write_is_refused_with_the_cure(client):
         pd.DataFrame([["d", LEVEL, 1, 2]], columns=["device_id", "path", "value", "value"]),
         pd.DataFrame([[1, 2]], columns=[LEVEL, LEVEL], index=pd.Index(["d"], name="device_id")),
     ):
-        with pytest.raises(ValueRefused, match="device_id, path and value"):
+        with pytest.raises(InvalidValue, match="device_id, path and value"):
             client.plan(wanted)
 
 
@@ -181,7 +181,7 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, simulator, lights):
     thread.start()
     while thread.is_alive() and statuses(plan.result)[1] != "pending":
         thread.join(0.01)
-    with pytest.raises(ValueRefused, match="being applied already"):
+    with pytest.raises(InvalidValue, match="being applied already"):
         plan.apply()
     plan.stop()
     thread.join(60)
@@ -259,7 +259,7 @@ def test_limits_that_are_none_are_refused_by_name(client, lights):
         ("timeout", (-0.5,)),
     ):
         for value in values:
-            with pytest.raises(ValueRefused, match=name):
+            with pytest.raises(InvalidValue, match=name):
                 plan.apply(**{name: value})
     assert statuses(plan.result) == ["queued"] * 4
 
@@ -324,12 +324,12 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
             changed = changed[name]
         changed[member] = content["writes"][1]["async_id"] if value == "that of the other" else value
         file.write_text(json.dumps(content))
-        with pytest.raises(ValueRefused, match=rf"holds no plan that can be loaded \({said}"):
+        with pytest.raises(InvalidValue, match=rf"holds no plan that can be loaded \({said}"):
             client.plans.load(file)
     moved = whole.replace("mirror.localhost", "elsewhere.localhost")
     for text, said in (('{"writes": []}', "holds no plan"), (moved, r"is a plan for http://elsewhere\.localhost")):
         file.write_text(text)
-        with pytest.raises(ValueRefused, match=said):
+        with pytest.raises(InvalidValue, match=said):
             client.plans.load(file)
     with pytest.raises(FileNotFoundError):
         client.plans.load(tmp_path / "missing.json")

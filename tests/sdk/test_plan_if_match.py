@@ -10,7 +10,7 @@ import pytest
 from resource_paths import LEVEL
 from usual import DIMMER, add_lights
 
-from mirror_sdk import ValueRefused
+from mirror_sdk import InvalidValue
 
 
 @pytest.fixture
@@ -127,5 +127,5 @@ def test_a_table_that_has_not_seen_is_refused(client, lights):
         ([(lights[0], LEVEL, 40)], {}, "go with a table"),
         (seen.mirror.wide(), {}, "a row for each resource"),
     ):
-        with pytest.raises(ValueRefused, match=said):
+        with pytest.raises(InvalidValue, match=said):
             client.plan(wanted, **options, if_match=True)

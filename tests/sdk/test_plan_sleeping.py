@@ -8,7 +8,7 @@ from patience import until
 from resource_paths import LEVEL
 from usual import DIMMER, LAMP, all_to, statuses
 
-from mirror_sdk import ValueRefused, show_progress
+from mirror_sdk import InvalidValue, show_progress
 
 DAY_SECONDS = 24 * 3600
 CONTACT = timedelta(minutes=15)
@@ -132,7 +132,7 @@ def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_
 def test_without_anybody_awake_there_is_no_canary_and_nothing_is_sent(client, simulator, sleepers):
     plan = client.plan(all_to(sleepers))
     words = r"canary=1: of the 3 writes .* none is for a device that is awake.*canary=0"
-    with pytest.raises(ValueRefused, match=words):
+    with pytest.raises(InvalidValue, match=words):
         plan.apply()
     assert statuses(plan.result) == ["queued"] * 3
     assert client.requests.list() == []

@@ -12,7 +12,7 @@ import pytest
 from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_sdk import ResourceDeclaration, ResourceType, privacy, register_object
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, history_frame, mirror, read_parquet
 from mirror_sdk.object_table import Personal
 from mirror_sdk.object_table import table as object_table
@@ -215,16 +215,16 @@ def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
 def test_what_cannot_be_replaced_is_refused(client, homes):
     state, table = client.fleet.snapshot(), client.fleet.snapshot(as_="arrow")
     for key in ("short", b"fifteen bytes..", "", 12345678901234567890, None):
-        with pytest.raises(ValueRefused, match="the key") as refused:
+        with pytest.raises(InvalidValue, match="the key") as refused:
             state.mirror.pseudonymise(key)
         assert not key or str(key) not in str(refused.value)
     shared = state.mirror.pseudonymise(KEY)
     for twice in (shared, pseudonymise(table, KEY)):
-        with pytest.raises(ValueRefused, match="pseudonyms already"):
+        with pytest.raises(InvalidValue, match="pseudonyms already"):
             pseudonymise(twice, KEY)
-    with pytest.raises(ValueRefused, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="does not say what it shows"):
         client.fleet.refresh(shared)
-    with pytest.raises(ValueRefused, match="lacks the column path"):
+    with pytest.raises(InvalidValue, match="lacks the column path"):
         state.drop(columns="path").mirror.pseudonymise(KEY)
     with pytest.raises(TypeError, match="a list is no table"):
         pseudonymise([], KEY)
@@ -319,7 +319,7 @@ def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
     ids=lambda table: type(table).__module__,
 )
 def test_cells_in_which_nobody_looks_are_refused(table):
-    with pytest.raises(ValueRefused, match="has lists, structures or other values within its cells"):
+    with pytest.raises(InvalidValue, match="has lists, structures or other values within its cells"):
         pseudonymise(table, KEY)
 
 

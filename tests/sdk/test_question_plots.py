@@ -8,7 +8,7 @@ import pytest
 from naive_history import BEGIN, Row, at, frame_of, told
 from resource_paths import TEMPERATURE
 
-from mirror_sdk import ValueRefused
+from mirror_sdk import InvalidValue
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_late_values_are_drawn_by_how_much_later_they_came():
     frame = frame_of(told((0, 1.0), (50, 2.0), (20, 3.0)))
     times = [at(300), at(52), at(7220)]
     frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
-    axes = frame.mirror.plot_late("1min")
+    axes = frame.mirror.plot_late_arrivals("1min")
     assert legend(axes) == ["overtaken by a newer value", "not overtaken"]
     assert [line.get_ydata().tolist() for line in axes.lines] == [[2.0], [300 / 3600]]
     assert axes.get_ylabel() == "came later by (h)"
@@ -110,10 +110,10 @@ def test_late_values_are_drawn_by_how_much_later_they_came():
     assert axes.get_ylim()[1] > 1.01 * 2.0  # a point on the edge would be cut
     times[0] = at(61)
     frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
-    assert frame.mirror.plot_late("1min").get_yscale() == "log"
+    assert frame.mirror.plot_late_arrivals("1min").get_yscale() == "log"
 
 
-PLOTS = {"plot_gaps": (), "plot_availability": (), "plot_late": (), "plot_unchanged": ("1s",)}
+PLOTS = {"plot_gaps": (), "plot_availability": (), "plot_late_arrivals": (), "plot_unchanged": ("1s",)}
 
 
 @pytest.mark.parametrize("name", PLOTS)
@@ -138,6 +138,6 @@ def test_a_timeline_and_a_wide_table_of_a_history_have_what_was_reported_alone()
         (line,) = one.mirror.plot_timeline(paths=["/3303/*"]).lines
         assert [None if pd.isna(value) else value for value in line.get_ydata()] == expected
     assert not frame.mirror.plot_timeline(paths=["/1/*"]).lines
-    with pytest.raises(ValueRefused, match="is one text; give a list"):
+    with pytest.raises(InvalidValue, match="is one text; give a list"):
         frame.mirror.plot_timeline(paths=TEMPERATURE)
     assert frame.mirror.wide()["d1", TEMPERATURE].tolist() == [1.0, 2.0]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
 from resource_paths import TEMPERATURE
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
 from mirror_sdk.frames.columns import build
 
@@ -27,7 +27,7 @@ ANSWERS = {
     "availability": lambda frame: frame.mirror.availability(),
     "each presence": lambda frame: frame.mirror.availability(each=True),
     "gaps": lambda frame: frame.mirror.gaps(),
-    "late": lambda frame: frame.mirror.late("1s"),
+    "late_arrivals": lambda frame: frame.mirror.late_arrivals("1s"),
     "rates": lambda frame: frame.mirror.rates(TEMPERATURE),
     "binned rates": lambda frame: frame.mirror.rates(TEMPERATURE, bin="10s"),
     "compare": lambda frame: frame.mirror.compare(at(0), at(20), "10s"),
@@ -51,7 +51,7 @@ def rows_of(found, names):
 
 
 def runs(found):
-    """Stretches of seconds with one answer that is not ``None``: begin, end and the answer."""
+    """Intervals of seconds with one answer that is not ``None``: begin, end and the answer."""
     for answer, some in groupby(found, key=lambda one: one[1]):
         listed = [second for second, _ in some]
         if answer is not None:
@@ -91,7 +91,7 @@ CONDITIONS = [
 def test_durations_are_those_of_a_plain_computation(question, condition):
     frame, begin, end, options, naive = question
     arguments, holds = condition
-    expected, stretches = [], []
+    expected, intervals = [], []
     for device, path, each in by_resource(naive, begin, end, lambda value: None if value is None else holds(value)):
         held = [(first, last) for first, last, is_so in runs(each) if is_so]
         known = dict(each)
@@ -100,13 +100,13 @@ def test_durations_are_those_of_a_plain_computation(question, condition):
         expected.append((device, path, total, len(held), max(lengths, default=0), count))
         for first, last in held:
             sight = known.get(first - 1) is not None, known.get(last) is not None
-            stretches.append((device, path, first, last, last - first, *sight))
+            intervals.append((device, path, first, last, last - first, *sight))
     found = frame.mirror.durations("/3303/*", **arguments, **options)
-    assert rows_of(found, "device_id path duration stretches longest known") == expected
+    assert rows_of(found, "device_id path duration intervals longest known") == expected
     shares = [None if row[5] == 0 else row[2] / row[5] for row in expected]
     assert [None if pd.isna(one) else one for one in found["share"]] == pytest.approx(shares)
     rows = frame.mirror.durations("/3303/*", **arguments, **options, each=True)
-    assert rows_of(rows, "device_id path begin end duration begin_seen end_seen") == stretches
+    assert rows_of(rows, "device_id path begin end duration begin_seen end_seen") == intervals
 
 
 def test_a_text_may_be_the_condition_and_booleans_need_none():
@@ -137,7 +137,7 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
     ],
 )
 def test_a_condition_that_is_not_of_the_values_is_refused(value, arguments, message):
-    with pytest.raises(ValueRefused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         frame_of(told((0, value))).mirror.durations(TEMPERATURE, **arguments)
 
 
@@ -205,17 +205,17 @@ def test_an_answer_has_the_names_of_its_devices_and_what_it_is_based_on(name):
 @given(asked())
 def test_availability_is_that_of_a_plain_computation(question):
     frame, begin, end, options, naive = question
-    expected, stretches = [], []
+    expected, intervals = [], []
     for device in [one for one in DEVICES if any(row.device == one for row in naive.rows)]:
         first = min(row.at for row in naive.rows if row.device == device)
-        own = [one for one in naive.stretches if one[0] == device and one[3] != "gap"]
+        own = [one for one in naive.intervals if one[0] == device and one[3] != "gap"]
         each = []
         for second in range(begin, end):
             word = "absent" if any(b <= second < e for _, b, e, _ in own) else "available"
             is_unknown = second < first or naive.is_absent(device, second, "gap")
             each.append((second, "unknown" if is_unknown else word))
         found = list(runs(each))
-        stretches += [(device, word, first, last) for first, last, word in found]
+        intervals += [(device, word, first, last) for first, last, word in found]
         lengths = {word: [e - b for b, e, one in found if one == word] for word in ("available", "absent", "unknown")}
         absences = lengths["absent"]
         heard = max([second for second in naive.heard(device) if second < end], default=None)
@@ -226,7 +226,7 @@ def test_availability_is_that_of_a_plain_computation(question):
     for row, share in zip(expected, found["availability"], strict=True):
         assert pd.isna(share) if row[1] + row[2] == 0 else share == pytest.approx(row[1] / (row[1] + row[2]))
     rows = frame.mirror.availability(**options, each=True)
-    assert rows_of(rows, "device_id presence begin end") == stretches
+    assert rows_of(rows, "device_id presence begin end") == intervals
 
 
 def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
@@ -261,7 +261,7 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
 def test_gaps_are_those_of_a_plain_computation(question):
     frame, begin, end, options, naive = question
     expected = [
-        (device or "", first, last, why) for device, first, last, why in naive.stretches if first < end and last > begin
+        (device or "", first, last, why) for device, first, last, why in naive.intervals if first < end and last > begin
     ]
     found = frame.mirror.gaps(**options)
     ends = [math.inf if one is None else one for one in instants(found["end"])]
@@ -373,7 +373,7 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
         if behind or (longer_than is not None and delay > longer_than):
             expected.append((row.device, row.path, row.at, row.received, delay, behind))
     # The order of the rows is none that counts: the table numbers them.
-    found = frame_of(rows).sample(frac=1, random_state=1).mirror.late(limited(longer_than))
+    found = frame_of(rows).sample(frac=1, random_state=1).mirror.late_arrivals(limited(longer_than))
     assert rows_of(found, "device_id path changed_at received_at delay behind") == expected
 
 
@@ -381,10 +381,10 @@ def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
     frame = frame_of(told((0, 1.0), (5, 2.0), (9, 3.0))).drop(columns="revision")
     times = [at(20), at(10), at(30)]
     frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
-    found = frame.mirror.late()
+    found = frame.mirror.late_arrivals()
     assert seconds(found["behind"]) == [5]
     assert seconds(found["delay"]) == [20]
-    assert found.drop(columns="delay").equals(frame.iloc[::-1].mirror.late().drop(columns="delay"))
+    assert found.drop(columns="delay").equals(frame.iloc[::-1].mirror.late_arrivals().drop(columns="delay"))
 
 
 # Counters
@@ -428,7 +428,7 @@ def test_a_counter_that_begins_anew_counts_from_nothing():
     assert found["reset"].tolist() == [False, True, False]
     huge = frame_of(told((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
     assert huge["increase"].tolist() == [math.inf]
-    with pytest.raises(ValueRefused, match="has values that are no numbers, so no counter; give the path of one"):
+    with pytest.raises(InvalidValue, match="has values that are no numbers, so no counter; give the path of one"):
         frame_of(told((0, "a"))).mirror.rates(TEMPERATURE)
 
 
@@ -453,7 +453,7 @@ def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_valu
     assert str(berlin.index.get_level_values("bin")[0]) == "2026-03-02 13:00:00+01:00"
     assert frame_of([]).mirror.align().empty
     for how in ("duration", ["last", "min"]):
-        with pytest.raises(ValueRefused, match="is no single column; give one of time_weighted_mean"):
+        with pytest.raises(InvalidValue, match="is no single column; give one of time_weighted_mean"):
             frame.mirror.align(how=how)
 
 
@@ -517,7 +517,7 @@ def test_times_are_in_the_zone_that_is_asked_for():
     frame = frame_of(SOME)
     for found, column in (
         (frame.mirror.gaps(tz="Europe/Berlin"), "begin"),
-        (frame.mirror.late("1s", tz="Europe/Berlin"), "changed_at"),
+        (frame.mirror.late_arrivals("1s", tz="Europe/Berlin"), "changed_at"),
         (frame.mirror.in_zone("Europe/Berlin").mirror.unchanged("1s"), "end"),
         (frame.mirror.availability(tz="Europe/Berlin"), "last_heard_at"),
     ):
@@ -548,7 +548,7 @@ def asked_for(*arguments, **options):
         (asked_for("1s", begin=at(9), end=at(1)), r"lies before begin="),
         (asked_for("1ms", begin=at(-(10**9))), r"rows, and 50,000,000 are the most; give a longer bin"),
         (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is no span of time"),
-        (lambda frame: frame.mirror.late("long"), r"longer_than='long' is no span of time"),
+        (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is no span of time"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is no span of time"),
         (lambda frame: frame.mirror.align(on="x"), r"on='x' is no span of time"),
@@ -560,7 +560,7 @@ def asked_for(*arguments, **options):
     ],
 )
 def test_an_argument_that_says_nothing_is_refused(ask, message):
-    with pytest.raises(ValueRefused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         ask(frame_of(told((0, 1.0))))
 
 
@@ -569,5 +569,5 @@ def test_texts_of_which_a_text_file_made_numbers_are_refused():
     options = {"equals": "00012", "end": at(10)}
     assert seconds(frame.mirror.durations(TEMPERATURE, **options)["duration"]) == [5]
     for damaged in ([12.0, 13.0], ["00012", 13]):
-        with pytest.raises(ValueRefused, match=r"value_text holds .*, not texts alone, as after"):
+        with pytest.raises(InvalidValue, match=r"value_text holds .*, not texts alone, as after"):
             frame.assign(value_text=pd.Series(damaged, dtype=None)).mirror.durations(TEMPERATURE, **options)

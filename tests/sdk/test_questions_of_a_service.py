@@ -21,7 +21,7 @@ QUESTIONS = {
     "rates": lambda frame, span: frame.mirror.rates(TEMPERATURE, bin="1min", **span),
     "align": lambda frame, span: frame.mirror.align([SWITCH, TEMPERATURE], on="1min", **span),
     "gaps": lambda frame, span: frame.mirror.gaps(**span),
-    "late": lambda frame, span: frame.mirror.late(**span).drop(columns=["delay", "received_at"]),
+    "late_arrivals": lambda frame, span: frame.mirror.late_arrivals(**span).drop(columns=["delay", "received_at"]),
     "unchanged": lambda frame, span: frame.mirror.unchanged("90s", **span),
 }
 
@@ -60,7 +60,7 @@ def test_wherever_it_was_told_the_answer_is_the_same(told):
     frames, span = told
     for name, ask in QUESTIONS.items():
         expected = ask(frames["history"], span)
-        assert name == "late" or len(expected)
+        assert name == "late_arrivals" or len(expected)
         for where, frame in frames.items():
             pd.testing.assert_frame_equal(ask(frame, span), expected, obj=f"{name} of {where}")
     history = frames["history"]

@@ -19,7 +19,7 @@ from patience import until
 from resource_paths import SWITCH, TEMPERATURE
 from usual import URL
 
-from mirror_sdk import ClientClosed, GapWarning, MirrorClient, NotFound, RecordingDamaged, ValueRefused
+from mirror_sdk import ClientClosed, GapWarning, InvalidValue, MirrorClient, NotFound, RecordingDamaged
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files, read_recording
 from mirror_sdk.recording.folder import RecordingFolder
@@ -56,7 +56,7 @@ def test_a_recording_has_what_happened_while_it_ran_and_the_next_recorder_goes_o
     with client.record(folder) as recorder:
         observed(2.0, 3.0)
         assert f"{folder} running," in repr(recorder)
-        with pytest.raises(ValueRefused, match="another recorder at work"):
+        with pytest.raises(InvalidValue, match="another recorder at work"):
             client.record(folder)
     assert numbers(read_recording(folder)) == [2.0, 3.0]
     assert (recorder.is_running, recorder.events, recorder.failure) == (False, 2, None)
@@ -107,14 +107,14 @@ def test_only_the_devices_and_paths_asked_for_are_recorded(client, simulator, ob
     assert set(frame["device_id"]) == {device_id}
     assert set(frame["path"]) == {TEMPERATURE}
     assert recorder.audit().complete
-    with pytest.raises(ValueRefused, match=r"records devices=.* paths=\['/3303/\*'\]"):
+    with pytest.raises(InvalidValue, match=r"records devices=.* paths=\['/3303/\*'\]"):
         client.record(folder)
 
 
 def test_the_log_of_another_key_is_no_continuation(new_client, folder):
     with new_client() as first, new_client() as second:
         first.record(folder).stop()
-        with pytest.raises(ValueRefused, match="another access key"):
+        with pytest.raises(InvalidValue, match="another access key"):
             second.record(folder)
 
 
@@ -142,13 +142,13 @@ def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder, 
 
 def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_removed_is_missed(client, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ValueRefused, match="is a file"):
+    with pytest.raises(InvalidValue, match="is a file"):
         client.record(tmp_path / "file")
-    with pytest.raises(ValueRefused, match="holds other files"):
+    with pytest.raises(InvalidValue, match="holds other files"):
         client.record(tmp_path)
     assert (tmp_path / "file").read_text() == "mine"
     assert not beside(tmp_path).exists()
-    with pytest.raises(ValueRefused, match="needs a place beside it"):
+    with pytest.raises(InvalidValue, match="needs a place beside it"):
         beside(Path("/"))
     with pytest.raises(FileNotFoundError, match="is no recording"):
         Recording(tmp_path)
@@ -163,10 +163,10 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_rem
 def test_a_recorder_that_could_not_begin_leaves_the_folder_free_for_the_next_one(client, device_id, folder):
     for options, error, message in (
         ({"devices": ["0" * 32]}, NotFound, "DEVICE_NOT_FOUND"),
-        ({"paths": ["*/5700"]}, ValueRefused, "only at the end"),
+        ({"paths": ["*/5700"]}, InvalidValue, "only at the end"),
         ({"paths": "/3303/*"}, TypeError, r"\['/3303/\*'\]"),
-        ({"rotate_bytes": 0}, ValueRefused, "rotate_bytes"),
-        ({"rotate_seconds": float("nan")}, ValueRefused, "rotate_seconds"),
+        ({"rotate_bytes": 0}, InvalidValue, "rotate_bytes"),
+        ({"rotate_seconds": float("nan")}, InvalidValue, "rotate_seconds"),
     ):
         with pytest.raises(error, match=message):
             client.record(folder, **options)
@@ -273,9 +273,9 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
     assert len(merged) == len(now)
     assert merged["reported_num"].equals(merged["reported_num_live"])
     assert merged["reported_at"].equals(merged["reported_at_live"])
-    with pytest.raises(ValueRefused, match="lies before the recording, which begins at"):
+    with pytest.raises(InvalidValue, match="lies before the recording, which begins at"):
         recording.as_of(first - timedelta(days=1))
-    with pytest.raises(ValueRefused, match="no time zone"):
+    with pytest.raises(InvalidValue, match="no time zone"):
         recording.as_of(datetime(2026, 1, 1))
 
 
@@ -285,7 +285,7 @@ def test_recording_of_another_format_version_is_rejected(client, observed, folde
     about = json.loads(about_path(folder).read_text())
     about_path(folder).write_text(json.dumps(about | {"version": 3}))
     for use in (Recording, client.record):
-        with pytest.raises(ValueRefused, match=r"format version 3, .* reads format version 2\); give another folder"):
+        with pytest.raises(InvalidValue, match=r"format version 3, .* reads format version 2\); give another folder"):
             use(folder)
 
 
@@ -301,7 +301,7 @@ def test_the_changes_between_two_instants_have_both_values(client, simulator, ob
     nothing = recorder.recording.changes(end + timedelta(hours=1), end + timedelta(hours=2))
     assert len(nothing) == 0
     assert list(nothing.columns) == CHANGES_SCHEMA.names
-    with pytest.raises(ValueRefused, match="lies before begin"):
+    with pytest.raises(InvalidValue, match="lies before begin"):
         recorder.recording.changes(end, begin)
 
 
@@ -473,5 +473,5 @@ def test_a_file_that_was_renamed_to_a_high_number_costs_nothing_and_ends_no_reco
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 10_000_000
-    with pytest.raises(ValueRefused, match=r"9999.*remove or rename"):
+    with pytest.raises(InvalidValue, match=r"9999.*remove or rename"):
         client.record(folder)

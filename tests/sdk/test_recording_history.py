@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE
 
-from mirror_sdk import GapWarning, ValueRefused
+from mirror_sdk import GapWarning, InvalidValue
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA
 from mirror_sdk.recording import Recording
 
@@ -61,7 +61,7 @@ def test_what_happened_is_told_by_device_path_and_time(recorded):
     assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
 
 
-def test_devices_paths_and_a_stretch_choose_rows(recorded, client):
+def test_devices_paths_and_an_interval_choose_rows(recorded, client):
     recording, begin, ids = recorded
     of_b = [row for row in ALL if row[0] == "b"]
     for devices in (["b"], [ids[1]], [client.get_device("b")], pd.DataFrame({"device_id": [ids[1]] * 2})):
@@ -83,7 +83,7 @@ def test_what_cannot_be_meant_is_refused(recorded):
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),
     ):
-        with pytest.raises(ValueRefused, match=words):
+        with pytest.raises(InvalidValue, match=words):
             recorded[0].history(**asked)
 
 
@@ -123,5 +123,5 @@ def test_the_state_and_the_changes_of_some_devices_and_paths(recorded):
     assert recording.changes(begin, end, ["b"])["after_num"].tolist() == [30.5]
     assert recording.changes(begin, end, paths=[LIGHT]).empty
     assert recording.changes(begin, end, ["a"], paths=["/3303/*"])["observations"].tolist() == [2]
-    with pytest.raises(ValueRefused, match="nobody"):
+    with pytest.raises(InvalidValue, match="nobody"):
         recording.as_of(end, ["nobody"])

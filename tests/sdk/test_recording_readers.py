@@ -12,7 +12,7 @@ from recording_readers import READERS, Killed, killed_at, seen
 from resource_paths import TEMPERATURE
 from usual import Clock
 
-from mirror_sdk import ValueRefused
+from mirror_sdk import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA
 from mirror_sdk.recording import Recording, layout, read_recording
@@ -38,7 +38,7 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
     assert_all_see(folder, [])
-    with pytest.raises(ValueRefused, match="another recorder at work"):
+    with pytest.raises(InvalidValue, match="another recorder at work"):
         recorder.recording.seal()
     audit = recorder.audit()
     assert (audit.events, audit.sealed_events) == (2, 0)
@@ -178,7 +178,7 @@ def test_a_folder_that_was_copied_alone_is_a_recording_without_its_states(folder
     assert Recording(copied).audit().complete
     with RecordingFolder(copied, ABOUT) as written:
         assert written.position == LAST
-    with pytest.raises(ValueRefused, match="paths=None"):
+    with pytest.raises(InvalidValue, match="paths=None"):
         RecordingFolder(copied, ABOUT.model_copy(update={"paths": ["/3303/*"]}))
 
 
@@ -189,7 +189,7 @@ def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_p
     shutil.rmtree(folder)
     shutil.copytree(other, folder)
     for ask in (lambda: Recording(folder), lambda: RecordingFolder(folder, ABOUT)):
-        with pytest.raises(ValueRefused, match=r"_run\.parquet\.mirror belongs to another recording"):
+        with pytest.raises(InvalidValue, match=r"_run\.parquet\.mirror belongs to another recording"):
             ask()
     shutil.rmtree(layout.beside(folder))
     assert Recording(folder).audit().complete
@@ -201,6 +201,6 @@ def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):
 
     with RecordingFolder(folder, ABOUT) as written, monkeypatch.context() as mounted:
         mounted.setattr("os.replace", cross)
-        with pytest.raises(ValueRefused, match="on another disk"):
+        with pytest.raises(InvalidValue, match="on another disk"):
             written.append([], Span(0, 0, AT, AT))
     assert not layout.part_numbers(folder)

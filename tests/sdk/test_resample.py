@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
 from resource_paths import TEMPERATURE
 
-from mirror_sdk.errors import UnitWarning, ValueRefused
+from mirror_sdk.errors import InvalidValue, UnitWarning
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import events_frame, history_frame
 from mirror_sdk.frames.questions import steps
@@ -123,7 +123,7 @@ def test_a_time_that_no_zone_knows_is_an_answer_or_is_refused_in_words():
     # pandas 3 knows no zone behind the year 9999, pandas 2.2 does.
     is_known = pd.__version__.startswith("2.")
     message = r"no zone knows .*give begin= and end= \(a device whose clock is wrong"
-    with nullcontext() if is_known else pytest.raises(ValueRefused, match=message):
+    with nullcontext() if is_known else pytest.raises(InvalidValue, match=message):
         assert frame.mirror.resample("365D", "count", tz="Europe/Berlin")["count"].sum() == 2
     assert len(frame.mirror.resample("365D", "count", begin=at(0), end=at(9), tz="Europe/Berlin")) == 1
 
@@ -164,7 +164,7 @@ def test_bins_are_laid_out_with_a_column_for_each_resource():
     assert one["d2", "/3311/0/5850"].tolist() == [1.0, 1.0, 0.0]
     two = frame.mirror.resample("10s", ["min", "count"], begin=at(0), end=at(30)).mirror.wide()
     assert two["count", "d1", TEMPERATURE].tolist() == [1, 1, 0]
-    with pytest.raises(ValueRefused, match=r"several rows for a bin of a resource"):
+    with pytest.raises(InvalidValue, match=r"several rows for a bin of a resource"):
         frame.mirror.resample("30s", "duration", begin=at(0), end=at(30)).mirror.wide()
 
 
@@ -335,9 +335,9 @@ def test_days_of_a_zone_have_23_or_25_hours():
 
 def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
     frame = frame_of([*told((0, 1.0)), *told((0, "abc"), path="/3/0/0"), *told((0, True), path="/3311/0/5850")])
-    with pytest.raises(ValueRefused, match=r"of numbers and booleans, and /3/0/0 has texts; leave it out with paths="):
+    with pytest.raises(InvalidValue, match=r"of numbers and booleans, and /3/0/0 has texts; leave it out with paths="):
         frame.mirror.resample("1s")
-    with pytest.raises(ValueRefused, match=r"/3/0/0 has texts and .* has none.*paths of one kind"):
+    with pytest.raises(InvalidValue, match=r"/3/0/0 has texts and .* has none.*paths of one kind"):
         frame.mirror.resample("1s", "last")
     assert frame.mirror.resample("1s", "count")["count"].tolist() == [1, 1, 1]
     assert frame.mirror.resample("1s", "last", paths=["/3/*"], end=at(1))["last"].tolist() == ["abc"]
@@ -346,7 +346,7 @@ def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
 
 def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_refused():
     frame = frame_of(told((0, 1.0)))
-    with pytest.raises(ValueRefused, match=r"lacks the column device_id; take one of client.history"):
+    with pytest.raises(InvalidValue, match=r"lacks the column device_id; take one of client.history"):
         frame.drop(columns="device_id").mirror.resample("1s")
     for wrong, message in (
         (frame.drop(columns="what"), "lacks the column what, or event"),
@@ -358,7 +358,7 @@ def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_ref
         (frame.assign(value_num="warm"), "the column value_num holds .*no numbers"),
         (pd.concat([frame, frame[["path"]]], axis=1), "has the column path more than once"),
     ):
-        with pytest.raises(ValueRefused, match=message):
+        with pytest.raises(InvalidValue, match=message):
             wrong.mirror.resample("1s")
 
 

@@ -8,7 +8,7 @@ import pytest
 from blocking import pause_in_no_time
 from usual import URL
 
-from mirror_sdk import CallTimeout, MirrorClient, PreconditionFailed, PresubscriptionRule, ValueRefused
+from mirror_sdk import CallTimeout, InvalidValue, MirrorClient, PreconditionFailed, PresubscriptionRule
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES
 
 TEMPERATURES = {"resource_path": ["/3303/*"]}
@@ -69,7 +69,7 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
         (LIGHTS, TypeError, "rules must be a list of rules, not a dict"),
         (PresubscriptionRule(), TypeError, "rules must be a list of rules, not a PresubscriptionRule"),
         ([{"resource_path": ["/1"] * 257}], ValueError, "256"),
-        ([{"endpoint_name": f"n{number}"} for number in range(1024)], ValueRefused, "would have 1025, and 1024 is the"),
+        ([{"endpoint_name": f"n{number}"} for number in range(1024)], InvalidValue, "would have 1025, and 1024 is the"),
     ],
     ids=["one", "a rule", "too many paths", "too many rules"],
 )
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_named_and_changes_nothing(client, rules, kind, told):
     client.subscriptions.rules.replace([TEMPERATURES])
     with pytest.raises(kind, match=told):
         client.subscriptions.rules.add(rules)
-    if kind is not ValueRefused:
+    if kind is not InvalidValue:
         with pytest.raises(kind, match=told):
             client.subscriptions.rules.remove(rules)
     assert client.subscriptions.rules.list() == put(TEMPERATURES)

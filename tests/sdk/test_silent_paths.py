@@ -61,7 +61,7 @@ def test_a_recording_may_begin_before_there_is_such_a_resource(client, simulator
 
 
 def test_a_resource_that_was_silent_is_no_mistake(client, simulator, begin):
-    """It has no row in this stretch, and is there."""
+    """It has no row in this interval, and is there."""
     frame = client.history(["a"], [TEMPERATURE], begin=begin + timedelta(seconds=1))
     assert silent(frame) == [TEMPERATURE]
     assert frame["path"].isna().all()

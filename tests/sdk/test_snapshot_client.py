@@ -6,7 +6,7 @@ import pytest
 from changed_answers import LIGHT, RESOURCES, TEMPERATURE, Between, without_arrow, without_snapshots
 
 from mirror_sdk import SnapshotWarning
-from mirror_sdk.errors import BadRequest, NotFound, ValueRefused
+from mirror_sdk.errors import BadRequest, InvalidValue, NotFound
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.wire.snapshot import ARROW
 from mirror_server.extensions.snapshots import service as snapshots
@@ -66,9 +66,9 @@ def test_devices_are_selected(client, ids, monkeypatch):
 def test_what_cannot_be_selected_is_refused(client, ids):
     for selection, error, words in (
         ({"devices": [ids[0], "nobody"]}, NotFound, "nobody"),
-        ({"paths": ["/3*/0"]}, ValueRefused, "at the end"),
+        ({"paths": ["/3*/0"]}, InvalidValue, "at the end"),
         ({"filters": {"colour": "red"}}, BadRequest, "unknown filter"),
-        ({"tz": "Nowhere"}, ValueRefused, "time zone"),
+        ({"tz": "Nowhere"}, InvalidValue, "time zone"),
     ):
         with pytest.raises(error, match=words):
             client.fleet.snapshot(**selection)
@@ -167,15 +167,15 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
 
 def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(client, plain, ids):
     frame = client.fleet.snapshot()
-    with pytest.raises(ValueRefused, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="does not say what it shows"):
         client.state_frame().mirror.refresh(client)
-    with pytest.raises(ValueRefused, match="refresh the whole table"):
+    with pytest.raises(InvalidValue, match="refresh the whole table"):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
-    with pytest.raises(ValueRefused, match="more than once"):
+    with pytest.raises(InvalidValue, match="more than once"):
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
     rooms = pd.DataFrame({"device_id": ids, "room": list("abcd")})
     for joined in (frame.merge(rooms, on="device_id"), frame.mirror.join(rooms)):
-        with pytest.raises(ValueRefused, match=r"frame\.mirror\.with_metadata_from\(snapshot\)"):
+        with pytest.raises(InvalidValue, match=r"frame\.mirror\.with_metadata_from\(snapshot\)"):
             joined.mirror.refresh(client)
     plain.write_value(ids[0], LIGHT, False)
     pd.testing.assert_frame_equal(

@@ -13,7 +13,7 @@ from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, SnapshotWarning
 from mirror_sdk.dask import read_dataset
-from mirror_sdk.errors import ConnectionFailed, NotFound, ValueRefused
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.snapshot import dataset
 from mirror_sdk.snapshot.dataset import SnapshotDataset
@@ -125,23 +125,23 @@ def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
 
 @pytest.mark.parametrize("name", ["part-00001.parquet", ".hidden"])
 def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
-    with pytest.raises(ValueRefused, match="is not a dataset"):
+    with pytest.raises(InvalidValue, match="is not a dataset"):
         SnapshotDataset(folder)
     folder.mkdir()
     (folder / name).write_text("mine")
-    with pytest.raises(ValueRefused, match="is not a dataset"):
+    with pytest.raises(InvalidValue, match="is not a dataset"):
         SnapshotDataset(folder)
     for overwrite in (False, True):
-        with pytest.raises(ValueRefused, match="not empty"):
+        with pytest.raises(InvalidValue, match="not empty"):
             client.fleet.dataset(folder, overwrite=overwrite)
     assert [path.name for path in folder.iterdir()] == [name]
     assert left(folder) == ["fleet"]
     other = folder.with_name("other")
     client.fleet.dataset(other)
-    with pytest.raises(ValueRefused, match="overwrite=True"):
+    with pytest.raises(InvalidValue, match="overwrite=True"):
         client.fleet.dataset(other)
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(ValueRefused, match="something else"):
+    with pytest.raises(InvalidValue, match="something else"):
         client.fleet.dataset(other, overwrite=True)
     (folder.parent / "file").write_text("mine")
     for target, wrong, word in (
@@ -149,7 +149,7 @@ def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
         ("new", {"devices_per_file": 0}, "devices_per_file"),
         ("new", {"tz": "Nowhere"}, "time zone"),
     ):
-        with pytest.raises(ValueRefused, match=word):
+        with pytest.raises(InvalidValue, match=word):
             client.fleet.dataset(folder.parent / target, **wrong)
     assert left(folder) == ["file", "fleet", "other"]
 
@@ -169,7 +169,7 @@ def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
         written = plain.fleet.dataset(folder, devices_per_file=1, overwrite=True)
         damage([written.head, *written.paths][which])
         for read in (SnapshotDataset, read_dataset):
-            with pytest.raises(ValueRefused, match="not whole"):
+            with pytest.raises(InvalidValue, match="not whole"):
                 read(folder)
 
 

@@ -11,7 +11,7 @@ from resource_paths import LEVEL, SWITCH, UNDECLARED
 from typed_strategies import VALUES, pairs_of
 from usual import DIMMER, EXECUTABLE, FLOAT, INTEGER, LAMP, OBJLINK, OPAQUE, STRING, TIME, statuses
 
-from mirror_sdk import ValueRefused, parse_value
+from mirror_sdk import InvalidValue, parse_value
 from mirror_sdk.values import ValueKind, decode, encode, plain_text, written
 
 ANALOG = "/3203/0/5650"
@@ -66,7 +66,7 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
     ],
 )
 def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example(path, text, told):
-    with pytest.raises(ValueRefused, match=told) as caught:
+    with pytest.raises(InvalidValue, match=told) as caught:
         parse_value(text, path)
     assert str(caught.value).startswith(path)
     assert len(str(caught.value)) < 300
@@ -84,13 +84,13 @@ def test_what_is_shown_of_a_value_can_be_typed_again(pair):
 
 @given(st.text(), st.sampled_from([*VALUES, EXECUTABLE]))
 def test_any_text_is_a_value_that_can_be_sent_or_refused(text, path):
-    with suppress(ValueRefused):
+    with suppress(InvalidValue):
         encode(parse_value(text, path), path, allow_read_only=True)
 
 
 @pytest.mark.parametrize(("path", "value"), [(SWITCH, "false"), (LEVEL, "55"), (FLOAT, "5,5"), (OBJLINK, "3303")])
 def test_a_text_in_the_place_of_a_value_is_told_what_reads_it(path, value):
-    with pytest.raises(ValueRefused, match=r"text= .*mirror_sdk\.parse_value\(text, path\)") as caught:
+    with pytest.raises(InvalidValue, match=r"text= .*mirror_sdk\.parse_value\(text, path\)") as caught:
         encode(value, path)
     assert "bool(" not in str(caught.value)
     assert "round(" not in str(caught.value)
@@ -104,9 +104,9 @@ def light(client, simulator):
 def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):
     for arguments in ({}, {"value": 40, "text": "40"}, {"value": None}, {"value": 40, "text": ""}):
         for write in (client.write_value, client.requests.begin_write):
-            with pytest.raises(ValueRefused, match=r"value= and text= .*give one of the two"):
+            with pytest.raises(InvalidValue, match=r"value= and text= .*give one of the two"):
                 write(light, LEVEL, **arguments)
-    with pytest.raises(ValueRefused, match="decimal point"):
+    with pytest.raises(InvalidValue, match="decimal point"):
         client.write_value(light, LEVEL, text="5,5")
     assert client.get_device(light)[LEVEL].desired is None
     for path, text, value in ((SWITCH, "on", True), (SWITCH, "off", False), (LEVEL, " 55 ", 55), (STRING, "", "")):
@@ -129,20 +129,20 @@ def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed_or_refused_in_
     assert "decimal point" in frame["reason"][0]
     assert "parse_value" in client.plan([(light, SWITCH, "false")]).frame["reason"][0]
     table = pd.DataFrame({"device_id": light, "path": [LEVEL], "value": [1], "text": ["1"]})
-    with pytest.raises(ValueRefused, match="both a column value and a column text"):
+    with pytest.raises(InvalidValue, match="both a column value and a column text"):
         client.plan(table)
 
 
 def test_json_lists_and_other_keys_are_rejected_for_a_multiple_resource_with_the_form_that_it_takes():
     for text in ("[1, 2]", ' {"0": 1}', "[]"):
-        with pytest.raises(ValueRefused, match=r"instance, not .*; give a dict .* such as \{0: 3800, 1: 5000\}"):
+        with pytest.raises(InvalidValue, match=r"instance, not .*; give a dict .* such as \{0: 3800, 1: 5000\}"):
             parse_value(text, "/3/0/7")
-        with pytest.raises(ValueRefused, match="for each instance"):
+        with pytest.raises(InvalidValue, match="for each instance"):
             encode(text, "/3/0/7", allow_read_only=True)
-    with pytest.raises(ValueRefused, match=r"for each instance, not \[1, 2\]; give a dict"):
+    with pytest.raises(InvalidValue, match=r"for each instance, not \[1, 2\]; give a dict"):
         encode([1, 2], "/3/0/7", allow_read_only=True)
-    with pytest.raises(ValueRefused, match=r"such as \{0: 3800, 1: 5000\}; \{'0': 1\} has others"):
+    with pytest.raises(InvalidValue, match=r"such as \{0: 3800, 1: 5000\}; \{'0': 1\} has others"):
         encode({"0": 1}, "/3/0/7", allow_read_only=True)
     # A resource with one instance takes one value.
-    with pytest.raises(ValueRefused, match=r"write it like 50$"):
+    with pytest.raises(InvalidValue, match=r"write it like 50$"):
         parse_value("[1]", "/3311/0/5851")

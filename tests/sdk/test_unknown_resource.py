@@ -40,7 +40,7 @@ LATE = {
     "write_value": lambda c, d, p: c.write_value(d, p, True),
     "result": lambda c, d, p: c.requests.begin_read(d, p).result(),
     "exception": failure_of,
-    "resume_request": lambda c, d, p: c.resume_request(c.requests.begin_read(d, p).async_id, d, p).result(),
+    "resume_request": lambda c, d, p: c.requests.resume(c.requests.begin_read(d, p).async_id, d, p).result(),
 }
 
 

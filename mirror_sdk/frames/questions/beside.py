@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.resample import KEY, Pieces, Statistic, checked, statistics
 from mirror_sdk.frames.questions.rows import Ints, spans_of
@@ -37,7 +37,7 @@ def align(told: Told, span: int, how: Statistic) -> pd.DataFrame:
     """Resources beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.align`.
 
     Raises:
-        ValueRefused: The statistic is none of one column, not of the values there are, or there would be too many rows.
+        InvalidValue: The statistic is none of one column, not of the values there are, or there would be too many rows.
     """
     name = _one(how)
     bins = bins_of(span, told.begin, told.end, told.tz)
@@ -60,7 +60,7 @@ def compare(told: Told, begins: Sequence[int], length: int, span: int | None, ho
     """Two times beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
 
     Raises:
-        ValueRefused: The statistic is none of numbers.
+        InvalidValue: The statistic is none of numbers.
     """
     name = _one(how)
     check_count(length // (span or length))
@@ -82,7 +82,7 @@ def compare(told: Told, begins: Sequence[int], length: int, span: int | None, ho
 def _one(how: Statistic) -> Statistic:
     (name, *others) = checked(how)
     if others or name == "duration":
-        raise ValueRefused(f"how={how!r} is no single column; give one of time_weighted_mean, last, min, max, count")
+        raise InvalidValue(f"how={how!r} is no single column; give one of time_weighted_mean, last, min, max, count")
     return name
 
 
@@ -92,7 +92,7 @@ def _window(told: Told, begin: int, length: int, span: int, name: Statistic) -> 
     told = told.within(begin, begin + length)
     table = statistics(told, bins, [name])
     if pa.types.is_string(table[name].type):
-        raise ValueRefused(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
+        raise InvalidValue(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
     return table, np.concatenate([Pieces(part, bins).unit() for part in told.parts(len(bins))])
 
 

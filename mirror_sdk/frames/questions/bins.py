@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.questions.rows import Ints
 
 _DAY = 86_400_000
@@ -61,7 +61,7 @@ def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
         tz: The time zone.
 
     Raises:
-        ValueRefused: There is no such zone, or there would be too many bins.
+        InvalidValue: There is no such zone, or there would be too many bins.
     """
     check_count((end - begin) // span)
     # The first bin may begin before, and the last one end behind; none is twice as long as the span.
@@ -98,10 +98,10 @@ def check_count(count: int) -> None:
     """See that a table would not have too many rows.
 
     Raises:
-        ValueRefused: It would.
+        InvalidValue: It would.
     """
     if count > _MOST:
-        raise ValueRefused(
+        raise InvalidValue(
             f"these would be {count:,} rows, and {_MOST:,} are the most; give a longer bin, fewer paths=[...], or"
             " begin= and end= (a device whose clock is wrong may have told of another century)"
         )
@@ -111,14 +111,14 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
     """Since when the clock of a zone is by how much ahead of UTC, from an instant on and at each change up to another.
 
     Raises:
-        ValueRefused: There is no such zone, or it does not know these times.
+        InvalidValue: There is no such zone, or it does not know these times.
     """
     if tz == "UTC":
         return [begin], [0]
     try:
         zone = pd.Timestamp(0, tz=tz).tz
     except (KeyError, IndexError, TypeError, ValueError, OSError) as exc:
-        raise ValueRefused(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
     def ahead(at: Ints) -> Ints:
         shown = pd.DatetimeIndex(at.view("datetime64[ms]"), tz="UTC").tz_convert(zone).tz_localize(None)
@@ -144,12 +144,12 @@ def _in_years_of_zones() -> Iterator[None]:
     """Where a zone is asked for times: it knows those of the years 1 to 9999.
 
     Raises:
-        ValueRefused: It does not know one.
+        InvalidValue: It does not know one.
     """
     try:
         yield
     except (NotImplementedError, OverflowError) as exc:
-        raise ValueRefused(
+        raise InvalidValue(
             f"there is a time of which no zone knows ({exc}); give begin= and end= (a device whose clock is wrong may"
             " have told of another century)"
         ) from exc

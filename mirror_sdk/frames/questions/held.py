@@ -1,4 +1,4 @@
-"""For how long something was so: stretches in which values meet a condition, or stay what they are."""
+"""For how long something was so: intervals in which values meet a condition, or stay what they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.questions.rows import (
     BOOLEAN,
     NUMBER,
@@ -31,7 +31,7 @@ DURATIONS_SCHEMA = pa.schema(
     [
         *_RESOURCE,
         pa.field("duration", _SPAN),
-        pa.field("stretches", pa.int64()),
+        pa.field("intervals", pa.int64()),
         pa.field("longest", _SPAN),
         pa.field("known", _SPAN),
         pa.field("share", pa.float64()),
@@ -49,7 +49,7 @@ EACH_DURATION_SCHEMA = pa.schema(
         pa.field("end_seen", pa.bool_()),
     ]
 )
-"""Each stretch in which a condition held."""
+"""Each interval in which a condition held."""
 
 UNCHANGED_SCHEMA = pa.schema(
     [
@@ -62,7 +62,7 @@ UNCHANGED_SCHEMA = pa.schema(
         pa.field("lasting", pa.bool_()),
     ]
 )
-"""Each stretch in which a value stayed what it was."""
+"""Each interval in which a value stayed what it was."""
 
 _KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "texts"}
 _CURES = {
@@ -73,7 +73,7 @@ _CURES = {
 
 
 class Held(NamedTuple):
-    """Stretches in which something was so, in order; ``first`` and ``last`` are the places of their steps."""
+    """Intervals in which something was so, in order; ``first`` and ``last`` are the places of their steps."""
 
     resource: Ints
     begin: Ints
@@ -88,10 +88,10 @@ def durations(
     """How long a condition held; see :meth:`mirror_sdk.frames.MirrorAccessor.durations`.
 
     Raises:
-        ValueRefused: The condition is none, or not of the values there are.
+        InvalidValue: The condition is none, or not of the values there are.
     """
     steps = clipped(told)
-    held = stretches(steps, _meets(told, steps, above, below, equals))
+    held = intervals(steps, _meets(told, steps, above, below, equals))
     table = _each(told, steps, held) if each else _by_resource(told, steps, held)
     return told.to_frame(table)
 
@@ -99,7 +99,7 @@ def durations(
 def unchanged(told: Told, longer_than: int) -> pd.DataFrame:
     """What stayed for longer than a span; see :meth:`mirror_sdk.frames.MirrorAccessor.unchanged`."""
     steps = clipped(told)
-    held = stretches(steps, steps.is_known, same_value=True)
+    held = intervals(steps, steps.is_known, same_value=True)
     held = Held(*(column[held.end - held.begin > longer_than] for column in held))
     kind, number, text = (column[held.first] for column in (steps.kind, steps.number, steps.text))
     counted = np.append(0, np.cumsum(_counts(told)))
@@ -136,13 +136,13 @@ def _counts(told: Told) -> Ints:
     return counts[np.minimum(steps.until, told.end) > np.maximum(steps.at, told.begin)]
 
 
-def stretches(steps: Steps, is_meant: Flags, *, same_value: bool = False) -> Held:
+def intervals(steps: Steps, is_meant: Flags, *, same_value: bool = False) -> Held:
     """Steps that are meant, those that follow one another without a break as one.
 
     Args:
         steps: Steps, each held for some time.
         is_meant: Which of them are meant.
-        same_value: Whether another value begins another stretch.
+        same_value: Whether another value begins another interval.
     """
     follows = _follows(steps) & is_meant[:-1] & is_meant[1:]
     if same_value:
@@ -165,7 +165,7 @@ def _meets(
     if above is None and below is None:
         return _equals(told, steps, True if equals is None else equals, is_given=equals is not None)
     if equals is not None:
-        raise ValueRefused(f"equals={equals!r} beside above= or below= says two things; give one of them")
+        raise InvalidValue(f"equals={equals!r} beside above= or below= says two things; give one of them")
     _check_kind(told, NUMBER, "above= and below= are of numbers")
     warn_of_units(told)
     meets: Flags = steps.kind == NUMBER
@@ -173,7 +173,7 @@ def _meets(
         if bound is not None:
             number = real(bound)
             if number is None:
-                raise ValueRefused(f"{name}={bound!r} is no number; give one like {name}=24.0")
+                raise InvalidValue(f"{name}={bound!r} is no number; give one like {name}=24.0")
             meets &= compare(steps.number, number)
     return meets
 
@@ -185,7 +185,7 @@ def _equals(told: Told, steps: Steps, wanted: float | bool | str, *, is_given: b
         return found
     kind = BOOLEAN if isinstance(wanted, bool | np.bool_) else NUMBER
     if kind == NUMBER and real(wanted) is None:
-        raise ValueRefused(f"equals={wanted!r} is no value; give a number, a boolean or a text")
+        raise InvalidValue(f"equals={wanted!r} is no value; give a number, a boolean or a text")
     why = f"equals={wanted!r} is no value of them" if is_given else "without a condition it is how long it was true"
     _check_kind(told, kind, why)
     if kind == NUMBER:
@@ -198,14 +198,14 @@ def _check_kind(told: Told, kind: int, why: str) -> None:
     """See that the values are of the kind a condition is of.
 
     Raises:
-        ValueRefused: Some are not.
+        InvalidValue: Some are not.
     """
     steps = told.steps
     is_other = (steps.kind != kind) & steps.is_known
     if is_other.any():
         place = int(np.argmax(is_other))
         path = told.rows.paths[steps.of_path[steps.resource[place]]]
-        raise ValueRefused(f"{path} has {_KINDS[int(steps.kind[place])]}: {why}; {_CURES[int(steps.kind[place])]}")
+        raise InvalidValue(f"{path} has {_KINDS[int(steps.kind[place])]}: {why}; {_CURES[int(steps.kind[place])]}")
 
 
 def _each(told: Told, steps: Steps, held: Held) -> pa.Table:
@@ -233,7 +233,7 @@ def _by_resource(told: Told, steps: Steps, held: Held) -> pa.Table:
     columns = {
         **_resources(told, np.arange(count)),
         "duration": spans_of(held_for),
-        "stretches": pa.array(np.bincount(held.resource, minlength=count)),
+        "intervals": pa.array(np.bincount(held.resource, minlength=count)),
         "longest": spans_of(longest),
         "known": spans_of(known),
         "share": pa.array(share, mask=known == 0),

@@ -11,8 +11,8 @@ from mirror_sdk._arguments import InstantLike
 from mirror_sdk.frames.axes import device_names
 from mirror_sdk.frames.questions.beside import align, compare
 from mirror_sdk.frames.questions.held import durations, unchanged
-from mirror_sdk.frames.questions.late import late
-from mirror_sdk.frames.questions.plots import draw_availability, draw_gaps, draw_late, draw_unchanged
+from mirror_sdk.frames.questions.late_arrivals import late_arrivals
+from mirror_sdk.frames.questions.plots import draw_availability, draw_gaps, draw_late_arrivals, draw_unchanged
 from mirror_sdk.frames.questions.presence import availability, gaps
 from mirror_sdk.frames.questions.rates import rates
 from mirror_sdk.frames.questions.resample import Statistic, resample
@@ -94,7 +94,7 @@ class Questions:
             was held in it, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
 
         Raises:
-            ValueRefused: The table lacks a column; texts are asked for a mean or an order, or stand beside other values
+            InvalidValue: The table lacks a column; texts are asked for a mean or an order, or stand beside other values
                 where one column would have both; an argument is nothing that can be done; there would be more than
                 50 million rows.
 
@@ -131,7 +131,7 @@ class Questions:
         :class:`~mirror_sdk.frames.MirrorAccessor`), and c the condition:
 
         - ``duration`` = ``|{t in K and R: c(v(t))}|``, ``known`` = ``|K and R|``, ``share`` = duration / known;
-        - a stretch is a part of that set without a break, ``stretches`` how many there are, ``longest`` how long the
+        - an interval is a part of that set without a break, ``intervals`` how many there are, ``longest`` how long the
           longest one is.
 
         Args:
@@ -139,7 +139,7 @@ class Questions:
             above: Numbers greater than this; with ``below`` those between.
             below: Numbers less than this.
             equals: This number, boolean or text. Without any condition it is how long a boolean was true.
-            each: Whether each stretch is a row, with its begin and end.
+            each: Whether each interval is a row, with its begin and end.
             silence_limit: How long a value holds behind the last sign of life of its device; for ever by default.
             begin: From when on; that of the history, else the first row, by default.
             end: Up to when; that of the history, else the last row, by default.
@@ -156,18 +156,18 @@ class Questions:
             endpoint_name  category         its endpoint name; NA where that is not known
             path           category         the resource
             duration       timedelta64[ms]  how long it was so
-            stretches      Int64            in how many stretches
+            intervals      Int64            in how many intervals
             longest        timedelta64[ms]  how long the longest of them was
             known          timedelta64[ms]  how long anything is known
             share          Float64          ``duration`` by ``known``; NA where nothing is known
             =============  ===============  ================================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``path``, ``begin``, ``end``,
+            With ``each`` one row for each interval: ``device_id``, ``endpoint_name``, ``path``, ``begin``, ``end``,
             ``duration``, and whether it was seen to begin and to end (``begin_seen``, ``end_seen``), or was so when it
             was first known, or until nothing more is known.
 
         Raises:
-            ValueRefused: The condition is none or not of the values there are, the table lacks a column, or another
+            InvalidValue: The condition is none or not of the values there are, the table lacks a column, or another
                 argument is nothing that can be done.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
@@ -215,7 +215,7 @@ class Questions:
 
         Args:
             silence_limit: For how long nothing may come of a device that is there; for ever by default.
-            each: Whether each stretch is a row, with its begin and end.
+            each: Whether each interval is a row, with its begin and end.
             begin: From when on; that of the history, else the first row, by default.
             end: Up to when; that of the history, else the last row, by default.
             state: A state table, as ``client.as_of(begin)`` gives it: which devices there were, and when they had told
@@ -234,16 +234,16 @@ class Questions:
             absent           timedelta64[ms]      how long it was not
             unknown          timedelta64[ms]      how long nobody knows
             availability     Float64              0 to 1; NA where all is unknown
-            absences         Int64                how many stretches it was absent
+            absences         Int64                how many intervals it was absent
             longest_absence  timedelta64[ms]      how long the longest of them was
             last_heard_at    datetime64[ms, UTC]  its last sign of life: a value, a registration or update; NA for none
             ===============  ===================  ==========================================================
 
-            With ``each`` one row for each stretch: ``device_id``, ``endpoint_name``, ``presence`` (available, absent or
-            unknown), ``begin``, ``end`` and ``duration``.
+            With ``each`` one row for each interval: ``device_id``, ``endpoint_name``, ``presence`` (available, absent
+            or unknown), ``begin``, ``end`` and ``duration``.
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
         >>> begin = simulator.advance(600)
         >>> simulator.deregister(station)
@@ -310,7 +310,7 @@ class Questions:
             ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
 
         Raises:
-            ValueRefused: Some values are no numbers, the table lacks a column, or an argument is nothing that can be
+            InvalidValue: Some values are no numbers, the table lacks a column, or an argument is nothing that can be
                 done.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
@@ -356,7 +356,7 @@ class Questions:
             told: ``Float64``, ``boolean`` or ``string``, as its values are.
 
         Raises:
-            ValueRefused: The table lacks a column, the statistic is not of the values there are, or an argument is
+            InvalidValue: The table lacks a column, the statistic is not of the values there are, or an argument is
                 nothing that can be done.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3311/*"]}])
@@ -419,7 +419,7 @@ class Questions:
             =============  ===============  ================================================================
 
         Raises:
-            ValueRefused: An instant is naive, the values are texts, the table lacks a column, or another argument is
+            InvalidValue: An instant is naive, the values are texts, the table lacks a column, or another argument is
                 nothing that can be done.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
@@ -446,7 +446,7 @@ class Questions:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """The stretches in which something is not known, for a history or events table.
+        """The intervals in which something is not known, for a history or events table.
 
         They are those across which no value is held, see :class:`~mirror_sdk.frames.MirrorAccessor`; one that ends when
         it begins is none:
@@ -464,7 +464,7 @@ class Questions:
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
-            One row for each stretch, in order of device and begin, those of all devices first:
+            One row for each interval, in order of device and begin, those of all devices first:
 
             =============  ===================  ============================================================
             column         dtype                meaning
@@ -478,7 +478,7 @@ class Questions:
             =============  ===================  ============================================================
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
         >>> _ = simulator.advance(600)
         >>> simulator.deregister(station)
@@ -490,7 +490,7 @@ class Questions:
         """
         return gaps(told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, tz=tz))
 
-    def late(
+    def late_arrivals(
         self,
         longer_than: str | pd.Timedelta | None = None,
         *,
@@ -532,15 +532,15 @@ class Questions:
             =============  ===================  ============================================================
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
-        >>> len(client.notifications.events_frame(after=0, timeout=0).mirror.late())
+        >>> len(client.notifications.events_frame(after=0, timeout=0).mirror.late_arrivals())
         0
         """
         limit = None if longer_than is None else span_of("longer_than", longer_than)
-        return late(told_by(self._frame, paths=paths, begin=begin, end=end, tz=tz), limit)
+        return late_arrivals(told_by(self._frame, paths=paths, begin=begin, end=end, tz=tz), limit)
 
     def unchanged(
         self,
@@ -556,8 +556,8 @@ class Questions:
         """What stayed the same for longer than a span, for a history or events table: stuck sensors, forgotten lights.
 
         Of the instants from ``begin`` up to ``end`` at which v(t) is known (see
-        :class:`~mirror_sdk.frames.MirrorAccessor`), the longest stretches without a break in which v(t) has one value;
-        a row is one whose ``end`` less its ``begin`` is more than ``longer_than``. As no stretch goes across a gap or
+        :class:`~mirror_sdk.frames.MirrorAccessor`), the longest intervals without a break in which v(t) has one value;
+        a row is one whose ``end`` less its ``begin`` is more than ``longer_than``. As no interval goes across a gap or
         a silence, a device that is merely silent has none; ``silence_limit`` tells them apart. ``told`` is the
         ``count`` of :meth:`resample` in [begin, end).
 
@@ -571,7 +571,7 @@ class Questions:
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
-            One row for each such stretch, in order of device, path and begin:
+            One row for each such interval, in order of device, path and begin:
 
             =============  ===================  ============================================================
             column         dtype                meaning
@@ -585,12 +585,12 @@ class Questions:
             begin          datetime64[ms, UTC]  since when
             end            datetime64[ms, UTC]  until when
             duration       timedelta64[ms]      for how long
-            told           Int64                how many values were told with a time in the stretch
+            told           Int64                how many values were told with a time in the interval
             lasting        boolean              whether it was still so at the end of all that is asked for and known
             =============  ===================  ============================================================
 
         Raises:
-            ValueRefused: The table lacks a column, or an argument is nothing that can be done.
+            InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -622,7 +622,7 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`gaps`.
+            InvalidValue: As for :meth:`gaps`.
 
         >>> simulator.deregister(station)
         >>> _ = simulator.advance(300)
@@ -655,7 +655,7 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`availability`.
+            InvalidValue: As for :meth:`availability`.
 
         >>> end = simulator.advance(300)
         >>> history = client.notifications.events_frame(after=0, timeout=0)
@@ -666,7 +666,7 @@ class Questions:
         names = device_names(self._frame, *([] if state is None else [state]))
         return draw_availability(told, availability(told, state, each=True), names, ax)
 
-    def plot_late(
+    def plot_late_arrivals(
         self,
         longer_than: str | pd.Timedelta | None = None,
         *,
@@ -676,7 +676,7 @@ class Questions:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`late`: when late values changed, and how much later they came.
+        """Draw :meth:`late_arrivals`: when late values changed, and how much later they came.
 
         Args:
             longer_than: Which delay is late too.
@@ -688,14 +688,14 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`late`.
+            InvalidValue: As for :meth:`late_arrivals`.
 
-        >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_late().get_ylabel()
+        >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
         'came later by (s)'
         """
         limit = None if longer_than is None else span_of("longer_than", longer_than)
         told = told_by(self._frame, paths=paths, begin=begin, end=end, tz=tz)
-        return draw_late(told, late(told, limit), ax)
+        return draw_late_arrivals(told, late_arrivals(told, limit), ax)
 
     def plot_unchanged(
         self,
@@ -723,7 +723,7 @@ class Questions:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueRefused: As for :meth:`unchanged`.
+            InvalidValue: As for :meth:`unchanged`.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)

@@ -40,30 +40,30 @@ def draw_gaps(told: Told, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes
     return _titled(axes, "what is not known", len(rows), whom.nunique(), "devices")
 
 
-def draw_availability(told: Told, stretches: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+def draw_availability(told: Told, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw when devices were there, a row for each in the order of their names; the longest absent ones."""
-    whom = stretches["device_id"].astype(object)
-    longest = _longest(whom, stretches["duration"].where(stretches["presence"] == "absent", pd.Timedelta(0)))
+    whom = intervals["device_id"].astype(object)
+    longest = _longest(whom, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))
     shown = [names.get(row, row) for row in rows]
-    axes = _bars(told, stretches.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
+    axes = _bars(told, intervals.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
     return _titled(axes, "when devices were there", len(rows), whom.nunique(), "devices")
 
 
-def draw_unchanged(told: Told, stretches: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+def draw_unchanged(told: Told, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw what stayed the same, a row for each resource, with the value; the longest first."""
-    whom = [(str(device), str(path)) for device, path in zip(stretches["device_id"], stretches["path"], strict=True)]
-    longest = stretches["duration"].groupby([stretches["device_id"], stretches["path"]], observed=True).max()
+    whom = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
+    longest = intervals["duration"].groupby([intervals["device_id"], intervals["path"]], observed=True).max()
     rows = [(str(device), str(path)) for device, path in longest.sort_values(ascending=False).index[:_MOST_ROWS]]
     lines = line_names(rows, names)
-    state = np.where(stretches["lasting"].to_numpy(dtype=bool), "still so", "ended")
-    table = stretches.assign(row=pd.Series(whom, dtype=object), state=state)
+    state = np.where(intervals["lasting"].to_numpy(dtype=bool), "still so", "ended")
+    table = intervals.assign(row=pd.Series(whom, dtype=object), state=state)
     axes = _bars(told, table, rows, "state", _OF_LASTING, [lines[row] for row in rows], ax, edge="w")
     _write_values(axes, told, table, rows)
     return _titled(axes, "what stayed the same", len(rows), len(longest), "resources")
 
 
-def draw_late(told: Told, late: pd.DataFrame, ax: Axes | None) -> Axes:
+def draw_late_arrivals(told: Told, late: pd.DataFrame, ax: Axes | None) -> Axes:
     """Draw late values: when they changed, and how much later they came."""
     delay = late["delay"].fillna(late["behind"]).dt.total_seconds().to_numpy()
     size, unit = _unit(delay)
@@ -103,14 +103,14 @@ def _log_axis(axes: Axes) -> None:
 
 
 def _longest(whom: pd.Series, durations: pd.Series) -> list[str]:
-    """Whose stretches are the longest in all."""
+    """Whose intervals are the longest in all."""
     sums = durations.groupby(whom.to_numpy()).sum().sort_values(ascending=False, kind="stable")
     return [str(name) for name in sums.index[:_MOST_ROWS]]
 
 
 def _bars(
     told: Told,
-    stretches: pd.DataFrame,
+    intervals: pd.DataFrame,
     rows: Sequence[_Row],
     column: str,
     colours: Mapping[str, _Colour],
@@ -118,13 +118,13 @@ def _bars(
     ax: Axes | None,
     edge: _Colour | None = None,
 ) -> Axes:
-    """Draw stretches as bars, a row for each of ``rows``, the first one at the top."""
+    """Draw intervals as bars, a row for each of ``rows``, the first one at the top."""
     axes = axes_for(ax, height=max(2.0, 1.3 + 0.3 * len(rows)))
-    begin, end = _clipped(told, stretches)
+    begin, end = _clipped(told, intervals)
     number = {row: place for place, row in enumerate(rows)}
-    place = np.array([number.get(row, -1) for row in stretches["row"]], dtype=np.int64)
+    place = np.array([number.get(row, -1) for row in intervals["row"]], dtype=np.int64)
     for word, colour in colours.items():
-        is_word = (stretches[column] == word).to_numpy(dtype=bool) & (place >= 0)
+        is_word = (intervals[column] == word).to_numpy(dtype=bool) & (place >= 0)
         for row in np.unique(place[is_word]):
             is_meant = is_word & (place == row)
             spans = np.column_stack([begin[is_meant], (end - begin)[is_meant]])
@@ -148,11 +148,11 @@ def _bars(
     return axes
 
 
-def _clipped(told: Told, stretches: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Begin and end of stretches as far as they are shown, as dates of matplotlib."""
-    end = stretches["end"].fillna(pd.Timestamp(max(told.known_until, told.begin), unit="ms", tz="UTC"))
+def _clipped(told: Told, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Begin and end of intervals as far as they are shown, as dates of matplotlib."""
+    end = intervals["end"].fillna(pd.Timestamp(max(told.known_until, told.begin), unit="ms", tz="UTC"))
     first, last = told.begin / _DAY, told.end / _DAY
-    return np.clip(_dates(stretches["begin"]), first, last), np.clip(_dates(end), first, last)
+    return np.clip(_dates(intervals["begin"]), first, last), np.clip(_dates(end), first, last)
 
 
 def _dates(times: pd.Series) -> Floats:
@@ -172,13 +172,13 @@ def _time_axis(axes: Axes, told: Told, what: str) -> None:
     axes.set_xlabel(f"{what} ({told.tz})")
 
 
-def _write_values(axes: Axes, told: Told, stretches: pd.DataFrame, rows: Sequence[_Row]) -> None:
+def _write_values(axes: Axes, told: Told, intervals: pd.DataFrame, rows: Sequence[_Row]) -> None:
     """Write in each bar that is long enough which value it was."""
-    begin, end = _clipped(told, stretches)
+    begin, end = _clipped(told, intervals)
     place = {row: number for number, row in enumerate(rows)}
     shown = max(told.end - told.begin, 1) / _DAY
-    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(stretches, "value")]
-    for number, (whom, text) in enumerate(zip(stretches["row"], texts, strict=True)):
+    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(intervals, "value")]
+    for number, (whom, text) in enumerate(zip(intervals["row"], texts, strict=True)):
         row = place.get(whom)
         if row is not None and (end[number] - begin[number]) / shown > 0.012 * (len(text) + 1):
             middle = (begin[number] + end[number]) / 2

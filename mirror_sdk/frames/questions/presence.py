@@ -1,4 +1,4 @@
-"""When devices were there: registered, and heard from; and the stretches in which nothing is known."""
+"""When devices were there: registered, and heard from; and the intervals in which nothing is known."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk.frames.questions.intervals import REASONS, Intervals, signs_of_life
 from mirror_sdk.frames.questions.rows import NEVER, NO_TIME, Ints, names_of, order_by, spans_of, times_of, words_of
 from mirror_sdk.frames.questions.steps import Told
-from mirror_sdk.frames.questions.stretches import REASONS, Stretches, signs_of_life
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, fixed_category_array
 
 Presence: TypeAlias = Literal["available", "absent", "unknown"]
@@ -28,7 +28,7 @@ GAPS_SCHEMA = pa.schema(
         pa.field("duration", _SPAN),
     ]
 )
-"""The stretches in which nothing is known."""
+"""The intervals in which nothing is known."""
 
 AVAILABILITY_SCHEMA = pa.schema(
     [
@@ -55,14 +55,14 @@ EACH_PRESENCE_SCHEMA = pa.schema(
         pa.field("duration", _SPAN),
     ]
 )
-"""Each stretch in which a device was there, was not, or nobody knows."""
+"""Each interval in which a device was there, was not, or nobody knows."""
 
 
 def gaps(told: Told) -> pd.DataFrame:
     """What is not known; see :meth:`mirror_sdk.frames.MirrorAccessor.gaps`."""
-    found = told.stretches
+    found = told.intervals
     is_within = (found.begin < told.end) & (found.end > told.begin)
-    found = Stretches(*(column[is_within] for column in found))
+    found = Intervals(*(column[is_within] for column in found))
     seen_until = np.maximum(np.where(found.end == NEVER, told.known_until, found.end), found.begin)
     reason = fixed_category_array(pa.array(found.reason.astype(np.int8)), GAPS_SCHEMA.field("reason"))
     columns = [
@@ -83,7 +83,7 @@ def availability(told: Told, state: pd.DataFrame | None, *, each: bool) -> pd.Da
         # Also those of which it says nothing.
         named = pd.Index(state["device_id"].astype(object).dropna().unique())
         devices = np.union1d(devices, told.rows.devices.get_indexer(named))
-    device, begin, end, presence = _stretches(told, devices)
+    device, begin, end, presence = _intervals(told, devices)
     if not each:
         return told.to_frame(_by_device(told, devices, device, end - begin, presence))
     columns = [
@@ -97,7 +97,7 @@ def availability(told: Told, state: pd.DataFrame | None, *, each: bool) -> pd.Da
     return told.to_frame(pa.Table.from_arrays(columns, schema=EACH_PRESENCE_SCHEMA))
 
 
-def _stretches(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _intervals(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """The time that is asked for, of each device, cut where it was there, or not: device, begin, end and which."""
     device, at, absent, unknown = _changes(told, devices)
     order = order_by(device, at)
@@ -117,7 +117,7 @@ def _stretches(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 def _changes(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Where something begins or ends, of each device: its number, when, and by how much it is absent or unknown."""
     numbers = np.arange(len(devices))
-    found = told.stretches
+    found = told.intervals
     is_gap, is_all = found.reason == REASONS.index("gap"), found.device < 0
     every, gap = np.repeat(numbers, is_all.sum()), np.tile(np.flatnonzero(is_all), len(numbers))
     own = np.flatnonzero(~is_all)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.resample import KEY, Pieces, keys
 from mirror_sdk.frames.questions.rows import NUMBER, names_of, spans_of, times_of, words_of
@@ -51,7 +51,7 @@ def rates(told: Told, *, per: int, span: int | None) -> pd.DataFrame:
         span: How long a bin is; ``None`` for a row for each two values.
 
     Raises:
-        ValueRefused: Some values are no numbers, or there would be too many rows.
+        InvalidValue: Some values are no numbers, or there would be too many rows.
     """
     warn_of_units(told)
     # What is larger than the largest number is infinite.
@@ -70,7 +70,7 @@ def _rises(told: Told) -> Steps:
     is_other = steps.is_known & (steps.kind != NUMBER)
     if is_other.any():
         path = told.rows.paths[steps.of_path[steps.resource[int(np.argmax(is_other))]]]
-        raise ValueRefused(f"{path} has values that are no numbers, so no counter; give the path of one")
+        raise InvalidValue(f"{path} has values that are no numbers, so no counter; give the path of one")
     is_same = steps.resource[1:] == steps.resource[:-1]
     # Of several values of one instant the last one counts.
     steps = steps.take(~np.append(is_same & (steps.at[1:] == steps.at[:-1]), False)[: len(steps)])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.rows import (
     BOOLEAN,
@@ -51,7 +51,7 @@ def resample(told: Told, span: int, how: Statistic | Sequence[Statistic]) -> pd.
     """Statistics by bins of so many milliseconds; see :meth:`mirror_sdk.frames.MirrorAccessor.resample`.
 
     Raises:
-        ValueRefused: A statistic is none, or not of the values there are, or there would be too many rows.
+        InvalidValue: A statistic is none, or not of the values there are, or there would be too many rows.
     """
     names = checked(how)
     warn_of_units(told)
@@ -62,13 +62,13 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
     """The statistics that are asked for, each once.
 
     Raises:
-        ValueRefused: One is none, there is none, or ``duration`` is not alone.
+        InvalidValue: One is none, there is none, or ``duration`` is not alone.
     """
     names: list[Statistic] = [how] if isinstance(how, str) else list(dict.fromkeys(how))
     if not names or not set(names) <= set(STATISTICS):
-        raise ValueRefused(f"how={how!r} is no statistic; give one of {', '.join(STATISTICS)}, or a list of them")
+        raise InvalidValue(f"how={how!r} is no statistic; give one of {', '.join(STATISTICS)}, or a list of them")
     if "duration" in names and len(names) > 1:
-        raise ValueRefused(f'how={how!r}: "duration" has a row for each value, so ask for it by itself')
+        raise InvalidValue(f'how={how!r}: "duration" has a row for each value, so ask for it by itself')
     return names
 
 
@@ -76,7 +76,7 @@ def statistics(told: Told, bins: Bins, how: Sequence[Statistic]) -> pa.Table:
     """Statistics of what a table tells, by bins.
 
     Raises:
-        ValueRefused: A statistic is not of the values there are, or there would be too many rows.
+        InvalidValue: A statistic is not of the values there are, or there would be too many rows.
     """
     check_count(len(told.steps.of_device) * len(bins))
     _check_kinds(told, how)
@@ -224,7 +224,7 @@ def _check_kinds(told: Told, how: Sequence[Statistic]) -> None:
     """See that statistics are of the values there are.
 
     Raises:
-        ValueRefused: Texts have no mean and no order, or one column would have numbers and texts.
+        InvalidValue: Texts have no mean and no order, or one column would have numbers and texts.
     """
     steps = told.steps
     if TEXT not in steps.kinds:
@@ -232,13 +232,13 @@ def _check_kinds(told: Told, how: Sequence[Statistic]) -> None:
     texts = _paths(told, steps.kind == TEXT)
     refused = [name for name in how if name in _OF_NUMBERS]
     if refused:
-        raise ValueRefused(
+        raise InvalidValue(
             f"how={refused[0]!r} is of numbers and booleans, and {texts} has texts; leave it out with paths=[...], or"
             ' ask for "last", "count" or "duration"'
         )
     others = (steps.kind != TEXT) & (steps.kind != NONE)
     if others.any() and set(how) & {"last", "duration"}:
-        raise ValueRefused(
+        raise InvalidValue(
             f"{texts} has texts and {_paths(told, others)} has none, which are no values of one column; give the"
             " paths of one kind with paths=[...]"
         )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import need_times
 from mirror_sdk.tables.columns import words_at
 from mirror_sdk.values import ValueKind
@@ -108,12 +108,12 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
         state: A state table, whose values are told before the first row.
 
     Raises:
-        ValueRefused: The table lacks a column or has it twice, or a column holds something else than its name says.
+        InvalidValue: The table lacks a column or has it twice, or a column holds something else than its name says.
     """
     need(frame, "device_id", "path", "changed_at")
     what, at, until, order = _what(frame), _at(frame), _until(frame), _order(frame)
     if not any(name in frame for name in _TYPED):
-        raise ValueRefused(f"the table lacks the columns {', '.join(_TYPED)}; {_NEEDED}")
+        raise InvalidValue(f"the table lacks the columns {', '.join(_TYPED)}; {_NEEDED}")
     if "event" in frame and "what" not in frame:
         at, until = _with_losses(frame, what, at, until, order)
     at = _with_begins(what, at, until)
@@ -132,14 +132,14 @@ def need(frame: pd.DataFrame, *names: str) -> None:
     """See that a table has these columns, each once.
 
     Raises:
-        ValueRefused: One is missing, or is there twice.
+        InvalidValue: One is missing, or is there twice.
     """
     missing = [name for name in names if name not in frame]
     if missing:
-        raise ValueRefused(f"the table lacks the column {', '.join(missing)}; {_NEEDED}")
+        raise InvalidValue(f"the table lacks the column {', '.join(missing)}; {_NEEDED}")
     doubled = [name for name in dict.fromkeys(frame.columns) if (frame.columns == name).sum() > 1]
     if doubled:
-        raise ValueRefused(f"the table has the column {', '.join(map(str, doubled))} more than once; leave one")
+        raise InvalidValue(f"the table has the column {', '.join(map(str, doubled))} more than once; leave one")
 
 
 def milliseconds(instant: datetime) -> int:
@@ -178,7 +178,7 @@ def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
     """Which of its words each cell is, -1 for none, and the words, sorted.
 
     Raises:
-        ValueRefused: They are no texts.
+        InvalidValue: They are no texts.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, words = column.cat.codes.to_numpy(), column.cat.categories
@@ -187,7 +187,7 @@ def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
         words = pd.Index(words)
     texts = pd.Index(words.astype(object))
     if not all(isinstance(text, str) for text in texts):
-        raise ValueRefused(
+        raise InvalidValue(
             f"the column {column.name} holds {column.dtype}, not texts alone, as after a text file, in which pandas"
             f' takes 00012 for a number; read that again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
         )
@@ -222,7 +222,7 @@ def _what(frame: pd.DataFrame) -> Ints:
     """Which of ``HAPPENINGS`` each row is."""
     name = next((name for name in ("what", "event") if name in frame), None)
     if name is None:
-        raise ValueRefused(f"the table lacks the column what, or event; {_NEEDED}")
+        raise InvalidValue(f"the table lacks the column what, or event; {_NEEDED}")
     codes, words = codes_of(frame[name])
     known = {word: place for place, word in enumerate(HAPPENINGS)}
     meaning = np.array([*(known.get(_EVENTS.get(word, word), -1) for word in words), -1])
@@ -377,7 +377,7 @@ def _numbers(column: pd.Series) -> Floats:
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as exc:
-        raise ValueRefused(
+        raise InvalidValue(
             f"the column {column.name} holds {column.dtype}, no numbers, as after a text file; mend it with"
             f' frame["{column.name}"] = pd.to_numeric(frame["{column.name}"]).astype("Float64")'
         ) from exc

@@ -15,8 +15,9 @@ import pyarrow as pa
 from mirror_sdk._arguments import InstantLike, instant, path_patterns
 from mirror_sdk._caller import warn
 from mirror_sdk._visible import visible
-from mirror_sdk.errors import UnitWarning, ValueRefused
+from mirror_sdk.errors import InvalidValue, UnitWarning
 from mirror_sdk.frames.columns import basis_of, taken_at, to_frame
+from mirror_sdk.frames.questions.intervals import Intervals, intervals_of
 from mirror_sdk.frames.questions.rows import (
     BOOLEAN,
     NEVER,
@@ -33,7 +34,6 @@ from mirror_sdk.frames.questions.rows import (
     order_by,
     rows_of,
 )
-from mirror_sdk.frames.questions.stretches import Stretches, stretches_of
 from mirror_sdk.wire.paths import matches_any
 
 
@@ -87,7 +87,7 @@ class Told:
     """
 
     rows: Rows
-    stretches: Stretches
+    intervals: Intervals
     begin: int
     end: int
     known_until: int
@@ -102,7 +102,7 @@ class Told:
         """What was told of each resource; made when it is asked for first, as not all questions do."""
         if self.own_steps is not None:
             return self.own_steps
-        return _steps(self.rows, self.stretches, self.patterns, self.known_until)
+        return _steps(self.rows, self.intervals, self.patterns, self.known_until)
 
     def within(self, begin: int, end: int) -> Told:
         """The same, asked of another time."""
@@ -177,7 +177,7 @@ def told_by(
         tz: The time zone of days and of what is given; that of the table by default.
 
     Raises:
-        ValueRefused: The table lacks a column, or an argument says nothing that can be done.
+        InvalidValue: The table lacks a column, or an argument says nothing that can be done.
     """
     limit = None if silence_limit is None else span_of("silence_limit", silence_limit)
     patterns = path_patterns(paths)
@@ -192,10 +192,10 @@ def told_by(
     ]
     known_until = _known_until(rows, about, bounds[0], asked[1])
     first, last = _range(rows, about, known_until, *bounds)
-    stretches = stretches_of(rows, limit)
+    intervals = intervals_of(rows, limit)
     names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
-    return Told(rows, stretches, first, last, known_until, zone, basis_of(frame), patterns, names)
+    return Told(rows, intervals, first, last, known_until, zone, basis_of(frame), patterns, names)
 
 
 def warn_of_units(told: Told) -> None:
@@ -231,7 +231,7 @@ def instant_in(frame: pd.DataFrame, name: str, given: InstantLike) -> int:
     """An instant in milliseconds, given as one or as how long before the table was taken.
 
     Raises:
-        ValueRefused: It is no time, has no time zone, or the table does not say when it was taken.
+        InvalidValue: It is no time, has no time zone, or the table does not say when it was taken.
     """
     return milliseconds(instant(name, given, lambda: taken_at(frame)))
 
@@ -240,15 +240,15 @@ def span_of(name: str, given: str | pd.Timedelta) -> int:
     """A span of time in milliseconds.
 
     Raises:
-        ValueRefused: It is none, or not at least a millisecond.
+        InvalidValue: It is none, or not at least a millisecond.
     """
     try:
         span = pd.Timedelta(given)
     except (TypeError, ValueError) as exc:
-        raise ValueRefused(f"{name}={given!r} is no span of time; write one like '15min', '1h' or '1D'") from exc
+        raise InvalidValue(f"{name}={given!r} is no span of time; write one like '15min', '1h' or '1D'") from exc
     # Also false for the span that is none.
     if not span >= pd.Timedelta("1ms"):
-        raise ValueRefused(f"{name}={given!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")
+        raise InvalidValue(f"{name}={given!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")
     return int(span // pd.Timedelta("1ms"))
 
 
@@ -275,11 +275,11 @@ def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: int | Non
     """From when up to when is asked.
 
     Raises:
-        ValueRefused: The end lies before the beginning.
+        InvalidValue: The end lies before the beginning.
     """
     if begin is not None and end is not None and end < begin:
         told_end, told_begin = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
-        raise ValueRefused(f"end={told_end} lies before begin={told_begin}; give them in their order")
+        raise InvalidValue(f"end={told_end} lies before begin={told_begin}; give them in their order")
     told = rows.at[rows.is_counted]
     # Those behind the end of a history are of devices whose clock is ahead.
     within = told[told <= known_until] if _is_history(about) else told
@@ -289,11 +289,11 @@ def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: int | Non
     return first, max(first, last)
 
 
-def _steps(rows: Rows, stretches: Stretches, patterns: list[str] | None, known_until: int) -> Steps:
+def _steps(rows: Rows, intervals: Intervals, patterns: list[str] | None, known_until: int) -> Steps:
     asked = is_asked(rows, patterns)
     values = _in_order(rows if asked.all() else rows.take(asked))
-    unknown = stretches.first_from(values.device, values.at)
-    values, unknown = _with_told_again(values, unknown, stretches, known_until)
+    unknown = intervals.first_from(values.device, values.at)
+    values, unknown = _with_told_again(values, unknown, intervals, known_until)
     is_first = _is_first(values)
     resource = np.cumsum(is_first) - 1
     until = np.minimum(np.minimum(_following(values), known_until), unknown)
@@ -319,19 +319,19 @@ def _following(values: Rows) -> Ints:
     return following
 
 
-def _with_told_again(values: Rows, unknown: Ints, stretches: Stretches, known_until: int) -> tuple[Rows, Ints]:
-    """The values, and those that came behind a stretch with a time before it as if they were told when they came, too.
+def _with_told_again(values: Rows, unknown: Ints, intervals: Intervals, known_until: int) -> tuple[Rows, Ints]:
+    """The values, and those that came after an interval with a time before it as if they were told when they came, too.
 
     Args:
         values: Values in their order.
-        unknown: When the first stretch begins from the time of each on.
-        stretches: The stretches.
+        unknown: When the first interval begins from the time of each on.
+        intervals: The intervals.
         known_until: Up to when it is told what there was.
 
     Returns:
-        Values in their order, and when the first stretch begins from the time of each on.
+        Values in their order, and when the first interval begins from the time of each on.
     """
-    if not len(stretches.device):
+    if not len(intervals.device):
         return values, unknown
     late = np.flatnonzero((unknown <= values.came) & (values.came < known_until))
     if not len(late):
@@ -345,7 +345,7 @@ def _with_told_again(values: Rows, unknown: Ints, stretches: Stretches, known_un
     # What comes at once with a registration may have been told before it, but not where it was told earlier, too.
     first = np.append(0, lasts + 1)[instant]
     order = values.order[late] + (values.order[first] < values.order[late])
-    is_back = stretches.are_behind(values.device[late], values.came[late], order)
+    is_back = intervals.are_behind(values.device[late], values.came[late], order)
     late, instant = late[is_back], instant[is_back]
     places = order_by(instant, values.came[late], values.order[late])
     # Of what came at once the last one counts.
@@ -353,7 +353,7 @@ def _with_told_again(values: Rows, unknown: Ints, stretches: Stretches, known_un
     is_last = np.append((instant[1:] != instant[:-1]) | (at[1:] != at[:-1]), True)[: len(places)]
     instant, again = instant[is_last], values.take(late[places[is_last]])
     again = replace(again, at=again.came, is_counted=np.zeros(len(again), dtype=bool))
-    begins = stretches.first_from(again.device, again.at)
+    begins = intervals.first_from(again.device, again.at)
     # What is known to be so already needs no other step.
     is_held = (instant[1:] == instant[:-1]) & (begins[:-1] > again.at[1:]) & are_same(again)
     is_kept = ~np.append(False, is_held)[: len(again)]

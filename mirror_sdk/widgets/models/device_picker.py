@@ -10,7 +10,7 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk._tables import device_ids, is_table
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.naming import DeviceLike, DevicesLike, own_id
 from mirror_sdk.widgets.models.calls import Run
@@ -49,7 +49,7 @@ class DevicePicker:
         clock: Seconds, for how often the directory is read again.
 
     Raises:
-        ValueRefused: ``given`` are no devices.
+        InvalidValue: ``given`` are no devices.
 
     Attributes:
         type: The type of the devices that are listed; empty for any.
@@ -201,7 +201,7 @@ def read_ids(devices: GivenDevices) -> list[str]:
     """The ids or names of devices, each once, out of the forms in which people have them.
 
     Raises:
-        ValueRefused: It is none of these.
+        InvalidValue: It is none of these.
     """
     cure = "give device ids, devices, or a table with a column or an index device_id"
     if is_table(devices):
@@ -213,7 +213,7 @@ def read_ids(devices: GivenDevices) -> list[str]:
             else list(cast("Iterable[DeviceLike]", devices))
         )
     except TypeError:
-        raise ValueRefused(f"{devices!r} are no devices; {cure}") from None
+        raise InvalidValue(f"{devices!r} are no devices; {cure}") from None
     return list(dict.fromkeys(_id_of(one, cure) for one in given))
 
 
@@ -222,7 +222,7 @@ def _id_of(device: object, cure: str) -> str:
         return device
     found = own_id(device)
     if found is None:
-        raise ValueRefused(f"{device!r} is no device; {cure}")
+        raise InvalidValue(f"{device!r} is no device; {cure}")
     return found
 
 

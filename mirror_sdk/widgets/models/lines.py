@@ -63,15 +63,15 @@ def broken_by_silence(points: Iterable[Point]) -> list[Point]:
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """Fewer points that look the same: the ends, and of each stretch its lowest and its highest; breaks stay."""
+    """Fewer points that look the same: the ends, and of each interval its lowest and its highest; breaks stay."""
     if len(points) <= most:
         return list(points)
     size = math.ceil(len(points) / (most // 2 - 1))
     kept = {0, len(points) - 1}
     for begin in range(0, len(points), size):
-        stretch = range(begin, min(begin + size, len(points)))
-        kept.add(min(stretch, key=lambda index: points[index].number))
-        kept.add(max(stretch, key=lambda index: points[index].number))
+        interval = range(begin, min(begin + size, len(points)))
+        kept.add(min(interval, key=lambda index: points[index].number))
+        kept.add(max(interval, key=lambda index: points[index].number))
     breaks = list(accumulate(not point.is_joined for point in points))
     indexes = sorted(kept)
     return [points[0]] + [
@@ -80,7 +80,7 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 
 
 def within(points: Sequence[Point], begin: datetime, end: datetime) -> Sequence[Point]:
-    """The points of a stretch of time, with the one before it and the one behind it, to which lines lead."""
+    """The points of an interval of time, with the one before it and the one behind it, to which lines lead."""
     first = bisect_left(points, begin, key=_at)
     behind = bisect_right(points, end, key=_at)
     return points[max(0, first - 1) : behind + 1]

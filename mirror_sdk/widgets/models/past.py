@@ -115,7 +115,7 @@ def _present(client: MirrorClient) -> datetime:
 def _read_rows(
     client: MirrorClient, end: datetime, devices: Sequence[str], paths: Sequence[str]
 ) -> Iterable[dict[str, Any]]:
-    """The rows of a history up to an instant, from a stretch of which they are not too many."""
+    """The rows of a history up to an instant, from an interval of which they are not too many."""
     begin = end - LOOKED_BACK
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Which stretch of time a plot shows: one that follows the newest events, or one that stays."""
+"""Which interval a plot shows: one that follows the newest events, or one that stays."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ WINDOWS: dict[str, timedelta | None] = {
 """How much of the newest a window shows that follows; ``None`` is all there is."""
 
 
-class Stretch(NamedTuple):
-    """A stretch of time."""
+class Interval(NamedTuple):
+    """An interval of time."""
 
     begin: datetime
     end: datetime
 
-    def zoomed(self, factor: float) -> Stretch:
+    def zoomed(self, factor: float) -> Interval:
         """So many times as long, around the same middle."""
         half = min(max(self.length * factor, SHORTEST), LONGEST) / 2
         middle = self.begin + self.length / 2
-        return Stretch(middle - half, middle + half)
+        return Interval(middle - half, middle + half)
 
-    def shifted(self, lengths: float) -> Stretch:
+    def shifted(self, lengths: float) -> Interval:
         """Later by so many times its length."""
-        return Stretch(self.begin + self.length * lengths, self.end + self.length * lengths)
+        return Interval(self.begin + self.length * lengths, self.end + self.length * lengths)
 
     @property
     def length(self) -> timedelta:
@@ -38,24 +38,24 @@ class Stretch(NamedTuple):
 
 
 class TimeWindow:
-    """The stretch of time that is shown.
+    """The interval that is shown.
 
     Attributes:
         length: How much of the newest is shown while it follows; ``None`` for all.
-        staying: The stretch it stays at; ``None`` while it follows.
+        staying: The interval it stays at; ``None`` while it follows.
     """
 
     def __init__(self) -> None:
         self.length: timedelta | None = None
-        self.staying: Stretch | None = None
+        self.staying: Interval | None = None
 
     def follow(self, length: timedelta | None) -> None:
         """Show the newest of this length from now on; ``None`` for all."""
         self.length, self.staying = length, None
 
-    def of(self, there: Stretch) -> Stretch:
+    def of(self, there: Interval) -> Interval:
         """What is shown of what there is."""
         if self.staying is not None:
             return self.staying
         begin = there.begin if self.length is None else max(there.begin, there.end - self.length)
-        return Stretch(begin, max(there.end, begin + SHORTEST))
+        return Interval(begin, max(there.end, begin + SHORTEST))

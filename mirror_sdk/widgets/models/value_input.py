@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from mirror_sdk import _arguments
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.object_table import lookup
 from mirror_sdk.resource import Resource
@@ -134,7 +134,7 @@ class ValueInput:
         """The value that was entered.
 
         Raises:
-            ValueRefused: It is none for the resource.
+            InvalidValue: It is none for the resource.
         """
         return read_entry(self.entry, self.path)
 
@@ -157,7 +157,7 @@ class ValueInput:
             return ""
         try:
             self.read()
-        except ValueRefused as error:
+        except InvalidValue as error:
             return str(error)
         return ""
 

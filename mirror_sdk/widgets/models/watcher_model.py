@@ -29,7 +29,7 @@ from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, broken_by_
 from mirror_sdk.widgets.models.notices import Notices
 from mirror_sdk.widgets.models.past import Past, read_past
 from mirror_sdk.widgets.models.recording_model import RecordingModel
-from mirror_sdk.widgets.models.time_window import WINDOWS, Stretch, TimeWindow
+from mirror_sdk.widgets.models.time_window import WINDOWS, Interval, TimeWindow
 from mirror_sdk.widgets.models.wording import count_text, value_text
 from mirror_sdk.wire.entries import count_missing
 from mirror_sdk.wire.paths import check_pattern
@@ -100,7 +100,7 @@ class WatcherModel:
         notices: What went wrong.
         recording: The recording of what is chosen, which may run.
         version: Grows with every change of what is shown.
-        window: Which stretch of time the plot shows.
+        window: Which interval the plot shows.
         plotted: The series chosen for the plot; with none, the first that bring numbers.
         selected: The series that stands out in the plot, if any.
         gaps: How many losses the service told of.
@@ -278,9 +278,9 @@ class WatcherModel:
         self.window.follow(WINDOWS[length])
         self.version += 1
 
-    def stay(self, stretch: Stretch | None) -> None:
-        """Have the plot stay at a stretch of time; ``None`` to follow again."""
-        self.window.staying = stretch
+    def stay(self, interval: Interval | None) -> None:
+        """Have the plot stay at an interval of time; ``None`` to follow again."""
+        self.window.staying = interval
         self.version += 1
 
     def dismiss(self) -> None:
@@ -349,10 +349,10 @@ class WatcherModel:
             Series(key, names[key], self._unit(self._newest.get(key)), broken_by_silence(points[key])) for key in drawn
         ]
 
-    def stretch_of(self, series: Iterable[Series]) -> Stretch | None:
-        """Which stretch of time of these lines is shown; ``None`` where they have no points."""
+    def interval_of(self, series: Iterable[Series]) -> Interval | None:
+        """Which interval of these lines is shown; ``None`` where they have no points."""
         ends = [point.at for line in series for point in (*line.points[:1], *line.points[-1:])]
-        return self.window.of(Stretch(min(ends), max(ends))) if ends else None
+        return self.window.of(Interval(min(ends), max(ends))) if ends else None
 
     @property
     def rate(self) -> float:

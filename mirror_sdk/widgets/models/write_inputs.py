@@ -108,7 +108,7 @@ def read_entry(entry: Entry, path: str) -> PythonValue:
     """The value that was entered, checked against what is declared.
 
     Raises:
-        ValueRefused: It is none for this resource; the message says what is.
+        InvalidValue: It is none for this resource; the message says what is.
     """
     value = parse_value(entry, path) if isinstance(entry, str) else entry
     # Whether it may be written is found by the plan, device by device.

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.device_request import DeviceRequest
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import requests_frame
 from mirror_sdk.frames.requests import RequestStatus, request_status
@@ -45,7 +45,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WriteLimits:
     """How carefully is written, as for ``Plan.apply``."""
 
     expiry_seconds: int | None = None
@@ -79,7 +79,7 @@ class WriteModel:
         clock: Seconds, for how often the mirror is read again.
 
     Raises:
-        ValueRefused: ``devices`` is none of these, or a limit is too small.
+        InvalidValue: ``devices`` is none of these, or a limit is too small.
 
     Attributes:
         devices: Which devices are picked.
@@ -100,10 +100,10 @@ class WriteModel:
         run: Run = run_now,
         *,
         path: str = "",
-        limits: Limits | None = None,
+        limits: WriteLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or WriteLimits()
         check_limits(
             concurrency=DEFAULT_CONCURRENCY,
             canary=self.limits.canary,
@@ -144,7 +144,7 @@ class WriteModel:
     def preview(self) -> None:
         """Look at what the input would change; reads only."""
         if self.missing:
-            self._tell("preview", "No preview yet", ValueRefused(self.missing))
+            self._tell("preview", "No preview yet", InvalidValue(self.missing))
             return
         value, path = self.value.read(), self.value.path
         wanted = [(device_id, path, value) for device_id in self.devices.picked]
@@ -153,7 +153,7 @@ class WriteModel:
     def preview_undo(self) -> None:
         """Look at the way back from what was written last; reads only."""
         if self._applied is None or not self.can_undo:
-            self._tell("preview", "Undo", ValueRefused("nothing was written that could be undone"))
+            self._tell("preview", "Undo", InvalidValue("nothing was written that could be undone"))
             return
         self._look("The preview of the way back", self._applied.undo, is_way_back=True)
 
@@ -161,7 +161,7 @@ class WriteModel:
         """Write what the preview shows."""
         plan = self.plan
         if plan is None or not self.can_apply:
-            self._tell("apply", "Nothing was sent", ValueRefused("make a preview of this input first"))
+            self._tell("apply", "Nothing was sent", InvalidValue("make a preview of this input first"))
             return
         self.stage = Stage.WRITING
         self.notices.clear("apply")
@@ -431,7 +431,7 @@ def _told(counts: dict[Mark, int], words: dict[Mark, str]) -> str:
     return ", ".join(parts) or "nothing to write"
 
 
-def _apply(plan: Plan, limits: Limits, canary: int) -> None:
+def _apply(plan: Plan, limits: WriteLimits, canary: int) -> None:
     with without_progress():
         plan.apply(
             expiry_seconds=limits.expiry_seconds,

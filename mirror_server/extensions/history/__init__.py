@@ -11,7 +11,7 @@ What is kept
 ------------
 
 A row for each value that a device told, whether anybody subscribed it or not, and for each write that ended; for each
-registration, update, deregistration and lapse; and for each stretch in which the service heard nothing, because it was
+registration, update, deregistration and lapse; and for each interval in which the service heard nothing, because it was
 down or kept no history: a *gap*. So a value that did not change can be told from one that could not be heard. A row
 stands where it belongs by the device's own clock where it told the time, and has the time of its receipt too: what came
 late is late, not lost. It is written in the transaction that changes the mirror: what the mirror had, the history has.
@@ -74,7 +74,7 @@ virtual machine).
 Where the clock of the system was ahead, what happened meanwhile is at those times: it is in no answer of the present,
 and in those of that time when it comes. If all of it was begun or trimmed by then, questions about the present are
 refused for an hour, and it begins anew with what the mirror has: until then the clock may be behind, and the history
-right. A stretch in which no server ran is no gap if the clock says that it did not last.
+right. An interval in which no server ran is no gap if the clock says that it did not last.
 
 Switched off, nothing more is written, nothing is told and nothing goes; on again, the time between is a gap. Several
 processes on PostgreSQL (``mirror-server help processes``) keep one history, and any of them answers; all need the same
@@ -169,13 +169,13 @@ def build(services: Services) -> Sequence[object]:
         return [PastService(None, database, clock, services.download_slots)]
     from mirror_server.extensions.history.archive import Archive
     from mirror_server.extensions.history.keeper import Keeper
-    from mirror_server.extensions.history.recorder import Recorder
+    from mirror_server.extensions.history.recorder import HistoryRecorder
     from mirror_server.extensions.history.service import HistoryService
 
     archive = None if chosen.history_archive is None else Archive(chosen.history_archive)
     history, keep_seconds = HistoryService(database, clock, archive), chosen.keep_history_seconds
     keeper = Keeper(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
-    return [PastService(history, database, clock, services.download_slots), keeper, Recorder(database, clock)]
+    return [PastService(history, database, clock, services.download_slots), keeper, HistoryRecorder(database, clock)]
 
 
 @extends

@@ -21,7 +21,6 @@ from mirror_server.extensions.history.parquet import ParquetRows
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds, Span
-from mirror_server.store import devices
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -88,7 +87,7 @@ class Reading:
     def filter(self, selection: HistorySelection) -> RowFilter:
         """Return the filter of a selection, which finds the devices that meet its conditions."""
         conditions = selection.conditions
-        ids = sorted(devices.ids(self.session, conditions)) if conditions else None
+        ids = sorted(history.device_ids(self.session, conditions)) if conditions else None
         return RowFilter(selection, ids, self.erased, self.state.base_at)
 
     def sources(self, wanted: RowFilter, *, descending: bool = False) -> Iterator[Source]:

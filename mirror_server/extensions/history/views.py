@@ -168,7 +168,7 @@ def _download(
     def download(past: OpenPast) -> Response:
         return Download(answer(past), is_admitted=is_admitted, release=past.close, content_type=form, headers={})
 
-    is_long = takes_long(conditions, rows=services().devices.recent_count())
+    is_long = takes_long(conditions, rows=services().devices.estimated_count())
     return when_read(opening, download, is_long=is_long, discard=lambda past: past.close())
 
 

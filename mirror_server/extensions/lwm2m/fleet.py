@@ -19,7 +19,6 @@ from mirror_server.devices.link import (
     Answer,
     CancelObservation,
     DeviceCommand,
-    DeviceEvents,
     Execute,
     NotRegistered,
     Observation,
@@ -30,7 +29,7 @@ from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.conversation import Conversation
 from mirror_server.extensions.lwm2m.exchange import (
     NoAnswer,
-    Notification,
+    ObserveNotification,
     Peer,
     Request,
     RequestRefused,
@@ -42,6 +41,7 @@ from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told
 from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.service.devices import DeviceService
 from mirror_server.store import resources
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -92,7 +92,7 @@ class Fleet:
         settings: The limits for devices.
     """
 
-    def __init__(self, *, events: DeviceEvents, database: Database, clock: Clock, settings: LwM2MSettings) -> None:
+    def __init__(self, *, events: DeviceService, database: Database, clock: Clock, settings: LwM2MSettings) -> None:
         self.registrar = Registrar(events=events, database=database, clock=clock, settings=settings, greet=self._greet)
         self.counts = self.registrar.counts
         self.registry = self.registrar.registry
@@ -162,7 +162,7 @@ class Fleet:
         except (TimeoutError, NotLeader, StorageFailed):
             return Response("5.03", b"what was told cannot be stored now; try again later", 0, _STORE_SECONDS)
 
-    def notified(self, notification: Notification) -> bool:
+    def notified(self, notification: ObserveNotification) -> bool:
         """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
         observed = self.registry.observed_by(notification)
         now = self._clock.now()
@@ -183,7 +183,7 @@ class Fleet:
             observed.held.append(notification)
         return True
 
-    def flooded(self, notification: Notification) -> None:
+    def flooded(self, notification: ObserveNotification) -> None:
         """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
         observed = self.registry.observed_by(notification)
         if observed is not None and observed.is_asked:
@@ -247,7 +247,7 @@ class Fleet:
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None
 
-    def _take(self, observed: ObservedResource, notification: Notification, now: Instant) -> None:
+    def _take(self, observed: ObservedResource, notification: ObserveNotification, now: Instant) -> None:
         """Report the value in a notification, if it is the newest."""
         response = notification.response
         if not response.is_success:

@@ -15,7 +15,7 @@ from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import JSON, LINK_FORMAT, LWM2M_TLV, OCTET_STREAM, TEXT_PLAIN, decode
 from mirror_sdk.values.codecs import Part, split
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
-from mirror_sdk.values.declared import Unreadable
+from mirror_sdk.values.declared import UnreadablePayload
 from mirror_sdk.values.records import is_resource
 from mirror_sdk.values.text import write_text
 from mirror_sdk.values.tlv import is_integer_for_float
@@ -85,7 +85,7 @@ def contents(
         return as_told
     try:
         parts = split(payload, type_told, "" if path == EVERYTHING else path)
-    except Unreadable as exc:
+    except UnreadablePayload as exc:
         if is_resource(path):
             return as_told
         raise BadPayload(str(exc)) from exc

@@ -18,7 +18,7 @@ from mirror_server.config import ListenAddress
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
 from mirror_server.extensions.lwm2m import registrations
-from mirror_server.extensions.lwm2m.coap import CoapEndpoint, Limits, listen
+from mirror_server.extensions.lwm2m.coap import CoapEndpoint, CoapLimits, listen
 from mirror_server.extensions.lwm2m.device_keys import Identities
 from mirror_server.extensions.lwm2m.exchange import CannotListen
 from mirror_server.extensions.lwm2m.fleet import Fleet
@@ -217,7 +217,7 @@ class RealDevices:
 
     async def _listen(self, fleet: Fleet) -> CoapEndpoint:
         settings = self._settings
-        limits = Limits(payload_bytes=settings.max_coap_payload_bytes)
+        limits = CoapLimits(payload_bytes=settings.max_coap_payload_bytes)
         return await listen(
             fleet, coap=settings.coap, coaps=settings.coaps, keys=self._identities.secret, limits=limits
         )

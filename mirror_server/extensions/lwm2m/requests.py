@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import LWM2M_TLV, SENML_JSON, TEXT_PLAIN, decode, encode
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
@@ -183,6 +183,6 @@ def _others(path: str, content: Content, structured: Collection[int]) -> Iterato
     for number in structured:
         try:
             payload, _ = encode(value.python, path, CONTENT_FORMATS[number], allow_read_only=True)
-        except ValueRefused:
+        except InvalidValue:
             continue
         yield Sent(payload, number)

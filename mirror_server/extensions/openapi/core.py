@@ -7,7 +7,7 @@ from typing import Any
 
 from mirror_sdk.wire.access_key import AccessKey
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
-from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_object import DeviceObjectBody
 from mirror_sdk.wire.device_requests import (
     ASYNC_ID_PATTERN,
     MAX_EXPIRY_SECONDS,
@@ -127,7 +127,7 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
             200,
             "The device object.",
             json_of(
-                DeviceObject,
+                DeviceObjectBody,
                 "a read value and a write that succeeded",
                 "a pending write has no time of a status update",
                 "empty values at first registration",

@@ -84,7 +84,7 @@ _ERROR_MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class DescribedOperation:
     """One method of one path.
 
     Attributes:
@@ -116,7 +116,7 @@ class Operation:
     is_extension: bool = False
 
 
-_DELIVERY = Operation(
+_DELIVERY = DescribedOperation(
     name="deliver",
     group="Notifications",
     summary="What the server sends to a webhook",
@@ -203,7 +203,7 @@ def _names_in(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Sequence[Besides]) -> Operation:
+def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Sequence[Besides]) -> DescribedOperation:
     view = route.view
     summary, meaning = summary_and_meaning(view)
     group, answers, described = view.__dict__["described"]
@@ -211,7 +211,7 @@ def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Se
     added = [more[view.__name__] for more in besides if view.__name__ in more]
     by_code = {answer.code: answer for answer in chain(answers, *(responses for responses, _ in added))}
     selecting = device_filters if details.pop("selects_devices", False) else ()
-    return Operation(
+    return DescribedOperation(
         name=view.__name__,
         group=group,
         summary=summary,
@@ -224,7 +224,7 @@ def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Se
     )
 
 
-def _parameters(operation: Operation) -> list[Schema]:
+def _parameters(operation: DescribedOperation) -> list[Schema]:
     return [
         *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(operation.path)),
         *({"name": one.name, "in": one.place} | _parameter(one) for one in operation.parameters),
@@ -245,7 +245,7 @@ def _of_path(name: str) -> Schema:
     return {"description": f"The {what}'s {'id' if mark else 'name'}.", "schema": TEXT | {"minLength": 1}}
 
 
-def _operation(operation: Operation) -> Schema:
+def _operation(operation: DescribedOperation) -> Schema:
     described: Schema = {
         "operationId": operation.name,
         "tags": [operation.group],
@@ -261,7 +261,7 @@ def _operation(operation: Operation) -> Schema:
     return described
 
 
-def _requested(operation: Operation) -> Schema:
+def _requested(operation: DescribedOperation) -> Schema:
     """An operation of the server, which has errors, parameters and scopes."""
     described = _operation(operation)
     described["responses"] |= _errors(operation)
@@ -276,7 +276,7 @@ def _answer(answer: Answer) -> Schema:
     return described | ({"content": content} if content else {})
 
 
-def _errors(operation: Operation) -> Schema:
+def _errors(operation: DescribedOperation) -> Schema:
     codes = {408, 414, 431, 500, 503, *operation.errors}
     if _names_in(operation.path):
         codes.add(404)
@@ -335,7 +335,7 @@ def _example(model: type, variant: str) -> Any:
     return _goldens()[model.__name__][variant]
 
 
-def _schemas(operations: Collection[Operation]) -> dict[str, Schema]:
+def _schemas(operations: Collection[DescribedOperation]) -> dict[str, Schema]:
     models: set[type[BaseModel]] = {ErrorBody}
     for operation in operations:
         models |= {content.model for content in _contents(operation) if content.model is not None}
@@ -347,13 +347,13 @@ def _schemas(operations: Collection[Operation]) -> dict[str, Schema]:
     return found
 
 
-def _contents(operation: Operation) -> Iterator[Content]:
+def _contents(operation: DescribedOperation) -> Iterator[Content]:
     if operation.body is not None:
         yield operation.body
     yield from chain.from_iterable(answer.contents for answer in operation.answers)
 
 
-def _refused_extras(operations: Collection[Operation], schemas: Mapping[str, Schema]) -> set[str]:
+def _refused_extras(operations: Collection[DescribedOperation], schemas: Mapping[str, Schema]) -> set[str]:
     """The names of the schemas that bodies consist of: there an unknown member is refused."""
     found: set[str] = set()
     unseen = {operation.body.model.__name__ for operation in operations if operation.body and operation.body.model}

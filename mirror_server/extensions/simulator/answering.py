@@ -17,7 +17,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.extensions.simulator.device import Resource, SimulatedDevice
+from mirror_server.extensions.simulator.device import RunningResource, SimulatedDevice
 
 _TEXT = "text/plain"
 _BYTES = "application/octet-stream"
@@ -38,7 +38,7 @@ def changes_device(command: DeviceCommand) -> bool:
     return not isinstance(command, Read | Execute)
 
 
-def _obey(device: SimulatedDevice, resource: Resource, command: DeviceCommand, now: Instant) -> Answer:
+def _obey(device: SimulatedDevice, resource: RunningResource, command: DeviceCommand, now: Instant) -> Answer:
     match command:
         case Read():
             return _read(device, resource, command, now)
@@ -60,7 +60,7 @@ def _value(device: SimulatedDevice, path: str, now: Instant) -> Answer:
     return Answer(Outcome.DONE, Content(reading.text.encode(), _TEXT), answered_at=reading.measured_at)
 
 
-def _read(device: SimulatedDevice, resource: Resource, command: Read, now: Instant) -> Answer:
+def _read(device: SimulatedDevice, resource: RunningResource, command: Read, now: Instant) -> Answer:
     if resource.executable:
         return Answer(Outcome.METHOD_NOT_ALLOWED)
     if command.accept is not None and _media_type(command.accept) not in {_TEXT, "*/*"}:
@@ -68,14 +68,14 @@ def _read(device: SimulatedDevice, resource: Resource, command: Read, now: Insta
     return _value(device, command.path, now)
 
 
-def _observe(device: SimulatedDevice, resource: Resource, command: Observe, now: Instant) -> Answer:
+def _observe(device: SimulatedDevice, resource: RunningResource, command: Observe, now: Instant) -> Answer:
     if resource.executable:
         return Answer(Outcome.METHOD_NOT_ALLOWED)
     resource.observed = True
     return _value(device, command.path, now)
 
 
-def _write(device: SimulatedDevice, resource: Resource, command: Write, now: Instant) -> Outcome:
+def _write(device: SimulatedDevice, resource: RunningResource, command: Write, now: Instant) -> Outcome:
     rule = device.rule(command.path)
     accepts = rule.accepts if rule else None
     if not resource.writable:
@@ -93,7 +93,7 @@ def _write(device: SimulatedDevice, resource: Resource, command: Write, now: Ins
     return Outcome.DONE
 
 
-def _write_attributes(resource: Resource, query: str) -> Outcome:
+def _write_attributes(resource: RunningResource, query: str) -> Outcome:
     """Take ``pmin`` and ``pmax``, whole seconds, where the one is not above the other; nothing else is known."""
     if resource.executable:
         return Outcome.METHOD_NOT_ALLOWED

@@ -12,10 +12,10 @@ from itertools import islice
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.clock import Clock
-from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
+from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
-    Resource,
+    RunningResource,
     SimulatedDevice,
     SimulatedResource,
     SimulatedState,
@@ -27,6 +27,7 @@ from mirror_server.extensions.simulator.device import (
 )
 from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
 from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
+from mirror_server.service.devices import DeviceService
 
 
 class SimulatorBackend:
@@ -38,7 +39,7 @@ class SimulatorBackend:
     name = BACKEND
     parts_of = None
 
-    def __init__(self, *, events: DeviceEvents, store: SimulatorStore, clock: Clock, seed: int) -> None:
+    def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock, seed: int) -> None:
         self._fleet = Fleet(events=events, store=store, clock=clock)
         self._store = store
         self._seed = seed
@@ -198,7 +199,7 @@ class SimulatorBackend:
         }
         with self._fleet.turn() as turn:
             running = self._running(device_id)
-            resource = replace(running.device.resources.get(path) or Resource(value_at=turn.now))
+            resource = replace(running.device.resources.get(path) or RunningResource(value_at=turn.now))
             given = {flag: state for flag, state in flags.items() if state is not None}
             for flag, state in given.items():
                 setattr(resource, flag, state)
@@ -288,7 +289,7 @@ class SimulatorBackend:
         return running
 
 
-def _check_flags(resource: SimulatedResource | Resource, field: str) -> None:
+def _check_flags(resource: SimulatedResource | RunningResource, field: str) -> None:
     """What can be executed has no value, so nothing would ever come of observing it."""
     if resource.executable and (resource.observable or resource.auto_observable):
         raise SimulatorError(

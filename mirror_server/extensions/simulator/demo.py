@@ -147,5 +147,5 @@ def _demo_key(database: Database, url: str | None) -> DemoKey:
             return demo_key.kept_key(database, location.file(), wall_time())
         except demo_key.KeyFileError as error:
             raise click.ClickException(visible(str(error))) from error
-    key = access_keys.reissue(database, demo_key.NAME, tuple(Scope), wall_time())
+    key = demo_key.reissued(database, wall_time())
     return DemoKey(key, _NOT_KEPT if url else "")

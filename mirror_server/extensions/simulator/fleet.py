@@ -14,11 +14,12 @@ from typing import Protocol
 
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import Answer, DeviceCommand, DeviceEvents, Observation, Observe, Outcome
+from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe, Outcome
 from mirror_server.extensions.simulator.answering import changes_device, respond
 from mirror_server.extensions.simulator.device import SimulatedDevice
 from mirror_server.extensions.simulator.running_device import RunningDevice
 from mirror_server.extensions.simulator.store import LastObserved
+from mirror_server.service.devices import DeviceService
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class Turn:
 class Fleet:
     """The devices while they run. Everything is called inside a turn, or, where nothing is decided, a look."""
 
-    def __init__(self, *, events: DeviceEvents, store: SimulatorStore, clock: Clock) -> None:
+    def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock) -> None:
         self.running: dict[str, RunningDevice] = {}
         self._events = events
         self._store = store

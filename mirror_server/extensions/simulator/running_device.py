@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mirror_server.clock import Timer
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Answer, Content, Observation
-from mirror_server.extensions.simulator.device import CONTACT_SECONDS, Reading, Resource, SimulatedDevice
+from mirror_server.extensions.simulator.device import CONTACT_SECONDS, Reading, RunningResource, SimulatedDevice
 
 AWAKE_SECONDS = 10
 
@@ -131,7 +131,7 @@ class RunningDevice:
             dues += self._report_dues(path, self.device.resources[path], now)
         return min(dues)
 
-    def _report_dues(self, path: str, resource: Resource, now: Instant) -> list[Instant]:
+    def _report_dues(self, path: str, resource: RunningResource, now: Instant) -> list[Instant]:
         dues: list[Instant] = []
         sent, rule = self.sent.get(path), self.device.modelled(path)
         earliest_at = _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmin_seconds), now) if sent else now

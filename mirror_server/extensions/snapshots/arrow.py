@@ -13,20 +13,19 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from mirror_sdk.wire.snapshot import Compression
+from mirror_sdk.wire.snapshot import Compression, streamed_columns
 from mirror_server.extensions.arrow import TYPES, Pieces, to_array, to_lists
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
 from mirror_server.extensions.snapshots.store import STREAMED_REPORTED_COLUMNS, Page
 from mirror_server.service.devices import LruCache
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.resources import streamed_columns
 from mirror_server.store.session import Row
 
-_RESOURCE_FIELDS = [pa.field(name, TYPES[kind]) for name, kind in streamed_columns("resource", "reported").items()]
-_DESIRED_FIELDS = [pa.field(name, TYPES[kind]) for name, kind in streamed_columns("desired").items()]
-RESOURCE = pa.struct(_RESOURCE_FIELDS)
+RESOURCE = pa.struct([(each.name, TYPES[each.kind]) for each in streamed_columns("resource", "reported")])
 """A resource, and what was reported of it."""
-DESIRED = pa.struct([pa.field("resource", pa.int32()), *_DESIRED_FIELDS])
+DESIRED = pa.struct(
+    [("resource", pa.int32()), *((each.name, TYPES[each.kind]) for each in streamed_columns("desired"))]
+)
 """What was to be written to a resource: ``resource`` is its place in the list of resources."""
 SCHEMA = pa.schema(
     [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirror_sdk.wire.snapshot import ARROW, NDJSON
-from mirror_server.store.resources import Kind, Part, streamed_columns
+from mirror_sdk.wire.model import Kind
+from mirror_sdk.wire.snapshot import ARROW, NDJSON, Part, ResourceColumn, streamed_columns
 from mirror_server.views.description import text_of
 
 _LINES = (
@@ -21,18 +21,17 @@ _TYPES: Mapping[Kind, str] = {
     "small integer": "int8",
     "flag": "bool",
 }
-_NOTES = {
-    "reported_value": ", the payload as it came",
-    "reported_revision": ", as `revision` of a reported value in JSON",
-    "reported_origin": ", as `origin` of a reported value in JSON",
-    "desired_status": ": 0 pending, 1 success, 2 failure",
-    "desired_revision": ", as `revision` of a desired value in JSON",
-}
+_NOTES = {"reported_value": ", the payload as it came", "desired_status": ": 0 pending, 1 success, 2 failure"}
 
 
 def _streamed(*parts: Part) -> str:
-    lines = [f"    - `{name}` {_TYPES[kind]}{_NOTES.get(name, '')}" for name, kind in streamed_columns(*parts).items()]
-    return "\n".join(lines)
+    columns = streamed_columns(*parts)
+    return "\n".join(f"    - `{each.name}` {_TYPES[each.kind]}{_NOTES.get(each.name) or _as(each)}" for each in columns)
+
+
+def _as(column: ResourceColumn) -> str:
+    is_named_so = column.part == "resource" or column.name == column.member
+    return "" if is_named_so else f", as `{column.member}` of a {column.part} value in JSON"
 
 
 _COLUMNS = f"""\
@@ -46,6 +45,6 @@ An Arrow IPC stream, a row a device:
     - `resource` int32, the place of its resource in `resources`, from 0
 {_streamed("desired")}
 
-`path`, the content types, the origin and `acknowledged_by` are encoded as dictionaries with int32 indices. The last
-batch has no rows, and the snapshot's end in its metadata `mirror.end`."""
+The strings in the lists are encoded as dictionaries with int32 indices. The last batch has no rows, and the snapshot's
+end in its metadata `mirror.end`."""
 FORMS = (text_of(NDJSON, _LINES), text_of(ARROW, "an Arrow IPC stream", _COLUMNS))

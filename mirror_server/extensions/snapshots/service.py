@@ -25,7 +25,7 @@ _DEVICES_AT_A_TIME = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class SnapshotSelection:
     """What a snapshot shows.
 
     Attributes:
@@ -62,7 +62,7 @@ class Snapshot:
         seq: Number of the last entry in the application's log that it knows of.
     """
 
-    def __init__(self, session: Session, selection: Selection, app_id: str, taken_at: Instant) -> None:
+    def __init__(self, session: Session, selection: SnapshotSelection, app_id: str, taken_at: Instant) -> None:
         self.taken_at = taken_at
         self.revision = session.last_revision()
         self.device_count = devices.count(session, selection.conditions)
@@ -123,7 +123,7 @@ class SnapshotService:
         self.encoded_pages: LruCache[EncodedPage] = LruCache()
         self._slots = slots
 
-    def open(self, app_id: str, selection: Selection) -> Snapshot:
+    def open(self, app_id: str, selection: SnapshotSelection) -> Snapshot:
         """A snapshot as of now; whoever opens it closes it.
 
         Raises:

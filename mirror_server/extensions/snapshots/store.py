@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mirror_sdk.wire.snapshot import streamed_columns
 from mirror_server.store import devices
 from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.devices import DeviceRow
-from mirror_server.store.resources import streamed_columns
 from mirror_server.store.session import Row, Session
 
 STREAMED_REPORTED_COLUMNS = ", ".join(
     [
-        *streamed_columns("resource", "reported"),
+        *(each.name for each in streamed_columns("resource", "reported")),
         "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END",
     ]
 )
 """What a table of states needs of every resource; the last is the size of its desired value, where there is one."""
 
-STREAMED_DESIRED_COLUMNS = ", ".join(streamed_columns("desired"))
+STREAMED_DESIRED_COLUMNS = ", ".join(each.name for each in streamed_columns("desired"))
 """What it needs of a resource with a desired value: few have one, and each column costs as much where it is empty."""
 
 # So few that they are gone before the garbage collector looks at them.

@@ -9,12 +9,12 @@ from histories import tail
 
 from mirror_server.devices.dispatch import Job
 from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 PATH = "/3303/0/5700"
 
 
-def rows_of(server: Any) -> list[HistoryRow]:
+def rows_of(server: Any) -> list[StoredHistoryRow]:
     assert server.services.database.settle(60)
     with server.services.database.read() as session:
         return tail(session)

@@ -13,7 +13,7 @@ from coap_device import READ, Device, block1, block2, confirmable, notification,
 
 from mirror_server.extensions.lwm2m.coap import Tuning
 from mirror_server.extensions.lwm2m.coap.messages import Block, Message, Option, Type, code_text, uint_option
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Notification, Request, Response, Unreachable
+from mirror_server.extensions.lwm2m.exchange import NoAnswer, ObserveNotification, Request, Response, Unreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -105,7 +105,9 @@ async def test_the_answer_to_observe_ends_the_request_and_what_follows_is_handed
     answer = await device.ask(notification(20, b"mine", 8, b"22.0", Type.CONFIRMABLE))
     assert (answer.type, answer.message_id) == (Type.ACKNOWLEDGEMENT, 20)
     value = Response("2.05", b"22.0")
-    assert registry.notifications == [Notification(device.peer, b"mine", 8, value, is_confirmable=True, is_whole=True)]
+    assert registry.notifications == [
+        ObserveNotification(device.peer, b"mine", 8, value, is_confirmable=True, is_whole=True)
+    ]
 
 
 async def test_a_handler_that_fails_is_logged_and_the_next_notification_comes(registry, device, monkeypatch, caplog):

@@ -15,7 +15,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
 from coap_device import READ, Device, Registry, block1, block2, confirmable, registration, speaking
 
-from mirror_server.extensions.lwm2m.coap import Limits, Tuning, sockets
+from mirror_server.extensions.lwm2m.coap import CoapLimits, Tuning, sockets
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
 from mirror_server.extensions.lwm2m.coap.messages import (
     Block,
@@ -143,7 +143,7 @@ async def test_a_registration_in_blocks_comes_whole(registry, device):
     assert request == Request("POST", "/rd", ("ep=boiler", "lt=300"), links, content_format=40)
 
 
-@pytest.mark.parametrize("options", [{"limits": Limits(payload_bytes=2_000)}])
+@pytest.mark.parametrize("options", [{"limits": CoapLimits(payload_bytes=2_000)}])
 async def test_an_upload_without_end_is_refused_at_the_limit(device):
     answers = []
     for number in range(4):
@@ -158,7 +158,7 @@ def upload(peer: int = 1) -> tuple[Peer, Message]:
 
 def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_time() -> None:
     now = 0.0
-    uploads = Uploads(Limits(uploads=10, uploads_bytes=100, upload_idle_seconds=60), lambda: now)
+    uploads = Uploads(CoapLimits(uploads=10, uploads_bytes=100, upload_idle_seconds=60), lambda: now)
     for number in range(50):
         assert uploads.add(*upload(number), Block(0, True, 16)) is None
     assert len(uploads) == 6
@@ -173,7 +173,7 @@ def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_t
 
 
 def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
-    uploads = Uploads(Limits(uploads=2), lambda: 0.0)
+    uploads = Uploads(CoapLimits(uploads=2), lambda: 0.0)
     for peer, number in ((1, 0), (2, 0), (1, 1), (3, 0)):
         uploads.add(*upload(peer), Block(number, True, 16))
     assert uploads.add(*upload(1), Block(2, False, 16)) == bytes(48)
@@ -181,7 +181,7 @@ def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
         uploads.add(*upload(2), Block(1, False, 16))
 
 
-@pytest.mark.parametrize("options", [{"limits": Limits(payload_bytes=3_000)}])
+@pytest.mark.parametrize("options", [{"limits": CoapLimits(payload_bytes=3_000)}])
 async def test_an_answer_without_end_ends_at_the_limit(endpoint, device):
     parts = (("2.05", bytes(1024), (block2(number, True, 1024),)) for number in range(3))
     with pytest.raises(NoAnswer, match="more than 3000 bytes"):
@@ -210,7 +210,7 @@ async def test_what_changes_between_its_blocks_is_read_anew_and_not_for_ever(end
         await device.responds(endpoint.request(device.peer, READ), *changing)
 
 
-@pytest.mark.parametrize("options", [{"limits": Limits(requests_in_hand=3, requests_in_hand_of_peer=2)}])
+@pytest.mark.parametrize("options", [{"limits": CoapLimits(requests_in_hand=3, requests_in_hand_of_peer=2)}])
 async def test_too_many_requests_at_once_are_put_off(registry, endpoint, device):
     held = registry.hold("2.01")
     other = Device(endpoint.coap_address)
@@ -265,7 +265,7 @@ async def test_what_is_said_to_a_group_is_not_answered(kernel_has_ipv6, monkeypa
 
 
 def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restarts_it():
-    uploads = Uploads(Limits(), lambda: 0.0)
+    uploads = Uploads(CoapLimits(), lambda: 0.0)
     for number in (0, 1, 0):
         uploads.add(*upload(), Block(number, True, 16))
     assert uploads.held_bytes == 16
@@ -280,7 +280,7 @@ def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restar
 
 async def test_requests_that_are_remembered_are_bounded_in_number_and_time():
     registry = Registry()
-    async with speaking(registry, limits=Limits(remembered_messages=3)) as (endpoint, device):
+    async with speaking(registry, limits=CoapLimits(remembered_messages=3)) as (endpoint, device):
         for number in (1, 2, 3, 4, 1, 4):
             await device.ask(registration(number))
         assert (len(registry.requests), endpoint.counts.duplicates) == (5, 1)

@@ -18,7 +18,7 @@ from coap_device import until
 from resource_paths import FIRMWARE, SWITCH, TEMPERATURE
 from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, registering, thermometer
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_server.clock import ManualClock, Timer
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
@@ -316,7 +316,7 @@ def test_what_a_device_cannot_have_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a pre-shared key"):
         LwM2MDevice("coaps://127.0.0.1", "probe", clock=ManualClock(0))
     device = LwM2MDevice("coap://127.0.0.1", "probe", thermometer(), clock=ManualClock(0))
-    with pytest.raises(ValueRefused):
+    with pytest.raises(InvalidValue):
         device.set_value(TEMPERATURE, "warm")
     assert device.value(TEMPERATURE) == 21.5
 

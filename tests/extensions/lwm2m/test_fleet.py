@@ -30,8 +30,8 @@ from mirror_server.extensions.lwm2m import device_keys, fleet
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey
 from mirror_server.extensions.lwm2m.exchange import (
     NoAnswer,
-    Notification,
     Observed,
+    ObserveNotification,
     Peer,
     Request,
     Response,
@@ -192,7 +192,7 @@ class World:
 
     def notify(self, token, sequence, text="22", *, peer=HERE, code="2.05", content_format=0, is_whole=True):
         response = Response(code, text.encode(), content_format, max_age_seconds=60)
-        return self.fleet.notified(Notification(peer, token, sequence, response, True, is_whole))
+        return self.fleet.notified(ObserveNotification(peer, token, sequence, response, True, is_whole))
 
     async def pause(self) -> None:
         """Let everything that is ready go on."""
@@ -375,7 +375,7 @@ async def test_values_before_a_flood_are_reported_before_the_observation_ends(wo
     """Where the observation ends first, its subscribers miss them."""
     assert world.notify(token, 2, "22")
     assert world.notify(token, 3, "23")
-    world.fleet.flooded(Notification(HERE, token, 4, Response("2.05", b"24"), False, True))
+    world.fleet.flooded(ObserveNotification(HERE, token, 4, Response("2.05", b"24"), False, True))
     assert [kind for kind, *_ in world.diary.entries[-2:]] == ["observed", "ended"]
     assert world.diary.values() == ["22", "23"]
     assert world.diary.all("ended") == [("id-of-sensor", TEMPERATURE)]

@@ -91,7 +91,7 @@ def test_a_database_that_was_put_back_counts_as_before(server, key, metric):
     before = counted()
     assert all(before)
     server.services.close()
-    done(server.settings.database_url, "went-back")
+    done(server.settings.database_url, "mark-restored")
     server.open()
     assert counted() == before
 

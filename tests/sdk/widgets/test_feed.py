@@ -60,7 +60,7 @@ def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
         assert "401" in str(feed.problem)
         feed.tend()
         assert not feed._is_starting
-        reader._sender._http.headers["Authorization"] = f"Bearer {mirror.new_key()}"
+        reader._session.sender._http.headers["Authorization"] = f"Bearer {mirror.new_key()}"
         seconds.now += RETRY_SECONDS + 1
         feed.tend()
         until(lambda: subscription._waiting)

@@ -16,7 +16,7 @@ from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models import past
 from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
-from mirror_sdk.widgets.models.time_window import Stretch, TimeWindow
+from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
 
 
@@ -396,7 +396,7 @@ def test_thinning_keeps_peaks_ends_and_breaks():
     assert thinned(points[:POINTS], POINTS) == points[:POINTS]
 
 
-def test_a_stretch_of_a_line_leads_on_to_its_neighbours():
+def test_an_interval_of_a_line_leads_on_to_its_neighbours():
     points = line_of(10)
     at = [point.at for point in points]
     assert within(points, at[3], at[5]) == points[2:7]
@@ -411,37 +411,37 @@ def test_a_stretch_of_a_line_leads_on_to_its_neighbours():
 def test_a_window_follows_the_newest_or_stays():
     window = TimeWindow()
     hours = [START + timedelta(hours=number) for number in range(4)]
-    assert window.of(Stretch(hours[0], hours[3])) == (hours[0], hours[3])
+    assert window.of(Interval(hours[0], hours[3])) == (hours[0], hours[3])
     window.follow(timedelta(hours=1))
-    assert window.of(Stretch(hours[0], hours[3])) == (hours[2], hours[3])
-    assert window.of(Stretch(hours[3] - timedelta(minutes=1), hours[3])).begin == hours[3] - timedelta(minutes=1)
-    window.staying = Stretch(hours[0], hours[1])
-    assert window.of(Stretch(hours[0], hours[3])) == (hours[0], hours[1])
+    assert window.of(Interval(hours[0], hours[3])) == (hours[2], hours[3])
+    assert window.of(Interval(hours[3] - timedelta(minutes=1), hours[3])).begin == hours[3] - timedelta(minutes=1)
+    window.staying = Interval(hours[0], hours[1])
+    assert window.of(Interval(hours[0], hours[3])) == (hours[0], hours[1])
     window.follow(None)
-    assert window.of(Stretch(hours[3], hours[3])).length > timedelta(0)
+    assert window.of(Interval(hours[3], hours[3])).length > timedelta(0)
 
 
-def test_a_stretch_is_zoomed_around_its_middle_and_shifted_by_its_length():
-    stretch = Stretch(START, START + timedelta(hours=4))
-    assert stretch.zoomed(0.5) == (START + timedelta(hours=1), START + timedelta(hours=3))
-    assert stretch.shifted(-0.5) == (START - timedelta(hours=2), START + timedelta(hours=2))
+def test_an_interval_is_zoomed_around_its_middle_and_shifted_by_its_length():
+    interval = Interval(START, START + timedelta(hours=4))
+    assert interval.zoomed(0.5) == (START + timedelta(hours=1), START + timedelta(hours=3))
+    assert interval.shifted(-0.5) == (START - timedelta(hours=2), START + timedelta(hours=2))
     for _ in range(100):
-        stretch = stretch.zoomed(2)
+        interval = interval.zoomed(2)
     for _ in range(200):
-        stretch = stretch.zoomed(0.5)
-    assert stretch.length > timedelta(0)
+        interval = interval.zoomed(0.5)
+    assert interval.length > timedelta(0)
 
 
 def test_the_model_stays_where_it_was_moved_and_follows_again():
     model = watcher()
     model.take([observation(1), observation(2, at=START + timedelta(hours=2))])
-    assert model.stretch_of(model.series) == (START, START + timedelta(hours=2))
+    assert model.interval_of(model.series) == (START, START + timedelta(hours=2))
     model.show_last("5 min")
-    assert model.stretch_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
-    model.stay(Stretch(START, START + timedelta(hours=1)))
+    assert model.interval_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
+    model.stay(Interval(START, START + timedelta(hours=1)))
     model.take([observation(3, at=START + timedelta(hours=3))])
-    assert model.stretch_of(model.series) == (START, START + timedelta(hours=1))
+    assert model.interval_of(model.series) == (START, START + timedelta(hours=1))
     model.stay(None)
-    assert model.stretch_of(model.series).end == START + timedelta(hours=3)
+    assert model.interval_of(model.series).end == START + timedelta(hours=3)
     model.clear()
-    assert model.stretch_of(model.series) is None
+    assert model.interval_of(model.series) is None

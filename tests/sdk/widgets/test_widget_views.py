@@ -20,7 +20,7 @@ from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.marks import Mark
-from mirror_sdk.widgets.models.time_window import Stretch
+from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
@@ -189,7 +189,7 @@ def series(device, unit, *numbers, broken=()):
     return Series(SeriesKey(device, TEMPERATURE), f"{device} {NASTY}", unit, points)
 
 
-WHOLE = Stretch(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
+WHOLE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
 
 
 @pytest.fixture

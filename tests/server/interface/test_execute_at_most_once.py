@@ -92,7 +92,7 @@ def test_command_that_could_not_be_sent_has_no_attempt(server, key, device):
 
     def fail_to_send(session):
         (command,) = commands.waiting(session, device)
-        assert server.services.commands.begin_attempt(session, command)
+        assert commands.begin_attempt(session, command.command_id, server.now)
         server.services.commands.finish(session, [(command, Answer(Outcome.NOT_SENT))])
 
     server.services.database.write(fail_to_send)

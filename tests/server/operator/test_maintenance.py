@@ -331,8 +331,8 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         revision = last_revision(services.database)
         put_webhook(services, app_id)
         assert services.webhooks.backlog(app_id) == 3
-        refused(url, "went-back", told="stop it first")
-    done(url, "went-back")
+        refused(url, "mark-restored", told="stop it first")
+    done(url, "mark-restored")
     with closing(Services(read_settings(database_url=url, manual_clock=True))) as running:
         assert running.webhooks.backlog(app_id) == 3
         assert (running.webhooks.backlog(idle), running.polls.count_waiting(idle)) == (0, 0)

@@ -18,7 +18,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from process_server import PATIENCE_SECONDS, ServerProcess, run_command, wait_for, wait_until
 from resource_paths import LEVEL, REBOOT, SWITCH
 
-from mirror_sdk import ValueRefused, parse_value
+from mirror_sdk import InvalidValue, parse_value
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import LWM2M_TLV, decode, encode, plain_text
@@ -586,7 +586,7 @@ TYPED = {
 def as_the_client_reads(text: str, path: str) -> dict[str, str] | None:
     try:
         payload, content_type = encode(parse_value(text, path), path)
-    except ValueRefused:
+    except InvalidValue:
         return None
     return {"payload": base64.b64encode(payload).decode(), "contentType": content_type}
 

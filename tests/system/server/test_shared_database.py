@@ -19,7 +19,7 @@ from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.compat.held_requests import HeldRequests
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.extensions.simulator.device import SimulatedResource
@@ -350,7 +350,7 @@ def test_a_process_without_an_option_does_not_join_those_that_have_it(url: str, 
             assert "coap:" not in "".join(second.extensions.hook.devices_come_to()), "a port is the leader's"
 
 
-def rows_in(services: Services) -> list[HistoryRow]:
+def rows_in(services: Services) -> list[StoredHistoryRow]:
     with services.database.read() as session:
         return tail(session)
 

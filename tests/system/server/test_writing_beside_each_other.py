@@ -23,7 +23,7 @@ from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.store import backend
 from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.extensions.requests.conditional import check_revision
@@ -31,7 +31,7 @@ from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
-from mirror_server.extensions.snapshots.service import Selection, SnapshotService
+from mirror_server.extensions.snapshots.service import SnapshotSelection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.server import Services
 from mirror_server.service import keys
@@ -160,7 +160,7 @@ def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
     snapshots = SnapshotService(reading, ManualClock(0), Slots.of_downloads(share=1))
 
     def told() -> dict[str, list[bytes]]:
-        with closing(snapshots.open("a", Selection())) as snapshot:
+        with closing(snapshots.open("a", SnapshotSelection())) as snapshot:
             stream = b"".join(arrow_stream(snapshot, "none", snapshots.encoded_pages, b"{}"))
         rows = pa.ipc.open_stream(stream).read_all().to_pylist()
         return {row["device_id"]: [each["reported_value"] for each in row["resources"]] for row in rows}
@@ -180,7 +180,7 @@ def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes
     def happen(session: Session, path: str) -> int:
         value = ReceivedValue(b"1", "text/plain", "read", 1, None, "d1", path)
         revision = stored_resources.report(session, [value])
-        history.add(session, [HistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
+        history.add(session, [StoredHistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
         return revision
 
     with held(first):
@@ -333,7 +333,7 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
 
     def read_on(told: list[int], app_id: str) -> None:
         with processes[-1].read() as session:
-            told += [seq for seq, *_ in logs.entries(session, app_id, len(told), 10_000, 1 << 30)]
+            told += [seq for seq, *_ in logs.read(session, app_id, len(told), 10_000, 1 << 30)[1]]
 
     futures: list[tuple[int, str, Future[Any]]] = []
     copy: dict[str, bytes] = {}

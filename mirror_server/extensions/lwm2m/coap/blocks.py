@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from mirror_server.extensions.lwm2m.coap.limits import Limits
+from mirror_server.extensions.lwm2m.coap.limits import CoapLimits
 from mirror_server.extensions.lwm2m.coap.messages import METHODS, Block, Message, Option, refusal, request_of
 from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRefused
 
@@ -23,7 +23,7 @@ class _Upload:
 class Uploads:
     """The transfers that are not complete; ``now`` returns seconds."""
 
-    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+    def __init__(self, limits: CoapLimits, now: Callable[[], float]) -> None:
         self._limits = limits
         self._now = now
         self._uploads: OrderedDict[_Key, _Upload] = OrderedDict()

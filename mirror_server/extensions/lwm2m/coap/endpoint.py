@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
     Block,
@@ -31,8 +31,8 @@ from mirror_server.extensions.lwm2m.exchange import (
     Counts,
     Handler,
     NoAnswer,
-    Notification,
     Observed,
+    ObserveNotification,
     Peer,
     Request,
     Response,
@@ -53,7 +53,7 @@ class _Changed(Exception):
 class CoapEndpoint:
     """The CoAP endpoint of the server: one socket without DTLS, one with it, or both; on one event loop."""
 
-    def __init__(self, handler: Handler, tuning: Tuning, limits: Limits) -> None:
+    def __init__(self, handler: Handler, tuning: Tuning, limits: CoapLimits) -> None:
         self._handler = handler
         self._tuning = tuning
         self._limits = limits
@@ -313,12 +313,12 @@ def _own_token() -> bytes:
     return secrets.token_bytes(_OWN_TOKEN_BYTES)
 
 
-def _notification(peer: Peer, message: Message) -> Notification:
+def _notification(peer: Peer, message: Message) -> ObserveNotification:
     block = message.block(Option.BLOCK2)
     is_whole = block is None or not (block.more or block.number)
     sequence = message.number(Option.OBSERVE)
     is_confirmable = message.type == Type.CONFIRMABLE
-    return Notification(peer, message.token, sequence, response_of(message), is_confirmable, is_whole)
+    return ObserveNotification(peer, message.token, sequence, response_of(message), is_confirmable, is_whole)
 
 
 def _smaller_size(answer: Message, size: int) -> int:

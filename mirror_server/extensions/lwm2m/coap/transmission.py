@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mirror_server.extensions.lwm2m.coap.limits import Limits, Shares, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Shares, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     EMPTY,
     Message,
@@ -122,7 +122,7 @@ class MessageLayer:
         shares: The number of messages of each address; those beyond its share are dropped.
     """
 
-    def __init__(self, upper: Upper, tuning: Tuning, limits: Limits, counts: Counts) -> None:
+    def __init__(self, upper: Upper, tuning: Tuning, limits: CoapLimits, counts: Counts) -> None:
         self._upper = upper
         self._reset_at = self._logged_at = -math.inf
         self._tuning = tuning

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
     EMPTY,
@@ -57,7 +57,7 @@ _PINGS = 3
 _REMEMBERED = 32
 """How many requests are known again when they come twice, and how many transfers in blocks."""
 _REMEMBERED_NOTIFICATIONS = 256
-_LIMITS = Limits(
+_LIMITS = CoapLimits(
     payload_bytes=1 << 20,
     messages_per_second_of_peer=1_000_000,
     burst_of_peer=1_000_000,

@@ -324,7 +324,7 @@ class LwM2MDevice:
 
         Raises:
             KeyError: It has no such resource.
-            ValueRefused: The value is not of the type that is declared for the path.
+            InvalidValue: The value is not of the type that is declared for the path.
         """
         self._resources[path].set(value, self._clock.now())
         self.report(path)

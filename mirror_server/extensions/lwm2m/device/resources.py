@@ -12,7 +12,7 @@ from typing import Any
 
 import cbor2
 
-from mirror_sdk.errors import ValueRefused
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.values import (
     LWM2M_TLV,
     OCTET_STREAM,
@@ -77,7 +77,7 @@ class DeviceResource:
         """Whether the value may be written: of the declared type and range, and accepted."""
         try:
             encode(value, self.path, allow_read_only=True)
-        except ValueRefused:
+        except InvalidValue:
             return False
         return self.accepts is None or self.accepts(value)
 
@@ -85,7 +85,7 @@ class DeviceResource:
         """Give it a value.
 
         Raises:
-            ValueRefused: It is not of the type or range that is declared for the path.
+            InvalidValue: It is not of the type or range that is declared for the path.
         """
         encode(value, self.path, allow_read_only=True)
         if value != self.value:
@@ -240,7 +240,7 @@ def encode_values(
     content_type = CONTENT_TYPES[content_format]
     try:
         parts = {each: encode(value, each, content_type, allow_read_only=True)[0] for each, value in values.items()}
-    except ValueRefused as refused:
+    except InvalidValue as refused:
         raise NotAcceptable(path) from refused
     if content_format == JSON_RECORDS:
         records = [_timed(json.loads(part)[0], "t", each, at) for each, part in parts.items()]

@@ -233,9 +233,6 @@ class PostgresBackend:
             if self._connection.is_usable or not self._was_committed():
                 raise
 
-    def rest(self) -> None:
-        """Nothing is left to do here."""
-
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         if self._connection.is_usable:

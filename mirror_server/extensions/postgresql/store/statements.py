@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any, get_args
+from typing import Any
 
+from mirror_sdk.wire.snapshot import COLUMNS
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
 from mirror_server.store import commands, logs, resources, subscriptions
@@ -19,11 +20,7 @@ from mirror_server.store.session import COUNT, Row, Session
 
 _TYPES_OF_KINDS = {"word": "text", "bytes": "bytea"}
 _TYPES_BY_NAME = {
-    **{
-        name: _TYPES_OF_KINDS.get(column.kind, "bigint")
-        for part in get_args(resources.Part)
-        for name, column in resources.columns(part).items()
-    },
+    **{column.name: _TYPES_OF_KINDS.get(column.kind, "bigint") for column in COLUMNS},
     "changed_at": "bigint",
     "command_id": "bigint",
     "desired_app_id": "text",

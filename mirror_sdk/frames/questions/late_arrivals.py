@@ -10,7 +10,7 @@ from mirror_sdk.frames.questions.rows import NO_TIME, Ints, Rows, names_of, orde
 from mirror_sdk.frames.questions.steps import Told
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
-LATE_SCHEMA = pa.schema(
+LATE_ARRIVALS_SCHEMA = pa.schema(
     [
         pa.field("device_id", CATEGORY),
         pa.field("endpoint_name", CATEGORY),
@@ -24,8 +24,8 @@ LATE_SCHEMA = pa.schema(
 """The values that came late."""
 
 
-def late(told: Told, longer_than: int | None) -> pd.DataFrame:
-    """The values that came late; see :meth:`mirror_sdk.frames.MirrorAccessor.late`."""
+def late_arrivals(told: Told, longer_than: int | None) -> pd.DataFrame:
+    """The values that came late; see :meth:`mirror_sdk.frames.MirrorAccessor.late_arrivals`."""
     values = told.values()
     values = values.take(order_by(values.device, values.path, values.order))
     behind = _newest_before(values) - values.at
@@ -42,7 +42,7 @@ def late(told: Told, longer_than: int | None) -> pd.DataFrame:
         pa.array(delay, mask=values.received == NO_TIME).view(pa.duration("ms")),
         pa.array(behind).view(pa.duration("ms")),
     ]
-    return told.to_frame(pa.Table.from_arrays(columns, schema=LATE_SCHEMA))
+    return told.to_frame(pa.Table.from_arrays(columns, schema=LATE_ARRIVALS_SCHEMA))
 
 
 def _newest_before(values: Rows) -> Ints:

@@ -1,4 +1,4 @@
-"""Stretches of time in which nothing is known of a device: a gap, or the device's own silence."""
+"""Intervals of time in which nothing is known of a device: a gap, or the device's own silence."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ REASONS = ("gap", "deregistration", "expired", "silent")
 _SILENT = REASONS.index("silent")
 
 
-class Stretches(NamedTuple):
-    """Stretches from ``begin`` up to ``end``, which is ``NEVER`` where no end of it was seen, in order of both.
+class Intervals(NamedTuple):
+    """Intervals from ``begin`` up to ``end``, which is ``NEVER`` where no end of it was seen, in order of both.
 
     ``device`` is -1 where it is of all devices, ``reason`` one of ``REASONS``, ``order`` that of the row that told its
     end: what came behind that has a larger one.
@@ -31,7 +31,7 @@ class Stretches(NamedTuple):
     order: Ints
 
     def first_from(self, device: Ints, at: Ints) -> Ints:
-        """When the first stretch of a device, or of all, begins at an instant or behind it; ``NEVER`` for none."""
+        """When the first interval of a device, or of all, begins at an instant or behind it; ``NEVER`` for none."""
         first = np.full(len(at), NEVER)
         for place, is_of in self._places(device, at):
             found = np.minimum(place, len(self.device) - 1)
@@ -40,7 +40,7 @@ class Stretches(NamedTuple):
         return first
 
     def are_behind(self, device: Ints, at: Ints, order: Ints) -> Flags:
-        """Which instants lie in no stretch of a device or of all, and are of what came behind all until then."""
+        """Which instants lie in no interval of a device or of all, and are of what came behind all until then."""
         behind = np.ones(len(at), dtype=bool)
         end, last = _greatest_until(self.device, self.end), _greatest_until(self.device, self.order)
         # What begins at the instant, too: the first millisecond behind it.
@@ -51,9 +51,9 @@ class Stretches(NamedTuple):
         return behind
 
     def _places(self, device: Ints, at: Ints) -> Iterator[tuple[Ints, Callable[[Ints], Flags]]]:
-        """Of all devices and of the device, where the first stretch stands that begins at an instant or behind it.
+        """Of all devices and of the device, where the first interval stands that begins at an instant or behind it.
 
-        Beside it what tells whether a stretch is of these.
+        Beside it what tells whether an interval is of these.
         """
         # Ranks in the place of instants, so that a device and an instant are one number.
         ranked = np.unique(self.begin)
@@ -64,20 +64,20 @@ class Stretches(NamedTuple):
                 yield np.searchsorted(keys, (whom + 1) * (len(ranked) + 1) + rank), partial(np.equal, whom)
 
 
-def stretches_of(rows: Rows, silence_limit: int | None) -> Stretches:
-    """All stretches of a table in which something is not known; an empty one is none.
+def intervals_of(rows: Rows, silence_limit: int | None) -> Intervals:
+    """All intervals of a table in which something is not known; an empty one is none.
 
     Args:
         rows: The rows.
-        silence_limit: How long a device may be silent, in milliseconds; a longer silence is a stretch behind that.
+        silence_limit: How long a device may be silent, in milliseconds; a longer silence is an interval behind that.
     """
     parts = [_gaps(rows), _absences(rows)]
     if silence_limit is not None:
         parts.append(_silences(rows, silence_limit))
-    found = Stretches(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    found = Intervals(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     places = np.lexsort((found.end, found.begin, found.device))
     places = places[found.end[places] > found.begin[places]]
-    return Stretches(*(column[places] for column in found))
+    return Intervals(*(column[places] for column in found))
 
 
 def signs_of_life(rows: Rows) -> tuple[Ints, Ints]:
@@ -91,12 +91,12 @@ def signs_of_life(rows: Rows) -> tuple[Ints, Ints]:
     return device, np.concatenate([rows.at[is_sign], rows.came[is_later]])
 
 
-def _gaps(rows: Rows) -> Stretches:
+def _gaps(rows: Rows) -> Intervals:
     gaps = rows.take(rows.what == GAP)
-    return Stretches(gaps.device, gaps.at, gaps.until, np.full(len(gaps), REASONS.index("gap")), gaps.order)
+    return Intervals(gaps.device, gaps.at, gaps.until, np.full(len(gaps), REASONS.index("gap")), gaps.order)
 
 
-def _absences(rows: Rows) -> Stretches:
+def _absences(rows: Rows) -> Intervals:
     """From each deregistration and end of a registration until the next registration."""
     seen = rows.take(np.isin(rows.what, (*UP, *DOWN)) & (rows.device >= 0))
     seen = seen.take(order_by(seen.device, seen.at, seen.order))
@@ -109,10 +109,10 @@ def _absences(rows: Rows) -> Stretches:
     end = np.where(is_found, seen.at[found], NEVER)
     reason = np.array([REASONS.index(word) if word in REASONS else 0 for word in HAPPENINGS])[seen.what]
     order = np.where(is_found, seen.order[found], seen.order)
-    return Stretches(seen.device[~is_up], seen.at[~is_up], end[~is_up], reason[~is_up], order[~is_up])
+    return Intervals(seen.device[~is_up], seen.at[~is_up], end[~is_up], reason[~is_up], order[~is_up])
 
 
-def _silences(rows: Rows, limit: int) -> Stretches:
+def _silences(rows: Rows, limit: int) -> Intervals:
     """Where a device was not heard for longer than the limit, from the end of that on until it was heard again."""
     device, at = signs_of_life(rows)
     order = order_by(device, at)
@@ -123,7 +123,7 @@ def _silences(rows: Rows, limit: int) -> Stretches:
     count = is_long.sum()
     # What ends it may come at once with others, in any order: the times alone tell what is behind it.
     reason, came = np.full(count, _SILENT), np.full(count, NO_TIME)
-    return Stretches(device[is_long], at[is_long] + limit, end[is_long], reason, came)
+    return Intervals(device[is_long], at[is_long] + limit, end[is_long], reason, came)
 
 
 def _greatest_until(device: Ints, values: Ints) -> Ints:
