@@ -53,9 +53,10 @@ def test_many_devices_are_asked_for_at_once(client, rooms, monkeypatch):
 
 
 def test_a_table_without_such_resources_asks_for_nothing(client, rooms, monkeypatch):
-    monkeypatch.setattr(client.notifications._tables, "state_at", lambda *_, **__: pytest.fail("nothing was to be asked
-    for")) assert units(client.notifications.events_frame(after=0, timeout=0, paths=[LEVEL])) == {"lamp": "%"} assert
-    len(client.notifications.events_frame(after=0, timeout=0, paths=["/9/9/9"])) == 0
+    tables = client.notifications._tables
+    monkeypatch.setattr(tables, "state_at", lambda *_, **__: pytest.fail("nothing was to be asked for"))
+    assert units(client.notifications.events_frame(after=0, timeout=0, paths=[LEVEL])) == {"lamp": "%"}
+    assert len(client.notifications.events_frame(after=0, timeout=0, paths=["/9/9/9"])) == 0
 
 
 def test_a_key_that_may_not_read_has_its_events(mirror, client, rooms):
