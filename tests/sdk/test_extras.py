@@ -34,7 +34,7 @@ import asyncio, sys, mirror_sdk
 from datetime import UTC, datetime
 sys.modules.update(dict.fromkeys({missing!r}))
 from mirror_sdk import AsyncMirrorClient, DeviceList, DeviceObject, MirrorClient
-from mirror_sdk.wire.device_object import DeviceObject as Wire
+from mirror_sdk.wire.device_object import DeviceObjectBody as Wire
 client, other = MirrorClient("http://127.0.0.1:9", "key"), AsyncMirrorClient("http://127.0.0.1:9", "key")
 device = DeviceObject("d1", "light-01", datetime.now(UTC), None, None, None, {{}})
 for way in {ways!r}:
