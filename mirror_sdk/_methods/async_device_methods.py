@@ -138,7 +138,7 @@ class AsyncDeviceMethods:
 
     async def plan(
         self,
-        wanted: Wanted,
+        writes: Wanted,
         *,
         value: object = None,
         path: str | None = None,
@@ -148,11 +148,11 @@ class AsyncDeviceMethods:
     ) -> AsyncPlan:
         """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
 
-        ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
+        ``plan.frame`` shows each write and what was found, ``plan.apply()`` sends them, ``plan.undo()`` plans the
         way back.
 
         Args:
-            wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+            writes: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
                 ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
                 these as ids or names. A missing value is not wanted. Texts in a table are read as what people
@@ -190,7 +190,7 @@ class AsyncDeviceMethods:
         from mirror_sdk.resources.async_planner import AsyncPlanner
 
         # What makes the rows may belong to this thread.
-        rows = wanted if is_table(wanted) else list(wanted)
+        rows = writes if is_table(writes) else list(writes)
         wants = await off_loop(partial(read_wanted, rows, value=value, path=path, if_match=if_match))
         whole = self._session.sender.whole(timeout)
         found = await self._session.run(look_up(self._session.names, await off_loop(names_in, wants)), whole)

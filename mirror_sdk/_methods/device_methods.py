@@ -135,7 +135,7 @@ class DeviceMethods:
 
     def plan(
         self,
-        wanted: Wanted,
+        writes: Wanted,
         *,
         value: object = None,
         path: str | None = None,
@@ -145,11 +145,11 @@ class DeviceMethods:
     ) -> Plan:
         """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
 
-        ``plan.frame`` shows what is wanted and what was found, ``plan.apply()`` sends it, ``plan.undo()`` plans the
+        ``plan.frame`` shows each write and what was found, ``plan.apply()`` sends them, ``plan.undo()`` plans the
         way back.
 
         Args:
-            wanted: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+            writes: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
                 ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
                 path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
                 these as ids or names. A missing value is not wanted. Texts in a table are read as what people
@@ -187,7 +187,7 @@ class DeviceMethods:
         from mirror_sdk.resources.planner import Planner
 
         # What makes the rows may belong to this thread.
-        rows = wanted if is_table(wanted) else list(wanted)
+        rows = writes if is_table(writes) else list(writes)
         wants = partial(read_wanted, rows, value=value, path=path, if_match=if_match)()
         whole = self._session.sender.whole(timeout)
         found = self._session.run(look_up(self._session.names, names_in(wants)), whole)

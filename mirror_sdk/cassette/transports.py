@@ -171,7 +171,7 @@ class AsyncPlayingTransport(httpx.AsyncBaseTransport):
                     return _response(request, played)
 
 
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+class _RecordedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of an answer as it was recorded, and how it ended."""
 
     def __init__(self, played: Played) -> None:
@@ -192,7 +192,7 @@ def _response(request: httpx.Request, played: Played) -> httpx.Response:
         _fail(played)
         raise httpx.ReadError("the recording has no answer", request=request)
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in played.headers.items()]
-    return httpx.Response(played.status, headers=headers, stream=_Body(played))
+    return httpx.Response(played.status, headers=headers, stream=_RecordedBody(played))
 
 
 def _fail(played: Played) -> None:

@@ -19,7 +19,7 @@ from mirror_sdk.frames.questions.methods import Questions
 from mirror_sdk.frames.shown import to_html, visible_frame
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
-from mirror_sdk.privacy.pandas_cells import pseudonymised_frame
+from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.paths import matches_any
 
@@ -258,11 +258,11 @@ class MirrorAccessor(Questions):
         """
         return visible_frame(self._frame)
 
-    def pseudonymise(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
+    def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """The same table with pseudonyms in the place of what is personal, to be shared; see :mod:`mirror_sdk.privacy`.
 
         Ids and names of devices, in the index too, and the values of the resources that are listed there. The report of
-        what was replaced stands in ``attrs["mirror"]["pseudonymised"]``.
+        what was replaced stands in ``attrs["mirror"]["pseudonymized"]``.
 
         Args:
             key: A text or bytes, of 16 bytes or more, that is kept secret. Tables of one key have the same pseudonyms.
@@ -273,11 +273,11 @@ class MirrorAccessor(Questions):
                 says of which resources.
 
         >>> key = "of the study of November, room 7"
-        >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymise(key)
+        >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
         >>> state["endpoint_name"].unique().tolist()
         ['name-yv60x8ph8361']
         """
-        return pseudonymised_frame(self._frame, key, also=also)
+        return pseudonymized_frame(self._frame, key, also=also)
 
     def refresh(self, client: _HasFleet[T_co]) -> T_co:
         """The table of ``client.fleet.snapshot()`` as it would be now; only what changed is fetched.

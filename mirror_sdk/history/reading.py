@@ -58,7 +58,7 @@ def basis(request: HistoryRequest, told: Told) -> dict[str, object]:
     }
 
 
-class _Part(NamedTuple):
+class _RowPart(NamedTuple):
     """Some rows, and what goes on behind them; ``None`` where that is not told."""
 
     batch: pa.RecordBatch
@@ -172,7 +172,7 @@ class HistoryReader:
         if self._request is not None:
             self._rows = Rows(self._request)
 
-    def _take(self, part: _Part) -> None:
+    def _take(self, part: _RowPart) -> None:
         if not part.batch.num_rows:
             return
         if self._left is not None and part.batch.num_rows > self._left:
@@ -204,7 +204,7 @@ class HistoryReader:
         else:
             self._after, self._can_go_on = end.after, True
 
-    def _arrow_parts(self, body: BinaryIO) -> Iterator[_Part | HistoryEnd]:
+    def _arrow_parts(self, body: BinaryIO) -> Iterator[_RowPart | HistoryEnd]:
         """Each batch, and the end."""
         messages = Messages(body, self._bounded)
         try:
@@ -217,14 +217,14 @@ class HistoryReader:
                         return
                     told = metadata or {}
                     after = told.get(AFTER_KEY)
-                    yield _Part(batch, None if after is None else after.decode())
+                    yield _RowPart(batch, None if after is None else after.decode())
                     if END_KEY in told:
                         yield HistoryEnd.model_validate_json(told[END_KEY])
         except UnexpectedAnswer:
             if not messages.is_cut:
                 raise
 
-    def _ndjson_parts(self, body: BinaryIO) -> Iterator[_Part | HistoryEnd]:
+    def _ndjson_parts(self, body: BinaryIO) -> Iterator[_RowPart | HistoryEnd]:
         """The rows up to each cursor, and the end; what stands behind the last cursor of a cut answer comes again."""
         rows: list[HistoryRow] = []
         with self._bounded.as_unexpected():
@@ -233,7 +233,7 @@ class HistoryReader:
                     if isinstance(line, HistoryRow):
                         rows.append(line)
                         continue
-                    yield _Part(_batch_of(rows), line.after)
+                    yield _RowPart(_batch_of(rows), line.after)
                     rows = []
                     if isinstance(line, HistoryEnd):
                         yield line

@@ -81,8 +81,8 @@ class PandasCells:
         return self.series if rows is None else self.series[rows]
 
 
-def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable[str]) -> pd.DataFrame:
-    """The frame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymise`.
+def pseudonymized_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable[str]) -> pd.DataFrame:
+    """The frame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymize`.
 
     Raises:
         InvalidValue: It is no key, or too short; the table has pseudonyms already, or values without their paths.

@@ -35,7 +35,7 @@ Rows: TypeAlias = "npt.NDArray[np.bool_]"
 Replace: TypeAlias = Callable[[Any], Any]
 """Gives what takes the place of a value; ``None`` is nothing."""
 
-REPORT = "pseudonymised"
+REPORT = "pseudonymized"
 """The name under which the report stands in what a table is based on."""
 
 _KEPT_ABOUT = ("taken_at", "devices", "complete", "one_instant", "begin", "end", "oldest_at", "seq", "position", "rows")

@@ -376,17 +376,17 @@ class Recording:
         complete = history.is_complete(held.spans, first, last)
         return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
-    def _chosen(self, held: _Held, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
+    def _chosen(self, held: _Content, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())
         return chosen(names, devices, paths)
 
-    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
+    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Content, replay.History]:
         """What it holds, and every value that is known of these resources."""
         held = self._read()
         history = replay.history(held.events, self._states())
         return held, history._replace(rows=self._chosen(held, devices, paths).of_frame(history.rows))
 
-    def _read(self) -> _Held:
+    def _read(self) -> _Content:
         numbers = files.event_numbers(self.path)
         if not numbers and files.read_about(self.path) is None:
             raise FileNotFoundError(f"the recording {self.path} was removed")
@@ -395,7 +395,7 @@ class Recording:
         kept = _first_times(whole)
         sealed = [piece for piece in pieces if piece.is_sealed]
         sealed_rows = sum(piece.events.num_rows for piece in sealed)
-        return _Held(
+        return _Content(
             whole if len(kept) == whole.num_rows else whole.take(kept),
             merge(span for piece in pieces for span in piece.spans),
             duplicates=whole.num_rows - len(kept),
@@ -432,7 +432,7 @@ def read_recording(
     return Recording(path).events(raw=raw, tz=tz, as_=as_)
 
 
-class _Held(NamedTuple):
+class _Content(NamedTuple):
     """What a recording holds: each event once, those of whole files first."""
 
     events: pa.Table
@@ -457,7 +457,7 @@ def _first_times(table: pa.Table) -> list[int]:
     return kept
 
 
-def _audit(held: _Held) -> Audit:
+def _audit(held: _Content) -> Audit:
     is_gap = pc.equal(held.events["event"], EventKind.GAP.value)
     gaps = held.events.filter(is_gap)
     sealed_gaps = pc.sum(is_gap.slice(0, held.sealed_rows)).as_py() or 0

@@ -22,7 +22,7 @@ from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
 from mirror_sdk.widgets.markup import dim, heading, pictured, status
 from mirror_sdk.widgets.models.lines import Series
 from mirror_sdk.widgets.models.time_window import WINDOWS, Interval
-from mirror_sdk.widgets.models.watcher_model import EVENTS_KEPT, WatcherModel, series_text
+from mirror_sdk.widgets.models.watcher_model import MAX_EVENTS, WatcherModel, series_text
 from mirror_sdk.widgets.models.wording import count_text
 from mirror_sdk.widgets.name_field import NameField
 from mirror_sdk.widgets.parts import FULL, LABELLED, button, row
@@ -76,7 +76,7 @@ class EventWatcher(MirrorWidget):
         devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` takes all.
         paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
         recording: A recording to begin with, or its folder.
-        events_kept: How many events are kept at most, of the recording and of the log each.
+        max_events: How many events are kept at most, of the recording and of the log each.
         live: Whether it takes events by itself.
         keep_earlier: Whether an earlier watcher of this client stays, where the page does not tell which cell runs.
         clock: Seconds, for the rate and the refresh of the plot.
@@ -98,7 +98,7 @@ class EventWatcher(MirrorWidget):
         paths: Collection[str] | None = None,
         *,
         recording: str | os.PathLike[str] | Recording | None = None,
-        events_kept: int = EVENTS_KEPT,
+        max_events: int = MAX_EVENTS,
         live: bool = True,
         keep_earlier: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -115,7 +115,7 @@ class EventWatcher(MirrorWidget):
             self._live.run,
             recording=_opened(recording),
             await_live=partial(feed_of(client).await_begin, BEGIN_SECONDS) if live else lambda: None,
-            events_kept=events_kept,
+            max_events=max_events,
             clock=clock,
         )
         self._clock = clock

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from mirror_sdk import AccessDenied, BadRequest, NotFound, UnknownDevice, UnknownQuery
-from mirror_sdk.privacy import pseudonymise
+from mirror_sdk.privacy import pseudonymize
 from mirror_server.service.keys import Scope
 
 LAMP = {"name": "Lamp", "description": "by the window", "attributes": {"room": "B12"}}
@@ -147,6 +147,6 @@ def test_the_table_of_devices_has_their_attributes_as_columns(client, ids):
 
 def test_attributes_of_devices_become_pseudonyms(client, ids):
     client.devices.update(ids[0], attributes={"owner": "Anna", "path": "/6/0/0"})
-    frame = pseudonymise(client.devices.list().to_frame(), b"a key of at least 16 bytes")
+    frame = pseudonymize(client.devices.list().to_frame(), b"a key of at least 16 bytes")
     assert frame.astype(str).isin(["Anna", "/6/0/0"]).sum().sum() == 0
     assert frame["custom_attributes__owner"].notna().sum() == 1

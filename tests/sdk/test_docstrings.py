@@ -44,7 +44,7 @@ CLASSES = [
 MODULES = [
     "mirror_sdk",
     *(f"mirror_sdk.{name}" for name in ("examples", "frames", "frames.accessor", "history", "object_table", "plan")),
-    *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymising")),
+    *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymizing")),
     *(f"mirror_sdk.{name}" for name in ("progress", "recording", "snapshot", "values", "values.typed", "widgets")),
 ]
 WITHOUT = {

@@ -12,7 +12,7 @@ from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, Webh
 
 def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id):
     new = client.notifications.status()
-    assert (new.is_connected, new.last_answer_at, new.position, new.waiting) == (False, None, None, 0)
+    assert (new.is_connected, new.last_response_at, new.position, new.waiting) == (False, None, None, 0)
     assert repr(new) == f"<ClientStatus {URL}: not asked yet, by long polling, 0 waiting>"
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, TEMPERATURE)
@@ -24,7 +24,7 @@ def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id
     answered = client.notifications.status()
     assert (answered.waiting, answered.last_failure) == (0, None)
     assert answered.position > waiting.position
-    assert answered.last_answer_at >= waiting.last_answer_at
+    assert answered.last_response_at >= waiting.last_response_at
 
 
 def test_watches_and_the_channel_are_told(client):

@@ -30,7 +30,7 @@ from mirror_server.store.session import LEADER, Session
 _log = logging.getLogger(__name__)
 
 
-class _Changed(Exception):
+class _Replaced(Exception):
     """A step changed nothing, because another process replaced what it had read."""
 
 
@@ -75,7 +75,7 @@ class Erasing:
         for step in steps:
             try:
                 count += step()
-            except (_Changed, NoPartAnyMore):
+            except (_Replaced, NoPartAnyMore):
                 is_old = True
             except (OSError, pa.ArrowException) as failure:
                 # What is damaged or missing keeps nothing else from being deleted.
@@ -101,7 +101,7 @@ class Erasing:
             return segments.replace(session, block, bounds(left), content)
 
         if not self._database.insist(work).result():
-            raise _Changed
+            raise _Replaced
         return int(rows.num_rows - left.num_rows) if block.kind == ROWS else 0
 
     def _erase_file(self, file: ArchivedFile, erased: Mapping[str, int], leader: str | None) -> int:
@@ -118,7 +118,7 @@ class Erasing:
         if not is_done:
             for each in new:
                 archive.delete(each.file_name)
-            raise _Changed
+            raise _Replaced
         self._delete_replaced(file.file_name)
         return int(rows.num_rows - left.num_rows)
 

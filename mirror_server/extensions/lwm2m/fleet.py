@@ -74,7 +74,7 @@ class _GivenUp(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Delivery:
+class _InFlightCommand:
     """A command in flight; ``is_sent`` as soon as a part of it may have been sent."""
 
     command: DeviceCommand
@@ -101,7 +101,7 @@ class Fleet:
         self._clock = clock
         self._awake_seconds = settings.coap_awake_seconds
         self._conversation: Conversation | None = None
-        self._deliveries: dict[str, _Delivery] = {}
+        self._deliveries: dict[str, _InFlightCommand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
         self._handed_over_at = 0.0
@@ -136,7 +136,7 @@ class Fleet:
 
     def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
         """Send a command to a device, after the response to the one in flight."""
-        delivery = self._deliveries[device_id] = _Delivery(command)
+        delivery = self._deliveries[device_id] = _InFlightCommand(command)
         delivery.task = self._spawn(self._deliver(device_id, delivery, answer))
 
     def cancel(self, device_id: str, command: DeviceCommand, *, also_sent: bool) -> bool:
@@ -259,7 +259,7 @@ class Fleet:
                 observed.is_being_read = True
                 self._spawn(self._read_whole(observed))
 
-    async def _deliver(self, device_id: str, delivery: _Delivery, answer: Callable[[Answer], None]) -> None:
+    async def _deliver(self, device_id: str, delivery: _InFlightCommand, answer: Callable[[Answer], None]) -> None:
         try:
             answer(await self._perform(device_id, delivery))
         finally:
@@ -275,7 +275,7 @@ class Fleet:
             for notification in observed.release():
                 self._take(observed, notification, self._clock.now())
 
-    async def _perform(self, device_id: str, delivery: _Delivery) -> Answer:
+    async def _perform(self, device_id: str, delivery: _InFlightCommand) -> Answer:
         command = delivery.command
         device = self.registry.by_id(device_id)
         if device is None:

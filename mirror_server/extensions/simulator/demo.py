@@ -18,7 +18,8 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import main
 from mirror_server.cli.run import port_option, serve_until_stopped
 from mirror_server.clock import wall_time
-from mirror_server.config import Settings, options_of, stop_with_stdin
+from mirror_server.config import Settings, options_of
+from mirror_server.extensions.options import stop_with_stdin
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
 from mirror_server.hooks import of_all, read_settings

@@ -123,7 +123,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, cl
 
 
 def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget, seconds, monkeypatch):
-    watcher = widget(EventWatcher, events_kept=3000, clock=seconds)
+    watcher = widget(EventWatcher, max_events=3000, clock=seconds)
     rows, plots, show = [], [], watcher.plot.show
     watcher.grid._handle_custom_msg({"have": watcher.grid.table["version"]}, [])
     monkeypatch.setattr(watcher.grid, "send", lambda content, **_: rows.append(len(content["rows"])))

@@ -26,7 +26,7 @@ from mirror_sdk import (
 )
 from mirror_sdk.frames import drift_frame, from_arrow, mirror, read_parquet, requests_frame
 from mirror_sdk.object_table import Personal
-from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymise
+from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymize
 from mirror_sdk.recording import Recording
 from mirror_sdk.testing import Fault, Mirror
 from mirror_sdk.values import InstanceValues
@@ -93,8 +93,8 @@ def forms(client: MirrorClient) -> tuple[pd.DataFrame, pl.DataFrame, pl.DataFram
 
 
 def to_be_shared(client: MirrorClient, key: str) -> list[str]:
-    state, history = mirror(client.fleet.snapshot()).pseudonymise(key), client.history(as_="arrow")
-    shared, polars = pseudonymise(history, key, also=["Hall"]), pseudonymise(client.fleet.snapshot(as_="polars"), key)
+    state, history = mirror(client.fleet.snapshot()).pseudonymize(key), client.history(as_="arrow")
+    shared, polars = pseudonymize(history, key, also=["Hall"]), pseudonymize(client.fleet.snapshot(as_="polars"), key)
     print(state.shape, polars.height, shared.num_rows, PERSONAL_RESOURCES[0].how is Personal.IDENTIFIER)
     return [column.column for column in PERSONAL_COLUMNS]
 

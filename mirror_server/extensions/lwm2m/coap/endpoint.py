@@ -46,7 +46,7 @@ _READINGS = 2
 _TOO_LARGE = code_number("4.13")
 
 
-class _Changed(Exception):
+class _ValueChanged(Exception):
     """The value changed between two of its blocks."""
 
 
@@ -123,7 +123,7 @@ class CoapEndpoint:
             sequence = first.number(Option.OBSERVE)
             try:
                 whole = await self._rest(peer, request, first, token)
-            except _Changed:
+            except _ValueChanged:
                 whole = await self._whole(peer, request)
             return Observed(response_of(whole), sequence)
 
@@ -139,7 +139,7 @@ class CoapEndpoint:
         async with _patience(peer, self._tuning.answer_seconds):
             first = self._beginnings.pop((peer, token), None)
             if first is not None:
-                with contextlib.suppress(_Changed):
+                with contextlib.suppress(_ValueChanged):
                     return response_of(await self._rest(peer, request, first, token))
             return response_of(await self._whole(peer, request))
 
@@ -217,7 +217,7 @@ class CoapEndpoint:
             # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
             # with that of the last block it gave, where the first was the answer to Observe.
             token = _own_token()
-            with contextlib.suppress(_Changed):
+            with contextlib.suppress(_ValueChanged):
                 return await self._rest(peer, request, await self._upload(peer, request, token), token)
         raise NoAnswer(f"{peer.address}: {request.path} changes faster than it can be read")
 
@@ -331,12 +331,12 @@ def _following(first: Message, part: Message, offset: int, size: int) -> Block:
     """Return the block option of a further block.
 
     Raises:
-        _Changed: It is not of the same value as the first.
+        _ValueChanged: It is not of the same value as the first.
     """
     block = part.block(Option.BLOCK2)
     same = all(first.first(kind) == part.first(kind) for kind in (Option.ETAG, Option.CONTENT_FORMAT))
     if block is None or part.code != first.code or not same or block.offset != offset or block.size > size:
-        raise _Changed
+        raise _ValueChanged
     if block.more and len(part.payload) != block.size:
-        raise _Changed
+        raise _ValueChanged
     return block
