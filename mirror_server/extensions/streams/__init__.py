@@ -65,10 +65,13 @@ def help_topics() -> dict[str, str]:
 @extends
 def storage() -> Storage:
     """The websocket channels."""
-    from mirror_server.store.backend import of_table
+    from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
-    return of_table(Branch("streams", Path(__file__).parent / "migrations"), "websockets", "app_id")
+    return Storage(
+        branch=Branch("streams", Path(__file__).parent / "migrations"),
+        end_application=lambda session, app_id: session.run("DELETE FROM websockets WHERE app_id = :id", id=app_id),
+    )
 
 
 @extends
