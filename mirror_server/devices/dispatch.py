@@ -97,7 +97,7 @@ class Dispatcher:
         database: Database,
         clock: Clock,
         backends: DeviceBackends,
-        finish: Callable[[Job, Answer | None], Future[Any]],
+        finish: Callable[[Job, DeviceResponse | None], Future[Any]],
         answer_timeout_seconds: float,
     ) -> None:
         self._database = database
