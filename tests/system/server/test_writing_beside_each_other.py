@@ -295,7 +295,7 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
         second.submit(partial(stored_resources.report, values=[value]), touched=("d0",)).result(60)
         # So few are not looked for by their index, as PostgreSQL learns by and by.
         databases.execute(url, "ANALYZE resources")
-        found = reading.look(lambda session: devices.object_at_once(session, "d0"))
+        found = reading.look(lambda session: devices.object_of(session, "d0"))
         assert found is not None
         told = [resource.path for resource in found[1]]
         assert told == sorted(told)
