@@ -24,8 +24,8 @@ A proxy has to pass ``Upgrade`` on (nginx: ``proxy_set_header Upgrade $http_upgr
 "upgrade";``) and to allow more silence than ``--websocket-ping-seconds``.
 
 ``GET /v2/notification/websocket-connect?after=SEQ``, an extension, needs no channel: as with such a poll the reader
-holds its own position, and any number of them read with one key. ``client.use_websocket()`` of the Python package
-reads so.
+holds its own position, and any number of them read with one key. ``client.notifications.use_websocket()`` of the
+Python package reads so.
 """
 
 # To read it begin with ``event_stream``, then ``websockets``.
