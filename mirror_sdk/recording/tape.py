@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
-from mirror_sdk._caller import Line, warn
+from mirror_sdk._caller import SourceLine, warn
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk.errors import InvalidValue, NotSubscribedWarning
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
@@ -70,7 +70,7 @@ class Tape:
         paths: Sequence[str] | None,
         rotate_bytes: int,
         rotate_seconds: float,
-        called_from: Line | None = None,
+        called_from: SourceLine | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._called_from = called_from
