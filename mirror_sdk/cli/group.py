@@ -61,7 +61,10 @@ _OF_THE_SHELL = [
     (r"\bget_presubscriptions\(\) has", "'mirror rules' shows"),
     (r"\brecord\(\.\.\., subscribe=True\), or --subscribe in a shell,", "--subscribe"),
     (r"\badd_presubscriptions\(\), or mirror rules --add,", "'mirror rules --add'"),
-    (r"\bby Recording, and sealed by a recorder every few minutes, or by .*\(in a shell --seal\)", "with --seal"),
+    (
+        r"\bby Recording, and finalized by a recorder every few minutes, or by .*\(in a shell --finalize\)",
+        "with --finalize",
+    ),
     (r"\boverwrite=True \(--overwrite\)", "--overwrite"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
