@@ -12,7 +12,7 @@ consistent read, as of an instant of its own, and its ``attrs["mirror"]`` tells 
 of ids; Dask drops ``attrs`` when it puts partitions together. Different partitions show different instants, and what is
 computed twice is loaded twice, unless it is kept with ``persist()``. Every device is in one partition only, one that
 registers after the ranges were made too. For all devices as of one instant, write a dataset with
-:meth:`mirror_sdk.MirrorClient.snapshot_dataset` and read that with :func:`read_dataset`, where every worker reaches its
+``client.fleet.dataset()`` and read that with :func:`read_dataset`, where every worker reaches its
 folder.
 
 **What happened.** :func:`read_history` gives the history the same way, in partitions by ranges of ids and, with
@@ -24,7 +24,7 @@ that lies in the past, all partitions together show what ``client.history`` woul
 >>> rows.npartitions, len(rows) == len(client.history(begin=begin, end=end, paths=["/3303/*"]))
 (3, True)
 
-**What Dask knows.** Columns and dtypes are those of :meth:`mirror_sdk.MirrorClient.snapshot`, and of
+**What Dask knows.** Columns and dtypes are those of ``client.fleet.snapshot()``, and of
 :meth:`mirror_sdk.MirrorClient.history`. Categories differ from partition to partition, so Dask does not know them
 beforehand, but those that are fixed, such as of ``value_kind``. The
 index of each partition begins at 0, so divisions are unknown. All rows of a device are in one partition.
@@ -267,7 +267,7 @@ def _intervals(
 
 
 def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
-    """The state table in a folder that :meth:`mirror_sdk.MirrorClient.snapshot_dataset` wrote: a partition a file.
+    """The state table in a folder that ``client.fleet.dataset()`` wrote: a partition a file.
 
     All partitions show one instant; ``SnapshotDataset(folder).about`` tells which.
 
@@ -277,8 +277,8 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
     Raises:
         InvalidValue: There is no dataset, or it is not whole.
 
-    >>> _ = client.snapshot_dataset(folder / "fleet", devices_per_file=5)
-    >>> len(read_dataset(folder / "fleet")) == len(client.snapshot())
+    >>> _ = client.fleet.dataset(folder / "fleet", devices_per_file=5)
+    >>> len(read_dataset(folder / "fleet")) == len(client.fleet.snapshot())
     True
     """
     dataset = SnapshotDataset(folder)
@@ -386,7 +386,7 @@ def _ranges(settings: ClientSettings, selection: Selection, devices_per_range: i
         return sender.send(get_device_ranges(selection, devices_per_range))
     except NotFound as exc:
         raise UnexpectedAnswer(
-            "this service has no ranges of devices; write a dataset with client.snapshot_dataset(folder), and read that"
+            "this service has no ranges of devices; write a dataset with client.fleet.dataset(folder), and read that"
             " with read_dataset(folder)"
         ) from exc
     finally:

@@ -16,7 +16,7 @@ Channel: TypeAlias = Literal["long polling", "webhook", "websocket"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientStatus(JsonForm):
-    """What ``client.status()`` gives; making it asks nobody.
+    """The state of a client, from ``client.notifications.status()``; it sends no request.
 
     Attributes:
         base_url: Address of the service.

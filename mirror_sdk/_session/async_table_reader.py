@@ -13,16 +13,9 @@ from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.async_each import ask_each, ask_each_at_once
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk.errors import (
-    APIError,
-    ConnectionFailed,
-    MirrorError,
-    NotFound,
-)
+from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
 from mirror_sdk.forms import given
-from mirror_sdk.naming import (
-    DevicesLike,
-)
+from mirror_sdk.naming import DevicesLike
 from mirror_sdk.progress import progress_bar, without_progress
 
 if TYPE_CHECKING:

@@ -14,16 +14,9 @@ from mirror_sdk._fork import import_whole
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.each import ask_each, ask_each_at_once
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk.errors import (
-    APIError,
-    ConnectionFailed,
-    MirrorError,
-    NotFound,
-)
+from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
 from mirror_sdk.forms import given
-from mirror_sdk.naming import (
-    DevicesLike,
-)
+from mirror_sdk.naming import DevicesLike
 from mirror_sdk.progress import progress_bar, without_progress
 
 if TYPE_CHECKING:

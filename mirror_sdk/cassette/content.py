@@ -153,7 +153,7 @@ class CassetteFile:
         """The error for what is not as it should be."""
         return CassetteDamaged(
             f"{self.path} is no cassette that can be played ({fault}); record it anew with"
-            f" client.cassette({str(self.path)!r}, mode='record')"
+            f" client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 
     def _read_manifest(self, told: bytes) -> Manifest:

@@ -27,7 +27,7 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
         raise InvalidValue(f"mode={mode!r} must be one of {', '.join(get_args(Mode))}")
     is_there = Path(path).exists()
     if mode == "replay" and not is_there:
-        raise FileNotFoundError(f"there is no cassette {path}; record it with client.cassette({str(path)!r})")
+        raise FileNotFoundError(f"there is no cassette {path}; record it with client.cassettes.use({str(path)!r})")
     return mode == "replay" or (mode == "once" and is_there)
 
 

@@ -237,7 +237,7 @@ class Player(Moments):
         near = "" if is_known else near
         return NotRecorded(
             f"{visible_line(str(asked))} {which} in {self.path}{near}. What depends on the time of day or on chance is"
-            f" another request each time. Record it anew with client.cassette({str(self.path)!r}, mode='record')"
+            f" another request each time. Record it anew with client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 
 

@@ -139,7 +139,7 @@ def drift(
     from mirror_sdk.frames import mirror
 
     with connect() as client:
-        state = client.snapshot(paths=list(paths) or None)
+        state = client.fleet.snapshot(paths=list(paths) or None)
     found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed, acknowledged=acknowledged)
     nothing = "no desired value differs from the reported one"
     if not unconfirmed:
@@ -202,12 +202,12 @@ def snapshot(
     wanted, key = list(paths) or None, read_key(is_wanted=pseudonymize, file=pseudonym_key_file)
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:
-            written = client.snapshot_dataset(
+            written = client.fleet.dataset(
                 file, paths=wanted, state=state, endpoint_type=endpoint_type, overwrite=overwrite
             )
             _tell_written(written.rows, written.device_count, file)
             return
-        frame = pseudonymized(client.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type), key)
+        frame = pseudonymized(client.fleet.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type), key)
     write_state(frame, file)
 
 

@@ -183,7 +183,7 @@ def _looked_after(client: MirrorClient, silence: Silence) -> Iterator[None]:
     def look() -> None:
         was_away = False
         while not is_over.wait(_LOOK_SECONDS):
-            status = client.status()
+            status = client.notifications.status()
             is_away = status.failures > 0
             if not is_away and (told := silence.told()):
                 click.echo(told, err=True)

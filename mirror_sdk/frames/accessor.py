@@ -31,9 +31,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _Refreshes(Protocol[T_co]):
-    """A client."""
+    """A client's ``fleet``."""
 
     def refresh(self, frame: pd.DataFrame) -> T_co: ...
+
+
+class _HasFleet(Protocol[T_co]):
+    """A client."""
+
+    @property
+    def fleet(self) -> _Refreshes[T_co]: ...
 
 
 @pd.api.extensions.register_dataframe_accessor("mirror")
@@ -165,7 +172,7 @@ class MirrorAccessor(Questions):
             suffix: What the name of a column of the other table has behind it where this one has it too.
 
         Returns:
-            A new table. It cannot be refreshed: refresh the one of :meth:`mirror_sdk.MirrorClient.snapshot`, and join
+            A new table. It cannot be refreshed: refresh the one of ``client.fleet.snapshot()``, and join
             again.
 
         Raises:
@@ -272,17 +279,17 @@ class MirrorAccessor(Questions):
         """
         return pseudonymized_frame(self._frame, key, also=also)
 
-    def refresh(self, client: _Refreshes[T_co]) -> T_co:
-        """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.
+    def refresh(self, client: _HasFleet[T_co]) -> T_co:
+        """The table of ``client.fleet.snapshot()`` as it would be now; only what changed is fetched.
 
         With an :class:`~mirror_sdk.AsyncMirrorClient` it is to be awaited. The table itself stays as it is.
 
-        Arguments and errors as for :meth:`mirror_sdk.MirrorClient.refresh`.
+        Arguments and errors as for ``client.fleet.refresh()``.
 
-        >>> client.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
+        >>> client.fleet.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
         ['/3303/0/5700']
         """
-        return client.refresh(self._frame)
+        return client.fleet.refresh(self._frame)
 
     def drift(
         self,
@@ -373,7 +380,7 @@ class MirrorAccessor(Questions):
             ImportError: matplotlib is not installed.
             InvalidValue: ``paths`` is one text, or a pattern is not one.
 
-        >>> client.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
+        >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'
         """
         self._need("device_id", "path", "value_num", "changed_at")

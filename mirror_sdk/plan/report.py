@@ -138,7 +138,7 @@ class PlanReport(JsonForm):
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
+        """Write the plan into a file, from which ``client.plans.load`` takes it up, also in another process.
 
         It holds the async-ids, and how far the plan is now: what has ended is not sent again. Applied again, what was
         sent after this is not sent to a device twice either, as long as the service remembers that, a day as a rule.

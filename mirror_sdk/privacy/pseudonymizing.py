@@ -53,7 +53,7 @@ def pseudonymize(
 
     >>> from mirror_sdk.privacy import pseudonymize
     >>> key = "of the study of November, room 7"
-    >>> table = pseudonymize(client.snapshot(paths=["/3311/*"], as_="arrow"), key)
+    >>> table = pseudonymize(client.fleet.snapshot(paths=["/3311/*"], as_="arrow"), key)
     >>> table["endpoint_name"].unique().to_pylist()
     ['name-yv60x8ph8361']
     """

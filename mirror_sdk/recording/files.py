@@ -128,7 +128,8 @@ def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
         return []
     except ValidationError as exc:
         raise RecordingDamaged(
-            f"{path} is damaged; remove it, and take away yourself what get_presubscriptions() has of a recorder"
+            f"{path} is damaged; remove it, and yourself remove the rules of a recorder:"
+            " client.subscriptions.rules.list() shows them"
         ) from exc
     # What was left beside a folder that was removed may be of another key, whose rules these are not.
     return noted.rules if (noted.server, noted.key) == (about.server, about.key) else []

@@ -82,7 +82,7 @@ class Recording:
             InvalidValue: ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet"):
-        ...     client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        ...     client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         ...     simulator.register(station)
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']

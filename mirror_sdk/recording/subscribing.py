@@ -220,7 +220,7 @@ def _told(found: _Open, unmet: Sequence[str]) -> str | None:
     return (
         f"no rule and no subscription of this key covers {', '.join(parts)}: nothing of it comes until one does;"
         " record(..., subscribe=True), or --subscribe in a shell, adds rules for as long as it records,"
-        " add_presubscriptions(), or mirror rules --add, for good"
+        " client.subscriptions.rules.add(), or mirror rules --add, for good"
     )
 
 

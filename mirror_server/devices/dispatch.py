@@ -77,10 +77,6 @@ class _Delivery:
             self.timer.cancel()
 
 
-Finish = Callable[[Job, Answer | None], "Future[Any]"]
-"""Stores how a job ended (``None``: no answer in time); the future is done when that is on disk."""
-
-
 class Dispatcher:
     """Sends devices what waits for them, with at most one delivery to each device in flight.
 
@@ -88,7 +84,7 @@ class Dispatcher:
         database: Where what waits is.
         clock: Domain time.
         backends: The ways to the devices.
-        finish: Stores how a job ended.
+        finish: Stores how a job ended, ``None`` for no answer in time; the future is done when that is on disk.
         answer_timeout_seconds: How long a device may take to answer.
 
     Attributes:
@@ -101,7 +97,7 @@ class Dispatcher:
         database: Database,
         clock: Clock,
         backends: DeviceBackends,
-        finish: Finish,
+        finish: Callable[[Job, Answer | None], Future[Any]],
         answer_timeout_seconds: float,
     ) -> None:
         self._database = database

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from mirror_server.core.errors import Refusal
-from mirror_server.store.conditions import Condition
+from mirror_server.store.conditions import Condition, is_looked_up
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
         returned: How many of them the response has at most.
         counts: Whether all that are selected are counted too.
     """
-    if any(condition.is_looked_up for condition in conditions):
+    if any(is_looked_up(condition.column) for condition in conditions):
         return True
     values = sum(len(condition.values) for condition in conditions)
     named = [len(each.values) for each in conditions if each.comparison == "IN" and each.is_unique]

@@ -44,16 +44,8 @@ def row_of(command: Command) -> Row:
     """A command as :data:`INSERT` takes it."""
     request = command.request
     asked = (request.method, request.path, request.query, request.payload, request.content_type, request.accept)
-    times = (command.requested_at, command.expires_at)
-    return (
-        command.app_id,
-        command.async_id,
-        command.device_id,
-        *asked,
-        *times,
-        command.retries,
-        int(command.is_silent),
-    )
+    limits = (command.requested_at, command.expires_at, command.retries)
+    return command.app_id, command.async_id, command.device_id, *asked, *limits, int(command.is_silent)
 
 
 def find(session: Session, app_id: str, async_id: str) -> Command | None:
@@ -219,16 +211,8 @@ def _target(device_id: str, path: str, rows: Sequence[Row]) -> Target | None:
     if not rows:
         return None
     endpoint_name, queue_mode, unfinished, known_path, *desired = rows[0]
-    is_resource = known_path is not None
-    return Target(
-        device_id,
-        path,
-        endpoint_name,
-        bool(queue_mode),
-        unfinished,
-        is_resource,
-        resources.desired_of(tuple(desired)),
-    )
+    about = resources.desired_of(tuple(desired))
+    return Target(device_id, path, endpoint_name, bool(queue_mode), unfinished, known_path is not None, about)
 
 
 _COMMAND, _WANTED, _UNWANTED = "command", "wanted", "unwanted"

@@ -143,6 +143,11 @@ def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list
 
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
     """Take the device's structure into the mirror: new resources are added, none is ever removed."""
+    rows = [
+        # A resource that the device sends unasked can be subscribed, even if the device does not say so.
+        (device_id, r.path, r.resource_type, r.content_type, int(r.observable or r.auto_observed), int(r.auto_observed))
+        for r in announced_now
+    ]
     session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
     session.run_many(
         "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, auto_observed)"
@@ -150,18 +155,7 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
         " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
         " content_type = excluded.content_type, observable = excluded.observable,"
         " auto_observed = excluded.auto_observed",
-        [
-            # A resource that the device sends unasked can be subscribed, even if the device does not say so.
-            (
-                device_id,
-                r.path,
-                r.resource_type,
-                r.content_type,
-                int(r.observable or r.auto_observed),
-                int(r.auto_observed),
-            )
-            for r in announced_now
-        ],
+        rows,
     )
     session.note_change([device_id])
 

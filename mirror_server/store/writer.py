@@ -233,8 +233,6 @@ class Writer:
             self.backend.undo_work()
             self._session.forget_effects(mark)
             work.error = error
-        else:
-            self.backend.end_work()
 
     def _undo(self) -> None:
         self._session.forget_effects(0)

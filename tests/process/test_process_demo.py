@@ -60,7 +60,7 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
     assert first.read_line() == f"# In a browser: {old['API_HOST']}/#key={old['API_KEY']}"
     assert f"# The key is kept in {tmp_path}/kept.db.key" in first.read_line()
     with client_of(old) as client:
-        client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         Simulator(client).add_device("mine")
         Simulator(client).advance(timedelta(hours=5))
     first.kill()
@@ -68,7 +68,7 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
     new = read_exports(start_demo(option))
     assert new["API_KEY"] == old["API_KEY"]
     with MirrorClient(new["API_HOST"], old["API_KEY"]) as client:
-        assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
+        assert [rule.resource_path for rule in client.subscriptions.rules.list()] == [["/3303/*"]]
         assert len(client.devices.list(endpoint_name="mine")) == 1
         assert Simulator(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
         assert "registration" in client.history()["what"].tolist()

@@ -152,7 +152,7 @@ def test_no_answer_in_time_is_status_3(run, application, light):
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
     assert "may still finish: it waits until " in result.stderr
     assert "(--expiry-seconds makes that less) for the device, or behind an earlier request" in result.stderr
-    assert "; give a longer --timeout, or take it up in Python with client.resume_request(" in result.stderr
+    assert "; give a longer --timeout, or take it up in Python with client.requests.resume(" in result.stderr
     assert result.stderr.endswith("'mirror devices --connections' whether the device can be reached\n")
     (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
     assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")
@@ -227,7 +227,7 @@ def test_a_file_to_be_shared_has_pseudonyms(
     assert not any(word in result.output + result.stderr for word in (PSEUDONYM_KEY, light, application.name))
     frame = read_parquet(file) if ending == "parquet" else pd.read_csv(file)
     with MirrorClient(shared_server.url, application.key) as client:
-        expected = mirror(client.snapshot([light])).pseudonymize(PSEUDONYM_KEY)
+        expected = mirror(client.fleet.snapshot([light])).pseudonymize(PSEUDONYM_KEY)
     assert set(expected["device_id"]) < set(frame["device_id"])
     assert light not in set(frame["device_id"])
     assert not any(word.encode() in file.read_bytes() for word in (light, application.name, PSEUDONYM_KEY))

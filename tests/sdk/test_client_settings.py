@@ -130,7 +130,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key):
 def test_a_key_that_is_not_known_here_may_be_that_of_an_earlier_demo(client_of, url, may_be_a_demo):
     refused = httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "unknown"})
     client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: refused))
-    for ask in (lambda: client.devices.get("0" * 32), client.snapshot):
+    for ask in (lambda: client.devices.get("0" * 32), client.fleet.snapshot):
         with pytest.raises(AuthenticationError, match="unknown") as failure:
             ask()
         assert ("'mirror-server demo' makes a new key at each start" in str(failure.value)) == may_be_a_demo

@@ -26,7 +26,7 @@ def access(mirror, address):
 def interval(mirror, simulator, plain):
     """Five devices that tell of something in each of ten minutes, in which the service is silent once."""
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
-    plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     begin = simulator.advance(60)
     for number in range(10):
         simulator.advance(MINUTE)

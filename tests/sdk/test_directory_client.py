@@ -28,7 +28,7 @@ def test_devices_are_found_by_what_is_said(client, device_id):
     room = "custom_attributes__room"
     for filters in ({"name": "Lamp"}, {room: "B12"}, {f"{room}__in": ["B12", "x"]}):
         assert client.devices.list(filters=filters).ids == [device_id]
-        assert len(client.snapshot(filters=filters)["device_id"].unique()) == 1
+        assert len(client.fleet.snapshot(filters=filters)["device_id"].unique()) == 1
     assert client.devices.list(filters={room: "B13"}).ids == []
 
 

@@ -127,7 +127,7 @@ def test_what_json_has_no_form_for_has_a_documented_one(value, told):
 def test_what_a_client_gives_becomes_json(client, simulator):
     light = simulator.add_device("light-01", [DIMMER], endpoint_type="Light")
     client.read_value("light-01", LEVEL)
-    request = client.begin_write("light-01", LEVEL, 40)
+    request = client.requests.begin_write("light-01", LEVEL, 40)
     check(request)
     request.result()
     body = check(request)
@@ -138,8 +138,8 @@ def test_what_a_client_gives_becomes_json(client, simulator):
     assert (desired["value"], desired["status"]) == (40, "success")
     assert check(client.devices.list())["devices"] == [check(client.devices.get("light-01"))]
     assert check(client.devices.explain("light-01", LEVEL))["title"].endswith(f"({LEVEL})")
-    assert check(client.status())["is_connected"] is True
-    client.begin_read("light-01", LEVEL)
+    assert check(client.notifications.status())["is_connected"] is True
+    client.requests.begin_read("light-01", LEVEL)
     for found in (client.events(after=0, timeout=0), client.requests.list(), client.devices.resources("light-01")):
         for one in found:
             check(one)

@@ -48,7 +48,9 @@ def homes(client, simulator):
         resources = [{"path": path, "value": value, "observable": True} for path, value in RESOURCES.items()]
         resources.append({"path": LEVEL, "value": "40", "writable": True, "observable": True})
         ids.append(simulator.add_device(name, resources, endpoint_type="Home"))
-    client.put_presubscriptions([{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True)
+    client.subscriptions.rules.replace(
+        [{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True
+    )
     client.write_value(ids[0], LEVEL, 41)
     client.read_value(ids[0], LEVEL)
     assert len(list(client.events(after=0, timeout=60, limit=20))) == 20
@@ -63,9 +65,9 @@ def tables(client, simulator, homes, tmp_path):
         simulator.advance(60)
         simulator.set_value(homes[0], SERIAL, "SN-4711-9999")
     now = simulator.get_clock()
-    state, events = client.snapshot(raw=True), client.events_frame(after=0, timeout=0, raw=True)
+    state, events = client.fleet.snapshot(raw=True), client.notifications.events_frame(after=0, timeout=0, raw=True)
     plan = client.plan([(homes[0], LEVEL, 50), ("Rita-nobody", LEVEL, 1)])
-    write = client.begin_write(homes[1], LEVEL, 3, async_id="Ritas-request")
+    write = client.requests.begin_write(homes[1], LEVEL, 3, async_id="Ritas-request")
     write.result()
     rooms = pd.DataFrame({"endpoint_name": [ANNA, BERT], "floor": [1, 2], "note": [f"see {BERT}", "none"]})
     return {
@@ -78,7 +80,7 @@ def tables(client, simulator, homes, tmp_path):
         "events": events,
         "wide events": events.mirror.wide(),
         "history": history_frame(events, raw=True),
-        "requests": client.requests_frame([write]),
+        "requests": client.requests.frame([write]),
         "plan": plan.frame,
         "as of": recorder.recording.as_of(now),
         "changes": recorder.recording.changes(begin, now),
@@ -124,7 +126,10 @@ def test_nothing_of_it_is_left_in_any_table(tables, homes):
 
 @pytest.mark.parametrize("form", ["arrow", "polars"])
 def test_nothing_of_it_is_left_in_any_form(client, homes, form):
-    for table in (client.snapshot(raw=True, as_=form), client.events_frame(after=0, timeout=0, raw=True, as_=form)):
+    for table in (
+        client.fleet.snapshot(raw=True, as_=form),
+        client.notifications.events_frame(after=0, timeout=0, raw=True, as_=form),
+    ):
         assert found_in(table, homes)
         shared = pseudonymize(table, KEY)
         assert found_in(shared, homes) == set()
@@ -135,7 +140,7 @@ def test_nothing_of_it_is_left_in_any_form(client, homes, form):
 
 
 def test_all_forms_have_the_same_pseudonyms(client, homes):
-    for ask in (client.snapshot, client.state_frame):
+    for ask in (client.fleet.snapshot, client.state_frame):
         expected = mirror(ask(raw=True)).pseudonymize(KEY)
         table = pseudonymize(ask(raw=True, as_="arrow"), KEY)
         pd.testing.assert_frame_equal(from_arrow(table), expected)
@@ -163,7 +168,7 @@ def values(frame, path, column="reported_text"):
 
 
 def test_each_resource_is_treated_as_the_list_says_and_the_report_counts_it(client, homes, tmp_path):
-    state = client.snapshot(raw=True).mirror.pseudonymize(KEY)
+    state = client.fleet.snapshot(raw=True).mirror.pseudonymize(KEY)
     assert re.fullmatch(r"serial-[0-9a-z]{12}", values(state, SERIAL)[1])
     assert len(set(values(state, ADDRESS))) == 1  # both have the same
     assert values(state, LATITUDE, "reported_num") == [52.5, 52.5]
@@ -190,7 +195,7 @@ def test_each_resource_is_treated_as_the_list_says_and_the_report_counts_it(clie
 
 
 def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
-    state = client.snapshot(raw=True)
+    state = client.fleet.snapshot(raw=True)
     before, about = state.copy(deep=True), dict(state.attrs["mirror"])
     one, same, other = (state.mirror.pseudonymize(key) for key in (KEY, KEY.encode(), KEY + "!"))
     pd.testing.assert_frame_equal(state, before)
@@ -208,7 +213,7 @@ def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
 
 
 def test_what_cannot_be_replaced_is_refused(client, homes):
-    state, table = client.snapshot(), client.snapshot(as_="arrow")
+    state, table = client.fleet.snapshot(), client.fleet.snapshot(as_="arrow")
     for key in ("short", b"fifteen bytes..", "", 12345678901234567890, None):
         with pytest.raises(InvalidValue, match="the key") as refused:
             state.mirror.pseudonymize(key)
@@ -218,7 +223,7 @@ def test_what_cannot_be_replaced_is_refused(client, homes):
         with pytest.raises(InvalidValue, match="pseudonyms already"):
             pseudonymize(twice, KEY)
     with pytest.raises(InvalidValue, match="does not say what it shows"):
-        client.refresh(shared)
+        client.fleet.refresh(shared)
     with pytest.raises(InvalidValue, match="lacks the column path"):
         state.drop(columns="path").mirror.pseudonymize(KEY)
     with pytest.raises(TypeError, match="a list is no table"):
@@ -227,8 +232,8 @@ def test_what_cannot_be_replaced_is_refused(client, homes):
 
 def test_empty_tables_stay_empty(client):
     for form in ("pandas", "arrow", "polars"):
-        assert len(pseudonymize(client.snapshot(raw=True, as_=form), KEY)) == 0
-    frame = client.snapshot()
+        assert len(pseudonymize(client.fleet.snapshot(raw=True, as_=form), KEY)) == 0
+    frame = client.fleet.snapshot()
     assert mirror(frame).pseudonymize(KEY).dtypes.astype(str).equals(frame.dtypes.astype(str))
 
 
@@ -246,7 +251,7 @@ def test_an_object_that_was_registered_says_what_is_personal(client, simulator, 
     device = simulator.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
     for one in given:
         client.read_value(device, f"/30001/0/{one}")
-    state = client.snapshot().mirror.pseudonymize(KEY)
+    state = client.fleet.snapshot().mirror.pseudonymize(KEY)
     texts = dict(zip(state["path"], state["reported_text"], strict=True))
     assert texts["/30001/0/1"].startswith("value-")
     assert values(state, "/30001/0/2", "reported_num") == [48.1]

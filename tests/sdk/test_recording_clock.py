@@ -77,7 +77,7 @@ def test_a_fleet_without_a_device_is_known_too_and_one_that_is_recorded_up_to_th
         begun_at = simulator.get_clock()
         assert is_complete(folder, begun_at)
         assert not is_complete(folder, simulator.advance(1))
-        client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
+        client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}])
         simulator.advance(60)
         simulator.add_device("late", [{"path": TEMPERATURE, "value": "7.5", "observable": True}])
         later = simulator.advance(1)

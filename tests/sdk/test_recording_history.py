@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning
 def recorded(client, simulator, folder):
     """Two devices whose temperatures are observed; what happened while they were recorded, and when that began."""
     ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
-    client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     simulator.advance(1)
     begin = simulator.get_clock()
     with client.record(folder):

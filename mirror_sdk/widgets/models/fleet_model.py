@@ -373,7 +373,7 @@ class FleetModel:
 def _states(client: MirrorClient, device_ids: Sequence[str] | None = None) -> pd.DataFrame:
     # The widget says that it reads; a bar would come into the output of some cell.
     with without_progress():
-        return client.snapshot(device_ids, raw=True)
+        return client.fleet.snapshot(device_ids, raw=True)
 
 
 def _drift_by_device(state: pd.DataFrame) -> Counter[tuple[str, DriftKind]]:

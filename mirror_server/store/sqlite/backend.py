@@ -147,10 +147,6 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("SAVEPOINT work")
 
-    def end_work(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
-        self._connection.execute("RELEASE work")
-
     def undo_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("ROLLBACK TO work")

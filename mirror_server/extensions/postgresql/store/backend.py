@@ -215,9 +215,6 @@ class PostgresBackend:
         # One way to the database and back instead of two: the mark is moved by the next part.
         self._mark_work = "RELEASE work; SAVEPOINT work"
 
-    def end_work(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`; the end of the transaction keeps it as well."""
-
     def undo_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.run("ROLLBACK TO work; SELECT pg_advisory_unlock_all()")
