@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
-from mirror_sdk._caller import Line, warn
+from mirror_sdk._caller import SourceLine, warn
 from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.gaps import warn_of
@@ -88,7 +88,7 @@ class Tape:
         paths: Sequence[str] | None,
         rotate_bytes: int,
         rotate_seconds: float,
-        called_from: Line | None = None,
+        called_from: SourceLine | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._called_from = called_from
