@@ -158,7 +158,7 @@ class AsyncRecorder:
                 return
             _log.exception("a recording ended")
             self.failure = self._unraised = error
-            # A disk that is full cannot be sealed to either; what was written is whole in the journal.
+            # A disk that is full cannot be finalized to either; what was written is whole in the journal.
             with suppress(OSError), self._worker.step:
                 await self._leave()
 
@@ -175,7 +175,7 @@ class AsyncRecorder:
             if self._worker.is_stopped:
                 return
             if self._reader.last_failure is not None:
-                await finish(self._tape.folder.seal_when_due)
+                await finish(self._tape.folder.finalize_when_due)
                 return
             await finish(self._tape.write, batch, after=after, seq=self._reader.position)
         if self._tape.needs_state:
