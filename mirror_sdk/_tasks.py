@@ -1,4 +1,4 @@
-"""How tasks of an event loop wait for each other and are stopped; the counterpart of ``_threads``, with the same names.
+"""How tasks of an event loop wait for each other and are stopped; the counterpart of ``_threads``, with the same names but for ``Async``.
 
 Between two awaits no other task runs, so that tasks need no lock where threads do. A thread can only be asked to end,
 and goes on with what it waits for; a task is cancelled where it waits.
@@ -16,7 +16,7 @@ from typing import Any
 from mirror_sdk._fork import tell_in_child
 
 
-class Condition:
+class AsyncCondition:
     """Lets tasks wait until something holds, as ``threading.Condition`` does for threads. It locks nothing."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Condition:
                 told.set_result(None)
 
 
-class Worker:
+class AsyncWorker:
     """A task that works until it is stopped. In a child process it is stopped: the task stays with the parent's loop.
 
     Attributes:

@@ -33,7 +33,7 @@ from mirror_sdk._service.defaults import (
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.inbox import Expectation, Inbox
 from mirror_sdk._service.unread import Patience, Unread
-from mirror_sdk._tasks import Condition, Worker, finish_call
+from mirror_sdk._tasks import AsyncCondition, AsyncWorker, finish_call
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
 from mirror_sdk.wire.entries import Batch
@@ -56,7 +56,7 @@ class AsyncAnswerPump:
         self.inbox = inbox
         self._clock = clock
         self.called_from = calling_line()
-        self._changed = Condition()
+        self._changed = AsyncCondition()
         self._is_reading = False
         self._is_seeking = False
         self._is_holding = False
@@ -67,7 +67,7 @@ class AsyncAnswerPump:
 
     def _begin_in_child(self) -> None:
         """Nobody reads here. What was read in the parent and not yet handed out is read again."""
-        self._changed = Condition()
+        self._changed = AsyncCondition()
         self._is_reading = self._is_seeking = self._is_holding = False
         self.reader = self.reader.beside(self._position)
 
@@ -431,7 +431,7 @@ class AsyncWatch:
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
         self._turns = Turns()  # asynchronous alone
-        self._worker = Worker("mirror-watch")
+        self._worker = AsyncWorker("mirror-watch")
         self._worker.start(self._run)
 
     async def __aenter__(self) -> Self:

@@ -18,7 +18,7 @@ from mirror_sdk._off_loop import finish, off_loop
 from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.steps import Steps
-from mirror_sdk._tasks import Worker
+from mirror_sdk._tasks import AsyncWorker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.folder import RecordingFolder
@@ -56,7 +56,7 @@ class AsyncRecorder:
         self._leave = leave
         self.failure: Exception | None = None
         self._unraised: Exception | None = None
-        self._worker = Worker("mirror-recorder")
+        self._worker = AsyncWorker("mirror-recorder")
         self._worker.start(self._run)
 
     async def __aenter__(self) -> Self:
