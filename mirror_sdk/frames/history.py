@@ -44,7 +44,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
 
     Source: specification 2.1, 2.2 and 6; wire.md 10.
 
-    >>> history_frame(client.events_frame(after=0, timeout=0))["what"].tolist()
+    >>> history_frame(client.events_frame(after=0, timeout=0))["event"].tolist()
     ['registration', 'registration']
     """
     table = _events_table(events)
