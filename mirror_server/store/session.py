@@ -180,7 +180,6 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._effects: list[Callable[[], None]] = []
-        self._preparations: list[Callable[[], None]] = []
         self.changes = RecentChanges()
         self.subscribers = SubscriberCache()
         self.handlers: dict[str, Callable[..., None]] = {}
@@ -321,13 +320,6 @@ class Session:
         """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
         self._effects.append(effect)
 
-    def before_commit(self, preparation: Callable[[], None]) -> None:
-        """Have this called when the transaction is about to be put on disk, which takes a while, or not at all.
-
-        The transaction may still fail: what comes of it is told to nobody. It must not block.
-        """
-        self._preparations.append(preparation)
-
     def publish(self, kind: str, what: str = "", *, here: Callable[[], None] | None = None) -> None:
         """Signal a change when the transaction is on disk: its handler is called, in every process on the database.
 
@@ -348,13 +340,7 @@ class Session:
     def forget_effects(self, mark: int) -> None:
         """Drop the effects that were added after the mark, and what was noted meanwhile: the work was undone."""
         del self._effects[mark:]
-        self._preparations.clear()
         self.subscribers.forget()
-
-    def take_preparations(self) -> list[Callable[[], None]]:
-        """Return what is to be called before the commit, and forget it."""
-        preparations, self._preparations = self._preparations, []
-        return preparations
 
     def take_effects(self) -> list[Callable[[], None]]:
         """All effects, which are then forgotten."""

@@ -176,8 +176,6 @@ class Writer:
         try:
             self.backend.begin(_touched_by(group))
             self._perform_all(group)
-            for preparation in self._session.take_preparations():
-                _perform_effect(preparation)
             self.backend.commit()
         except Exception as error:
             self._undo()

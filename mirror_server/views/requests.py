@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -48,12 +48,10 @@ _LONGEST_NAME = 100
 # A megabyte of empty lists, or of members that are not known, would hold up all other requests for half a second.
 _MOST_CONTAINERS = 20_000
 _MOST_MEMBERS = 1000
-_EMPTY: tuple[Any, ...] = (None, "", [], {})
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 PAGING = ("limit", "after", "order", "include")
 """Parameters of every list; the others are filters."""
 ORDERS = ("ASC", "DESC")
-STALE = "this is not what it has now; leave it out, or read the object again and send what is there"
 
 
 class Caller(Protocol):
@@ -181,23 +179,23 @@ def noted(environ: WSGIEnvironment) -> dict[str, str]:
     return details
 
 
-def read_body(
-    model: type[M],
-    *,
-    malformed_reason: str | None = None,
-    not_kept: Collection[str] = (),
-    unchanged: Mapping[str, Any] | None = None,
-) -> M:
-    """The request's body, checked strictly.
-
-    Args:
-        model: What it has to be.
-        malformed_reason: The reason of a refusal of what is no JSON.
-        not_kept: Members that the public API has there and the model has not; they may be there without a value.
-        unchanged: Members that the model has not; they may be there with these values, or without one.
+def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
+    """Return the request's body, checked strictly; see :func:`read_json` and :func:`check_body`.
 
     Raises:
-        Refusal: It is not JSON by its content type (415) or its text (400), or not what the model says (400).
+        Refusal: It is not JSON by its content type (415) or its text (400), or does not fit the model (400).
+    """
+    return check_body(model, read_json(malformed_reason=malformed_reason))
+
+
+def read_json(*, malformed_reason: str | None = None) -> Any:
+    """Return the JSON value of the request's body.
+
+    Args:
+        malformed_reason: The ``reason`` of the error if it is not JSON.
+
+    Raises:
+        Refusal: It is not JSON by its content type (415) or its text (400).
     """
     if request.content_type and request.mimetype != "application/json":
         message = f"the body must be application/json, not {request.mimetype}; set the header Content-Type"
@@ -219,12 +217,15 @@ def read_body(
     except orjson.JSONDecodeError as error:
         message = f"the body is not JSON: {error}; send one JSON value in UTF-8"
         raise Refusal(400, message, reason=malformed_reason) from None
-    for name in not_kept if isinstance(content, dict) else ():
-        if content.pop(name, None) not in _EMPTY:
-            raise Refusal.of_field(name, "not kept here, which is about what devices tell; leave it out")
-    for name, value in (unchanged or {}).items() if isinstance(content, dict) else ():
-        if content.pop(name, None) not in (None, value):
-            raise Refusal.of_field(name, STALE)
+    return content
+
+
+def check_body(model: type[M], content: Any) -> M:
+    """Return a JSON value as a model, checked strictly.
+
+    Raises:
+        Refusal: It does not fit the model (400).
+    """
     try:
         return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:

@@ -77,8 +77,6 @@ class Admission:
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
         """The application that asks and the scopes of its key, which are kept for the view too."""
         version = self._version(environ)
-        # Of the proxy each use looks the object up.
-        kept = g._get_current_object()
         caller: Caller | None = environ.get(CALLER)
         if caller is not None:
             application, held = caller.app_id, frozenset(map(Scope, caller.scopes))
@@ -86,8 +84,8 @@ class Admission:
             authorization = environ.get("HTTP_AUTHORIZATION")
             client = partial(self._client_of, environ)
             application, held = self._authenticator.authenticate(authorization, client, version)
-            kept.still_admits = partial(self._authenticator.still_admits, authorization)
-        kept.app_id, kept.scopes, kept.version = application, held, version
+            g.still_admits = partial(self._authenticator.still_admits, authorization)
+        g.app_id, g.scopes, g.version = application, held, version
         note(environ, application=application)
         return application, held
 

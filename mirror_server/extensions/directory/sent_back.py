@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from flask import request
+from pydantic import BaseModel
 
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.instants import read_instant
-from mirror_server.views.requests import STALE
+from mirror_server.views.requests import check_body, read_json
 
+M = TypeVar("M", bound=BaseModel)
+
+_STALE = "this is not what it has now; leave it out, or read the object again and send what is there"
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
+
+
+def read_sent_back(
+    model: type[M], *, not_kept: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})
+) -> M:
+    """Return the request's body, which may have members that the model lacks.
+
+    Args:
+        model: What it has to be without these.
+        not_kept: Members of the public API that have no value here; they may be sent without one.
+        unchanged: Members with their present values; they may be sent with these, or without a value.
+
+    Raises:
+        Refusal: It is not JSON (400, 415), does not fit the model, or one of these members has another value (400).
+    """
+    content = read_json()
+    if isinstance(content, dict):
+        for name in not_kept:
+            if content.pop(name, None) not in _EMPTY:
+                raise Refusal.of_field(name, "not kept here, which is about what devices tell; leave it out")
+        for name, value in unchanged.items():
+            if content.pop(name, None) not in (None, value):
+                raise Refusal.of_field(name, _STALE)
+    return check_body(model, content)
 
 
 def refuse_if_match() -> None:
@@ -38,7 +68,7 @@ def require_unchanged(sent: Mapping[str, Any], present: Mapping[str, Any], whose
     """
     for name, value in sent.items():
         if value is not None and not _is_same(name, value, present[name]):
-            raise Refusal.of_field(name, f"{whose[name]}; leave it out" if name in whose else STALE)
+            raise Refusal.of_field(name, f"{whose[name]}; leave it out" if name in whose else _STALE)
 
 
 def _is_same(name: str, sent: Any, present: Any) -> bool:

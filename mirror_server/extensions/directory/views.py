@@ -27,7 +27,7 @@ from mirror_server.extensions.directory.filters import (
     read_moment,
     read_truth,
 )
-from mirror_server.extensions.directory.sent_back import refuse_if_match, require_unchanged
+from mirror_server.extensions.directory.sent_back import read_sent_back, refuse_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
@@ -35,7 +35,7 @@ from mirror_server.extensions.directory.store.device_queries import DeviceQueryR
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, json_answer, when_page_read, when_stored
 from mirror_server.views.description import TEXT, Answer, described, json_of
-from mirror_server.views.requests import PAGING, query_paging, read_body, requires, services
+from mirror_server.views.requests import PAGING, query_paging, requires, services
 from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
@@ -134,7 +134,7 @@ def post_device_query() -> Response:
     ``query`` is what ``filter`` of ``GET /v3/devices`` takes, and is checked as that is; to use a saved filter, read it
     and send it there. A name is taken once. :data:`MAX_QUERIES` are saved at most.
     """
-    body = read_body(DeviceQueryBody, not_kept=("description",))
+    body = read_sent_back(DeviceQueryBody, not_kept=("description",))
     _check_query(body.query)
     stored = services().part(DirectoryService).save_query(body.name, body.query)
     return when_stored(stored, lambda row: json_answer(_query(row), 201))
@@ -250,7 +250,7 @@ def _check_query(query: str) -> None:
 
 def _change(query_id: str) -> Response:
     refuse_if_match()
-    sent = read_body(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
+    sent = read_sent_back(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
     if sent.get("query") is not None:
         _check_query(sent["query"])
     stored = services().part(DirectoryService).change_query(query_id, lambda row: _changed(row, sent))

@@ -117,23 +117,22 @@ def test_work_of_one_kind_comes_before_what_touches_nothing_of_it_and_each_call_
     assert done == ["ask ab", "tell acd", "other", "ask ceg", "other", "tell f", "other", "ask hi"]
 
 
-def test_what_prepares_for_a_commit_is_called_before_it_and_that_of_undone_work_never(database):
+def test_effects_are_called_after_the_commit_and_those_of_undone_work_never(database):
     seen = []
 
     def work(session):
         session.put_setting("name", "x")
-        session.before_commit(lambda: seen.append(("before", stored(database, "name"))))
-        session.after_commit(lambda: seen.append(("after", stored(database, "name"))))
+        session.after_commit(lambda: seen.append(stored(database, "name")))
 
     def fail(session):
-        session.before_commit(lambda: seen.append("never"))
+        session.after_commit(lambda: seen.append("never"))
         raise ValueError("no")
 
     database.submit(work).result(60)
     with pytest.raises(ValueError, match="no"):
         database.submit(fail).result(60)
     assert database.settle(60)
-    assert seen == [("before", None), ("after", "x")]
+    assert seen == ["x"]
 
 
 def test_settling_waits_for_what_effects_submit(database):

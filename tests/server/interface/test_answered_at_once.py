@@ -10,7 +10,8 @@ from bridge_requests import append, scope_of, until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from mirror_server.web.asgi import Reader
+from mirror_server.views.answers import SharedAnswer
+from mirror_server.web.asgi import Answer, Reader
 
 pytestmark = pytest.mark.anyio
 
@@ -94,24 +95,27 @@ async def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(ser
     assert server.services.log.open_polls == 0
 
 
-@pytest.mark.parametrize("why", ["paused", "last", "plain"])
+@pytest.mark.parametrize("why", ["paused", "stopping", "last", "plain"])
 async def test_task_of_a_poll_responds_where_it_has_to_wait_or_to_close(server, key, bridge, answered, why):
     query = PLAIN_POLL if why == "plain" else CURSOR_POLL
     poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
-    if why == "paused":
+    is_paused = why in {"paused", "stopping"}
+    if is_paused:
         poll.flow.pause_writing()
     await asyncio.to_thread(append, server, key, ENTRY)
-    if why == "paused":
+    if is_paused:
         await until(lambda: server.services.log.open_polls == 0)
         for _ in range(20):
             await asyncio.sleep(0)
         assert not poll.written
+        # uvicorn itself says that the connection is closed, and closes it.
+        poll.cycle.keep_alive = why == "paused"
         poll.flow.resume_writing()
     await poll.end()
     assert set(poll.tasks) == {poll.task}
     assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
     assert poll.responses == 1
-    assert poll.transport.close.called == (why == "last")
+    assert poll.transport.close.called == ("connection: close" in poll.head) == (why in {"stopping", "last"})
     assert answered == [("GET", "/v2/notification/pull")]
 
 
@@ -157,3 +161,13 @@ async def test_failing_response_is_500_and_the_others_are_sent(server, key, brid
     for poll in polls:
         await poll.end()
     assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
+
+
+async def test_a_head_and_a_server_other_than_uvicorn_are_sent_no_response_in_one_write(bridge, key):
+    poll, response = Poll(bridge, key, CURSOR_POLL), Answer.of(SharedAnswer(b"{}"), {})
+    poll.cycle.scope["method"] = "HEAD"
+    assert not any(response.send_at_once(send) for send in (poll.cycle.send, poll.transport.write))
+    assert not poll.written
+    poll.cycle.disconnected = True
+    poll.cycle.message_event.set()
+    await poll.end()

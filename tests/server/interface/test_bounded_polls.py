@@ -37,19 +37,3 @@ def test_one_poll_too_many_is_429_while_short_requests_are_answered(small, held,
     for query in ("after=0&hold=20", "after=0&hold=0", "hold=20"):
         assert small.call(key, "GET", f"/v2/notification/pull?{query}").status_code == 200
     assert not any(poll.done() for poll in held)
-
-
-def test_one_application_has_a_share_of_the_places(new_server, held_poll, refused):
-    small = new_server(max_blocking_polls=4, poll_share=0.5)
-    greedy, other = small.key(), small.key()
-    held = [held_poll(greedy, QUERY, small) for _ in range(2)]
-    told = refused(small.call(greedy, "GET", POLL), 429)
-    assert told.reason == "TOO_MANY_POLLS"
-    assert "2 polls, streams and websockets are open with this key" in told.message
-    held.append(held_poll(other, QUERY, small))
-    for key in (greedy, other):
-        small.services.log.wake(key.split("_")[1])
-    assert [poll.result(30).status_code for poll in held] == [204] * 3
-    again = held_poll(greedy, QUERY, small)
-    small.services.log.wake(greedy.split("_")[1])
-    assert again.result(30).status_code == 204, "their places are free again"

@@ -52,7 +52,9 @@ async def test_one_application_has_a_share_of_the_places(server):
     greedy, other = server.key(), server.key()
 
     held = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
-    assert_refused(await Request(bridge, greedy, *POLL).begin(), "TOO_MANY_POLLS")
+    refused = await Request(bridge, greedy, *POLL).begin()
+    assert_refused(refused, "TOO_MANY_POLLS")
+    assert "2 polls, streams and websockets are open with this key" in refused.json["message"]
     assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
     held.append(await Request(bridge, other, *POLL).begin())
     await held.pop(0).leave()

@@ -84,6 +84,7 @@ def test_late_error_has_the_response_of_an_immediate_one(failing, name, caplog):
     assert first[0] == status
     assert (first[2]["object"], first[2]["request_id"]) == ("error", REQUEST_ID)
     assert others == [first] * 5
+    assert "nobody thought of that" not in first[2]["message"]
     logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(logged) == (6 if name == "bug" else 0)
     assert all(record.request_id == REQUEST_ID and record.exc_info[1] is ERRORS[name][0] for record in logged)

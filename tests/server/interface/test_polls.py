@@ -174,23 +174,6 @@ def test_the_channel_exists_from_the_first_plain_poll_until_its_deletion_which_l
     assert plain_poll() is None
 
 
-def test_a_response_of_a_server_error_is_alone_in_its_message(server, key, device, place, plain_poll, read_after):
-    place("a", "b")
-    server.patch(key, device, answer="silent")
-    place("late")
-    server.advance(key, 120)
-    server.patch(key, device, latency_seconds=5)
-    place("lost")
-    server.patch(key, device, online=False)
-    server.patch(key, device, online=True, answer="normal", latency_seconds=0)
-    place("c")
-    assert [status for status, _ in server.responses(key).values()] == [200, 200, 504, 503, 200]
-    after = 0
-    for ids in [["a", "b"], ["late"], ["lost"], ["c"]]:
-        found, after = read_after(after)
-        assert found == plain_poll() == ids
-
-
 def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(server, key, device, place, other):
     place("a")
     assert server.log(other) == []

@@ -144,13 +144,6 @@ def test_messages_come_in_order_and_carry_what_was_asked_for(server, key, endpoi
     assert last["de-registrations"][0]["ep"] == device_id
 
 
-def test_without_options_a_notification_has_no_further_members(server, key, endpoint):
-    register(server, key, endpoint)
-    device_id = subscribe(server, key, endpoint)
-    server.set_value(key, device_id, "22")
-    assert set(endpoint.next()[1]["notifications"][0]) == {"ep", "path", "ct", "payload", "max-age"}
-
-
 def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_after_a_restart(server, key, endpoint):
     register(server, key, endpoint)
     # Time without anything to send is no time without success.
