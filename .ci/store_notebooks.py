@@ -46,7 +46,7 @@ def fresh_mirror() -> Iterator[None]:
                 name, _, value = server.stdout.readline().strip().removeprefix("export ").partition("=")
                 os.environ[name] = value
             with MirrorClient.from_env() as client:
-                while not client.is_healthy():
+                while not client.service.is_healthy():
                     time.sleep(0.1)
             yield
         finally:

@@ -9,7 +9,10 @@
 >>> light["/3311/0/5851"].value, light["/3311/0/5851"].desired_value  # as last reported, as last desired
 (None, 40)
 
-These devices are examples: ``client.devices.list()``, or ``mirror devices`` in a shell, shows those there are.
+These devices are examples: ``client.devices.list()``, or ``mirror devices`` in a shell, shows those there are. Most
+methods are in groups, which completion on ``client.`` shows: ``client.devices``, ``client.requests``,
+``client.subscriptions``, ``client.notifications``, ``client.fleet``, ``client.plans``, ``client.cassettes`` and
+``client.service``.
 :class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop. Each
 method says what it gives, what it raises and where the interface defines it: ``help(mirror_sdk.MirrorClient)`` is the
 place to begin. What belongs together is told in the modules, as ``mirror help TOPIC`` shows them: ``values``,
@@ -20,10 +23,11 @@ Asking devices
 --------------
 
 A request to a device is answered later, through the notification log. ``read_value``, ``write_value`` and ``execute``
-wait for that. ``begin_read``, ``begin_write`` and ``begin_execute`` return at once with a handle, whose
-``result(timeout)`` waits: a wait that ends too early is a :class:`WaitTimeout`, and the same handle may be asked again.
+wait for that. ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` return at once with a handle,
+whose ``result(timeout)`` waits: a wait that ends too early is a :class:`WaitTimeout`, and the same handle may be asked
+again.
 
->>> request = client.begin_read("light-01", "/3311/0/5851")
+>>> request = client.requests.begin_read("light-01", "/3311/0/5851")
 >>> request.result(timeout=10).python
 40
 
@@ -51,7 +55,7 @@ lost is told (:class:`GapWarning`), never skipped.
 >>> LEVEL = "/3311/0/5851"
 >>> lights = client.devices.list(endpoint_type="Light")
 >>> events = client.events(paths=[LEVEL], limit=2 * len(lights))  # from here on
->>> rules = client.add_presubscriptions([{"endpoint_type": "Light", "resource_path": [LEVEL]}], apply_now=True)
+>>> rules = client.subscriptions.rules.add([{"endpoint_type": "Light", "resource_path": [LEVEL]}], apply_now=True)
 >>> for device in lights:
 ...     client.write_value(device, LEVEL, 55)
 >>> events_frame(events)[["endpoint_name", "value_num"]]  # the levels before, and what the lights then told
@@ -73,14 +77,15 @@ The same on an event loop, where many requests may be under way at once. Whateve
 [60.0]
 
 A device that refused a subscription or did not answer is asked again: when it registers or updates its registration, by
-rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``client.subscription_state`` tells what
+rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``client.subscriptions.state`` tells what
 became of it: ``active``, ``asked``, ``refused``, or ``ended``. A full registration ends single subscriptions, which its
 event names (``event.content.ended_subscriptions``); rules hold for the next one too.
 
 The answer to a read, a write or an execution that is waited for comes with its request, in one way to the service and
 back, or with the notifications: where the service does not do that, the device takes longer than a second, or others
-wait with the same client. Notifications come by long polling. Where a proxy cuts that, ``client.use_websocket()`` has
-them come by websockets, or says why there is none to be had; all else stays as it is.
+wait with the same client. Notifications come by long polling. Where a proxy cuts that,
+``client.notifications.use_websocket()`` has them come by websockets, or says why there is none to be had; all else
+stays as it is.
 
 When devices registered and left, ``client.devices.events_frame()`` tells whoever did not listen then, for a month where
 the operator chose nothing else.
@@ -90,14 +95,13 @@ Limits and failures
 
 All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a drawing of them. A call ends: ``timeout``
 (30 s; of the client, and of each call) limits it as a whole, with all attempts, pages and bodies, and what takes longer
-is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default;
-a request that nobody waits for any more still waits for its device, where no ``expiry_seconds`` is given for two
-hours, or three days in queue mode, and 20 may.
-``max_retries`` (2) is how often a call is tried again after ``429``, ``502``, ``503``, ``504`` and lost connections, if
-it means the same twice; a write does, by its async-id. What waits for its device with the request open is tried for as
-long as the call lasts, where it is lost on the way or a proxy tells so (``502``, ``504``). An answer may have 64 MiB
-after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``. ``client.status()`` tells whether the service
-answers, which channel is used, what waits and what was odd.
+is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default; a
+request that nobody waits for any more still waits for its device, where no ``expiry_seconds`` is given for two hours,
+or three days in queue mode, and 20 may. ``max_retries`` (2) is how often a call is tried again after ``429``, ``502``,
+``503``, ``504`` and lost connections, if it means the same twice; a write does, by its async-id. What waits for its
+device with the request open is tried for as long as the call lasts, where it is lost on the way or a proxy tells so
+(``502``, ``504``). An answer may have 64 MiB after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``.
+``client.notifications.status()`` tells whether the service answers, which channel is used, what waits and what was odd.
 
 Without ``API_HOST`` a client asks ``http://127.0.0.1:8080``, where ``mirror-server demo`` and ``run`` listen. The proxy
 that ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY`` names is used, except for what ``NO_PROXY`` lists (hosts,
@@ -108,14 +112,13 @@ Several users of one key
 
 A key is an application. Two analysts, two notebooks or two cells with one key share
 
-- the presubscription rules, which are one list: ``add_presubscriptions`` and ``remove_presubscriptions`` leave the
-  rules of others, ``put_presubscriptions`` and ``delete_presubscriptions`` do not. A rule that two rely on goes when
-  one of them removes it;
+- the presubscription rules, which are one list: ``client.subscriptions.rules.add()`` and ``remove()`` leave the rules
+  of others, ``replace()`` and ``delete_all()`` do not. A rule that two rely on goes when one of them removes it;
 - single subscriptions: what one of them subscribed another can ``unsubscribe``;
 - the notification log: everybody reads all of it, answers too, each from a position of their own (``events``,
   ``watch``, ``record``, event streams);
-- requests and their async-ids: ``client.requests.list()`` lists those of all, ``resume_request`` takes one up; the same
-  async-id for another request is a :class:`Conflict`;
+- requests and their async-ids: ``client.requests.list()`` lists those of all, ``client.requests.resume()`` takes one
+  up; the same async-id for another request is a :class:`Conflict`;
 - the webhook and plain polls: there is one webhook, and the next one replaces it. Plain polls have one position, and
   what one of them took no other gets;
 - limits: the size of the log, polls, streams and websockets, snapshots under way, answers not read

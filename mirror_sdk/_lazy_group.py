@@ -22,7 +22,7 @@ _WIDEST, _NARROWEST, _MARGIN = 80, 50, 2
 _PLAIN_ASCII = "mirror-ascii"
 
 
-class _Commands(dict[str, click.Command]):
+class _LazyCommands(dict[str, click.Command]):
     """Commands by name; what is not there yet comes with its module."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, modules: Mapping[str, Sequence[str]], **options: Any) -> None:
         super().__init__(*args, **options)
         self._modules = modules
-        self.commands: dict[str, click.Command] = _Commands(
+        self.commands: dict[str, click.Command] = _LazyCommands(
             {name: module for module, names in modules.items() for name in names}
         )
 

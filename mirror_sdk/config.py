@@ -29,14 +29,14 @@ _MOST_RETRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """Address and access key of a client, checked. The key is hidden in ``repr``."""
 
     base_url: str
     api_key: SecretStr
 
     @classmethod
-    def of(cls, base_url: str, api_key: str) -> Settings:
+    def of(cls, base_url: str, api_key: str) -> ClientSettings:
         """Check both and bring the address into its full form, see :func:`read_base_url`.
 
         Raises:
@@ -47,7 +47,7 @@ class Settings:
     @classmethod
     def load(
         cls, base_url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] = os.environ
-    ) -> Settings:
+    ) -> ClientSettings:
         """Take what is not given as an argument from the environment. An empty variable counts as missing.
 
         An address that is in neither place is :data:`DEFAULT_BASE_URL`.

@@ -12,7 +12,7 @@ consistent read, as of an instant of its own, and its ``attrs["mirror"]`` tells 
 of ids; Dask drops ``attrs`` when it puts partitions together. Different partitions show different instants, and what is
 computed twice is loaded twice, unless it is kept with ``persist()``. Every device is in one partition only, one that
 registers after the ranges were made too. For all devices as of one instant, write a dataset with
-:meth:`mirror_sdk.MirrorClient.snapshot_dataset` and read that with :func:`read_dataset`, where every worker reaches its
+``client.fleet.dataset()`` and read that with :func:`read_dataset`, where every worker reaches its
 folder.
 
 **What happened.** :func:`read_history` gives the history the same way, in partitions by ranges of ids and, with
@@ -24,7 +24,7 @@ that lies in the past, all partitions together show what ``client.history`` woul
 >>> rows.npartitions, len(rows) == len(client.history(begin=begin, end=end, paths=["/3303/*"]))
 (3, True)
 
-**What Dask knows.** Columns and dtypes are those of :meth:`mirror_sdk.MirrorClient.snapshot`, and of
+**What Dask knows.** Columns and dtypes are those of ``client.fleet.snapshot()``, and of
 :meth:`mirror_sdk.MirrorClient.history`. Categories differ from partition to partition, so Dask does not know them
 beforehand, but those that are fixed, such as of ``value_kind``. The
 index of each partition begins at 0, so divisions are unknown. All rows of a device are in one partition.
@@ -60,7 +60,7 @@ from mirror_sdk._arguments import InstantLike
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._service.sender import Sender
-from mirror_sdk.config import Settings, read_max_snapshot_bytes
+from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.events import utc_now
 from mirror_sdk.forms import given
@@ -139,7 +139,7 @@ def read_mirror(
     >>> read_mirror(endpoint_type="Light", devices_per_partition=1).npartitions
     2
     """
-    settings = Settings.load(base_url, api_key)
+    settings = ClientSettings.load(base_url, api_key)
     selection = Selection.of(
         paths=paths, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, filters=filters
     )
@@ -220,7 +220,7 @@ def read_history(
     """
     begin, end = check_interval(begin, end, utc_now)
     intervals = _intervals(begin, end, time_per_partition)
-    settings = Settings.load(base_url, api_key)
+    settings = ClientSettings.load(base_url, api_key)
     selection = Selection.of(
         paths=paths, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, filters=filters
     )
@@ -267,7 +267,7 @@ def _intervals(
 
 
 def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
-    """The state table in a folder that :meth:`mirror_sdk.MirrorClient.snapshot_dataset` wrote: a partition a file.
+    """The state table in a folder that ``client.fleet.dataset()`` wrote: a partition a file.
 
     All partitions show one instant; ``SnapshotDataset(folder).about`` tells which.
 
@@ -277,8 +277,8 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
     Raises:
         InvalidValue: There is no dataset, or it is not whole.
 
-    >>> _ = client.snapshot_dataset(folder / "fleet", devices_per_file=5)
-    >>> len(read_dataset(folder / "fleet")) == len(client.snapshot())
+    >>> _ = client.fleet.dataset(folder / "fleet", devices_per_file=5)
+    >>> len(read_dataset(folder / "fleet")) == len(client.fleet.snapshot())
     True
     """
     dataset = SnapshotDataset(folder)
@@ -290,7 +290,7 @@ class _MirrorPart:
     """Loads a partition from the service, with a client of its own."""
 
     request: SnapshotRequest
-    settings: Settings | None
+    settings: ClientSettings | None
     timeout_seconds: float
     max_snapshot_bytes: int
     # No two tables are the same to Dask: what one has loaded is not what another is to load later.
@@ -300,7 +300,7 @@ class _MirrorPart:
         return self.token
 
     def __call__(self, bounds: tuple[str | None, str | None], columns: Sequence[str] | None = None) -> pd.DataFrame:
-        settings = self.settings or Settings.load(self.request.server)
+        settings = self.settings or ClientSettings.load(self.request.server)
         request = replace(self.request, selection=self.request.selection.between(*bounds))
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
             tables, about = client._tables.parts_of(request)
@@ -317,7 +317,7 @@ class _HistoryPart:
     """Loads a partition of the history from the service, with a client of its own."""
 
     request: HistoryRequest
-    settings: Settings | None
+    settings: ClientSettings | None
     timeout_seconds: float
     max_snapshot_bytes: int
     raw: bool
@@ -333,7 +333,7 @@ class _HistoryPart:
         request = replace(self.request, selection=selection, begin=begin, end=end)
         parts = HistoryParts(raw=self.raw)
         own = partial(_own_rows, is_first=after is None, begin=None if begin == self.request.begin else begin)
-        settings = self.settings or Settings.load(self.request.server)
+        settings = self.settings or ClientSettings.load(self.request.server)
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
             told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
             units = client._tables.units_over_time(parts.unitless(), request, told)
@@ -342,7 +342,7 @@ class _HistoryPart:
         return frame if columns is None else frame[list(columns)]
 
 
-def _client(settings: Settings, timeout_seconds: float, max_snapshot_bytes: int) -> MirrorClient:
+def _client(settings: ClientSettings, timeout_seconds: float, max_snapshot_bytes: int) -> MirrorClient:
     key = settings.api_key.get_secret_value()
     return MirrorClient(settings.base_url, key, timeout=timeout_seconds, max_snapshot_bytes=max_snapshot_bytes)
 
@@ -380,13 +380,13 @@ def _from_map(load: Callable[..., pd.DataFrame], parts: Sequence[object], empty:
     return frame
 
 
-def _ranges(settings: Settings, selection: Selection, devices_per_range: int, timeout: float) -> DeviceRanges:
+def _ranges(settings: ClientSettings, selection: Selection, devices_per_range: int, timeout: float) -> DeviceRanges:
     sender = Sender(settings, timeout_seconds=timeout)
     try:
         return sender.send(get_device_ranges(selection, devices_per_range))
     except NotFound as exc:
         raise UnexpectedAnswer(
-            "this service has no ranges of devices; write a dataset with client.snapshot_dataset(folder), and read that"
+            "this service has no ranges of devices; write a dataset with client.fleet.dataset(folder), and read that"
             " with read_dataset(folder)"
         ) from exc
     finally:

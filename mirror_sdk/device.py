@@ -80,7 +80,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     resources: Mapping[str, Resource]
 
     @classmethod
-    def from_wire(cls, wire: wire_object.DeviceObject, client: KeepsHistory[Any] | None = None) -> DeviceObject:
+    def from_wire(cls, wire: wire_object.DeviceObjectBody, client: KeepsHistory[Any] | None = None) -> DeviceObject:
         """Read the answer of E1; a payload that is not what its path declares becomes an opaque value.
 
         Args:
@@ -171,7 +171,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         limit: int | None = None,
         timeout: float | None = None,
     ) -> T_co: ...
-    def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **asked: Any) -> Any:
+    def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **options: Any) -> Any:
         """What happened to this device; see :meth:`mirror_sdk.MirrorClient.history`.
 
         The client is asked that gave the device object, and of an :class:`~mirror_sdk.AsyncMirrorClient` it is to be
@@ -180,7 +180,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         Args:
             path: A resource or a pattern (``/3303/*``); ``None`` for all of the device.
             client: Who is asked in the place of the client that gave it.
-            asked: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
+            options: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
 
         Raises:
             InvalidValue: It came of no client, and none is given.
@@ -193,7 +193,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         asker = getattr(self, "_client", None) if client is None else client
         if asker is None:
             raise InvalidValue(f"device object {self.device_id} does not know its client; give client=")
-        return asker.history([self.device_id], None if path is None else [path], **asked)
+        return asker.history([self.device_id], None if path is None else [path], **options)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
         """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.

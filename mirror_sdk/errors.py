@@ -201,7 +201,7 @@ class BeforeHistory(BadRequest):
         """The oldest instant there is; ``None`` where the service does not tell it."""
         body: ErrorBody = self.args[1]
         try:
-            return wire_history.BeforeHistory.model_validate(body.model_dump()).oldest_at
+            return wire_history.BeforeHistoryBody.model_validate(body.model_dump()).oldest_at
         except ValidationError:
             return None
 

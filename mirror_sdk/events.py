@@ -52,7 +52,7 @@ class Event(JsonForm):
         endpoint_name: The name that device registers with.
         path: The resource path it is about; of an async response the one its request was about.
         unit: The unit of a number under this path, as it is declared; one that a device itself names (resource 5701)
-            stands in its device object, and in the tables of ``client.events_frame`` and of recordings.
+            stands in its device object, and in the tables of ``client.notifications.events_frame`` and of recordings.
         value: The new value of an observation; the value a device request brought. Where a service does not tell the
             path of an async response, a text in it is left as text.
         changed_at: When the value changed, as the device tells it; for other kinds when it happened.

@@ -146,18 +146,18 @@ def _webhook(client: MirrorClient, place: Place) -> Iterator[None]:
         try:
             yield
         finally:
-            client.use_long_polling()
+            client.notifications.use_long_polling()
 
 
 def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
     """Register the webhook; a poll channel that the key still has gives way to it."""
     try:
-        client.use_webhook(receiver)
+        client.notifications.use_webhook(receiver)
     except BadRequest as refusal:
         if refusal.reason != "OTHER_CHANNEL":
             raise
-        client.delete_poll_channel()
-        client.use_webhook(receiver)
+        client.notifications.delete_poll_channel()
+        client.notifications.use_webhook(receiver)
         click.echo("ended the poll channel that this key had")
     except ValueError as error:
         raise ConfigError(f"APP_HOST makes no address of a webhook: {error}") from error
@@ -167,15 +167,15 @@ def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
 def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> Iterator[None]:
     """Have these rules beside the other ones of the key, and remove them at the end with what they subscribed."""
     # One that a run left behind that was killed is one of these.
-    client.add_presubscriptions(rules, apply_now=True)
+    client.subscriptions.rules.add(rules, apply_now=True)
     try:
         yield
     finally:
-        client.remove_presubscriptions(rules)
-        others = client.get_presubscriptions()
+        client.subscriptions.rules.remove(rules)
+        others = client.subscriptions.rules.list()
         for device in client.devices.list(state="registered"):
             of_device, of_others = (_about(device, some) for some in (rules, others))
-            for path in client.list_subscriptions(device.id) if of_device else ():
+            for path in client.subscriptions.list(device.id) if of_device else ():
                 if _match(of_device, path) and not _match(of_others, path):
                     client.unsubscribe(device.id, path)
 

@@ -69,7 +69,7 @@ def connect() -> MirrorClient:
     """
     if os.environ.get(HOST_VARIABLE):
         client = MirrorClient.from_env()
-        if not is_loopback(client.base_url) or client.is_healthy():
+        if not is_loopback(client.base_url) or client.service.is_healthy():
             return client
         client.close()
     return _own_server().client()
@@ -155,9 +155,9 @@ def start_over(client: MirrorClient) -> Simulator:
             simulator.set_answer(device.id, "normal")
         if device.latency_seconds:
             simulator.set_latency_seconds(device.id, 0)
-    client.delete_presubscriptions()
+    client.subscriptions.rules.delete_all()
     for registered in client.devices.list(state="registered"):
-        client.delete_subscriptions(registered.id)
+        client.subscriptions.delete_all(registered.id)
     return simulator
 
 

@@ -370,7 +370,7 @@ def _later_changes(resource: Resource, facts: Facts, announced: EndpointResource
     if state is None:
         return f"a key with the scope subscribe can subscribe it, to have each later change{meanwhile}"
     if state is SubscriptionState.NONE and rule is not None and facts.is_registered:
-        applied = f"client.add_presubscriptions([{rule.to_wire()}], apply_now=True)"
+        applied = f"client.subscriptions.rules.add([{rule.to_wire()}], apply_now=True)"
         return f"{applied}, to have the rule take effect now{meanwhile}"
     away = "" if facts.is_registered else ", once the device has registered again"
     subscribed = f"client.subscribe({facts.mirrored.device_id!r}, {facts.path!r})"

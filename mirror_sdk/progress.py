@@ -14,10 +14,10 @@ _switch: bool | None = None
 _is_told_elsewhere: ContextVar[bool] = ContextVar("is_told_elsewhere", default=False)
 
 
-def show_progress(shown: bool | None) -> None:
-    """Whether progress bars are shown; ``None``, the default, shows them in a terminal and in a notebook."""
+def show_progress(enabled: bool | None) -> None:
+    """Turn progress bars on or off; ``None``, the default, shows them in a terminal and in a notebook."""
     global _switch  # noqa: PLW0603 - one switch for the whole process is what it is for
-    _switch = shown
+    _switch = enabled
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Receiving notifications by a webhook: what a service sends, as entries; and a small server that takes it.
 
-``client.use_webhook(WebhookReceiver(...))`` has notifications pushed instead of polled, ``client.use_long_polling()``
-ends that; events and answers come as they do by long polling. A :class:`WebhookReceiver` listens by itself. In a web
-application of your own keep a :class:`CallbackInbox` and hand it each request; with Flask::
+``client.notifications.use_webhook(WebhookReceiver(...))`` has notifications pushed instead of polled,
+``client.notifications.use_long_polling()`` ends that; events and answers come as they do by long polling. A
+:class:`WebhookReceiver` listens by itself. In a web application of your own keep a :class:`CallbackInbox` and hand it
+each request; with Flask::
 
     inbox = CallbackInbox()
 
@@ -16,9 +17,9 @@ and with FastAPI::
     async def callback(request: Request) -> Response:
         return Response(status_code=inbox.receive(await request.body(), request.headers))
 
-Then ``client.use_webhook(inbox, url="https://app.example.com/callback")``. ``python -m mirror_sdk.example_app`` is a
-whole small application (:mod:`mirror_sdk.example_app`), ``mirror-server help notifications`` says what a service does
-with a webhook, and what a program that changes channels gets.
+Then ``client.notifications.use_webhook(inbox, url="https://app.example.com/callback")``. ``python -m
+mirror_sdk.example_app`` is a whole small application (:mod:`mirror_sdk.example_app`), ``mirror-server help
+notifications`` says what a service does with a webhook, and what a program that changes channels gets.
 
 Source: specification E4, E5; wire.md 4 and 5.
 """
@@ -60,7 +61,7 @@ SILENCE_SECONDS = 5.0
 """How long a client waits for its webhook before it looks into the service's log."""
 
 
-class _Placed(Protocol):
+class _LogPosition(Protocol):
     """A reader of the service's log."""
 
     @property
@@ -73,7 +74,7 @@ class _Placed(Protocol):
 
 
 SendT = TypeVar("SendT")
-ReaderT = TypeVar("ReaderT", bound=_Placed)
+ReaderT = TypeVar("ReaderT", bound=_LogPosition)
 
 
 def parse_callback(body: bytes) -> tuple[Entry, ...]:
@@ -280,7 +281,8 @@ class RegisteredWebhook(Generic[SendT, ReaderT]):
         if self.is_replaced and self.log is None:
             message = (
                 f"the webhook {self.url} of this key was removed or replaced by another program, and the service has no"
-                " log to read instead; give each program a key of its own, or call use_webhook() again"
+                " log to read instead; give each program a key of its own, or call"
+                " client.notifications.use_webhook() again"
             )
             raise ChannelGone(410, ErrorBody(code=410, type="gone", message=message))
 

@@ -87,7 +87,7 @@ waits.
 A damaged file is refused by everything but ``check``, which names the tables and counts what is wrong: ``restore`` a
 backup. To find that out, opening reads the file once, about five seconds a GB. A file has one server, by whatever path,
 symbolic or hard link; commands use the name that is served. The thread that writes keeps up to 32 MB of a SQLite
-database in memory; the ``-wal`` file beside the database grows to about 50 MB under load.
+database in memory; the ``-wal`` file beside the database grows to about 33 MB under load.
 
 A clock that jumps
 ------------------

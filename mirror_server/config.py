@@ -6,10 +6,7 @@ A setting is declared once, as a field of :class:`Settings` or of the settings o
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
-import signal
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple, TypeVar
@@ -41,18 +38,6 @@ class ListenAddress(NamedTuple):
     def __str__(self) -> str:
         """As it is written in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def stop_with_stdin() -> None:
-    """Have SIGTERM sent to this process when its standard input ends, as that does when the program behind it ends."""
-
-    def run() -> None:
-        # Not through sys.stdin: its lock would be held when the interpreter ends.
-        while os.read(0, 4096):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=run, name="stdin", daemon=True).start()
 
 
 class _Option(NamedTuple):
@@ -127,8 +112,6 @@ def read_network(text: str) -> Network:
 _TIME = re.compile(r"(0|[1-9][0-9]{0,4}(?=[smhd]))([smhd]?)")
 _UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
-_LEAST_KEPT_SECONDS = 60
-
 
 def read_time(text: str) -> int:
     """Reads ``24h``, ``30m``, ``7d`` or ``0``; gives seconds.
@@ -140,21 +123,6 @@ def read_time(text: str) -> int:
     if found is None:
         raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
     return int(found[1]) * _UNITS_SECONDS[found[2]]
-
-
-def read_kept_time(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Reads for how long something is kept, a minute or more; the callback of an option.
-
-    Raises:
-        BadParameter: It is no time, or less.
-    """
-    if text is None:
-        return None
-    seconds = read_time(text)
-    if seconds < _LEAST_KEPT_SECONDS:
-        cure = ", or leave it out for none" if parameter.default is None else ""
-        raise click.BadParameter(f"{text} is too short; write a minute or more, 30d or 12h{cure}")
-    return seconds
 
 
 def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:

@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.config import Settings
-from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import Answer
+from mirror_server.devices.link import DeviceResponse
 from mirror_server.hooks import Extensions, Measurement
 from mirror_server.notifications.channels import Channels, PlainPolls
 from mirror_server.notifications.log import NotificationLog
@@ -143,7 +142,6 @@ class Services:
             database=self.database,
             clock=self.clock,
             backends=self.backends,
-            begin_attempt=self._begin_attempt,
             finish=self._finish,
             answer_timeout_seconds=settings.answer_timeout_seconds,
         )
@@ -238,7 +236,7 @@ class Services:
         # Another process may have led since an interruption.
         self.devices.forget_interruption()
         # First, while what is stored tells when a service was there last.
-        self.database.insist(self.devices.begin)
+        self.database.insist(self.devices.resume)
         # A manual clock begins at the same instant in each new database.
         self.database.insist(partial(maintenance.begin_counting, at=wall_time()))
         self.extensions.hook.lead()
@@ -328,16 +326,13 @@ class Services:
         if self.is_leader():
             self._housekeeping.commands.at_latest(min(map(int, instants)))
 
-    def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
+    def _finish(self, job: Job, answer: DeviceResponse | None) -> Future[None]:
         touched = (job.device_id, logs.EVERY)
         if job.command is not None:
-            return self.database.insist_together(self.commands.finish, [(job.command, answer)], touched=touched)
+            return self.database.enqueue(
+                self.commands.finish, items=[(job.command, answer)], insists=True, by_leader=True, touched=touched
+            )
         return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
-
-    def _begin_attempt(self, command: Command) -> Future[bool]:
-        return self.database.insist(
-            lambda session: self.commands.begin_attempt(session, command), touched=(command.device_id,)
-        )
 
 
 def _clock(settings: Settings, database: Database) -> Clock:

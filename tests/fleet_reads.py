@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_object import DeviceObjectBody
 from mirror_sdk.wire.history import HistoryCursor, HistoryEnd, HistoryRow
 from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice
 
 SNAPSHOT = "/v3/device-echo"
 HISTORY = f"{SNAPSHOT}/history"
 LINES: dict[str, Any] = {
-    "device-echo": DeviceObject,
+    "device-echo": DeviceObjectBody,
     "device-echo-unchanged": UnchangedDevice,
     "history-row": HistoryRow,
     "history-cursor": HistoryCursor,

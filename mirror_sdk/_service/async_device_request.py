@@ -21,7 +21,7 @@ from mirror_sdk.wire.notifications import AsyncResponse
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AsyncDeviceRequest(PlacedRequest):
-    """What ``begin_read``, ``begin_write`` and ``begin_execute`` give: a request on its way.
+    """What ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` give: a request on its way.
 
     Its answer is fetched by whoever waits for it. A wait that timed out or was cancelled may be repeated. Throwing the
     handle away does not cancel the request.
@@ -42,7 +42,7 @@ class AsyncDeviceRequest(PlacedRequest):
         Raises:
             APIError: The service refuses to say.
 
-        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result()).python, await request.done()
         (21.5, True)
         """
@@ -64,7 +64,7 @@ class AsyncDeviceRequest(PlacedRequest):
             APIError: The service refuses to say.
             InvalidValue: ``timeout`` is no span of time.
 
-        >>> request = await client.begin_read(station, "/3303/0/5700")
+        >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result(timeout=10)).kind
         <ValueKind.NUMBER: 'number'>
         """
@@ -81,7 +81,7 @@ class AsyncDeviceRequest(PlacedRequest):
             WaitTimeout: The wait is over and the request is not; ask again.
             APIError: The service refuses to say.
 
-        >>> request = await client.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
+        >>> request = await client.requests.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
         >>> failure = await request.exception()
         >>> failure.category
         'METHOD_NOT_ALLOWED'

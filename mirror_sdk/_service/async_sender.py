@@ -30,11 +30,11 @@ from mirror_sdk._service.http_messages import (
     take_cookies,
 )
 from mirror_sdk._service.moments import Moments
-from mirror_sdk._service.operation import Answer, Operation, Received, hide_key, hint_at_demo
+from mirror_sdk._service.operation import HTTPResponse, Operation, Received, hide_key, hint_at_demo
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
-from mirror_sdk.config import Settings, read_max_retries, read_timeout
+from mirror_sdk.config import ClientSettings, read_max_retries, read_timeout
 from mirror_sdk.errors import ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.errors import ErrorBody
 
@@ -49,7 +49,7 @@ class AsyncSender:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClientSettings,
         *,
         timeout_seconds: float,
         max_retries: int = DEFAULT_MAX_RETRIES,
@@ -339,7 +339,7 @@ class AsyncSender:
                 pause_seconds = retries.pause_after(error)
             await self._sleep(pause_seconds)
 
-    async def _exchange(self, operation: Operation[Any], deadline: Deadline) -> Answer:
+    async def _exchange(self, operation: Operation[Any], deadline: Deadline) -> HTTPResponse:
         return await self._read(operation, await self._open(operation, deadline), deadline)
 
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
@@ -358,7 +358,7 @@ class AsyncSender:
         self.contact.answered()
         return answer
 
-    async def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> Answer:
+    async def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> HTTPResponse:
         """The answer with its body, and closed."""
         try:
             gathering = Gathering(answer)

@@ -22,7 +22,7 @@ from mirror_sdk.wire.notifications import AsyncResponse
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DeviceRequest(PlacedRequest):
-    """What ``begin_read``, ``begin_write`` and ``begin_execute`` give: a request on its way.
+    """What ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` give: a request on its way.
 
     Its answer is fetched by whoever waits for it. A wait that timed out may be repeated. Throwing the handle away does
     not cancel the request.
@@ -43,7 +43,7 @@ class DeviceRequest(PlacedRequest):
         Raises:
             APIError: The service refuses to say.
 
-        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result().python, request.done()
         (21.5, True)
         """
@@ -65,7 +65,7 @@ class DeviceRequest(PlacedRequest):
             APIError: The service refuses to say.
             InvalidValue: ``timeout`` is no span of time.
 
-        >>> request = client.begin_read(station, "/3303/0/5700")
+        >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result(timeout=10).kind
         <ValueKind.NUMBER: 'number'>
         """
@@ -82,7 +82,7 @@ class DeviceRequest(PlacedRequest):
             WaitTimeout: The wait is over and the request is not; ask again.
             APIError: The service refuses to say.
 
-        >>> request = client.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
+        >>> request = client.requests.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
         >>> failure = request.exception()
         >>> failure.category
         'METHOD_NOT_ALLOWED'

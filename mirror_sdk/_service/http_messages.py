@@ -16,7 +16,7 @@ from mirror_sdk._service.environment import plain_hint, proxy_hint, tls_hint
 from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.steps import Pause
 from mirror_sdk._visible import visible_line
-from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, LONGEST_TIMEOUT_SECONDS, Settings
+from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, LONGEST_TIMEOUT_SECONDS, ClientSettings
 from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def forget_body(answer: httpx.Response) -> None:
     answer.stream = httpx.ByteStream(b"")
 
 
-def client_headers(settings: Settings) -> dict[str, str]:
+def client_headers(settings: ClientSettings) -> dict[str, str]:
     """The headers of every request."""
     return {"Authorization": f"Bearer {settings.api_key.get_secret_value()}", "Accept-Encoding": ACCEPT_ENCODING}
 

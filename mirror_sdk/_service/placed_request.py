@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-from mirror_sdk._caller import Line
+from mirror_sdk._caller import SourceLine
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
@@ -58,7 +58,7 @@ class PlacedRequest(JsonForm):
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a request cannot be sent to another process, for its client is here; take it up there with"
-            f" client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+            f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,7 +136,8 @@ class PlacedRequest(JsonForm):
             f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still"
             f" finish: it waits{until} (expiry_seconds= makes that less) for the device, or behind an earlier request"
             " that it has not answered; ask the same handle again, give a longer timeout, or take it up from anywhere"
-            f" with client.resume_request({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
+            f" with client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r},"
+            f" method={self.method!r})"
         )
 
 
@@ -169,7 +170,7 @@ class UnplacedRequest(JsonForm):
     found: Value | None = None
 
 
-def warn_of_loss(requests: Iterable[object], called_from: Line | None = None) -> None:
+def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = None) -> None:
     """Warn of what was lost of the log while these were waited for, once, where the answer may be in it."""
     awaited = [one._expectation for one in requests if isinstance(one, PlacedRequest) and one.answer is None]
     lost = dict.fromkeys(expectation.lost for expectation in awaited if expectation.lost is not None)

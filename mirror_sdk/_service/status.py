@@ -16,14 +16,14 @@ Channel: TypeAlias = Literal["long polling", "webhook", "websocket"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientStatus(JsonForm):
-    """What ``client.status()`` gives; making it asks nobody.
+    """The state of a client, from ``client.notifications.status()``; it sends no request.
 
     Attributes:
         base_url: Address of the service.
         channel: Which channel brings notifications.
         is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. It
             reads the notification log instead. Noticed when a reader missed something.
-        last_answer_at: When the service last answered anything, a refusal included, by the clock here.
+        last_response_at: When the service last answered anything, a refusal included, by the clock here.
         failures: How many requests in a row had no answer.
         last_failure: Why the last request or poll failed; ``None`` when it did not.
         retry_in_seconds: How long the next poll is put off, because the last one failed.
@@ -39,7 +39,7 @@ class ClientStatus(JsonForm):
     base_url: str
     channel: Channel
     is_channel_replaced: bool
-    last_answer_at: datetime | None
+    last_response_at: datetime | None
     failures: int
     last_failure: MirrorError | None
     retry_in_seconds: float
@@ -54,7 +54,7 @@ class ClientStatus(JsonForm):
     @property
     def is_connected(self) -> bool:
         """Whether the last request was answered."""
-        return self.last_answer_at is not None and self.failures == 0
+        return self.last_response_at is not None and self.failures == 0
 
     def to_dict(self) -> dict[str, Any]:
         """All of it and ``is_connected``, for any JSON encoder; ``last_failure`` is its message."""
@@ -62,7 +62,7 @@ class ClientStatus(JsonForm):
 
     def __repr__(self) -> str:
         state = "connected" if self.is_connected else f"not connected ({self.failures} failures)"
-        if self.last_answer_at is None and self.failures == 0:
+        if self.last_response_at is None and self.failures == 0:
             state = "not asked yet"
         lines = [f"<ClientStatus {self.base_url}: {state}, by {self.channel}, {self.waiting} waiting"]
         if self.is_channel_replaced:
@@ -78,13 +78,13 @@ class Contact:
     """What was last heard of the service."""
 
     def __init__(self) -> None:
-        self.last_answer_at: datetime | None = None
+        self.last_response_at: datetime | None = None
         self.last_failure: ConnectionFailed | None = None
         self.failures: int = 0
 
     def answered(self) -> None:
         """It answered, whatever it said."""
-        self.last_answer_at = datetime.now(UTC)
+        self.last_response_at = datetime.now(UTC)
         self.last_failure = None
         self.failures = 0
 
@@ -94,7 +94,7 @@ class Contact:
         self.failures += 1
 
 
-class Position(Protocol):
+class ReaderState(Protocol):
     """How far a reader is."""
 
     @property
@@ -108,7 +108,7 @@ class Position(Protocol):
 def status_of(
     base_url: str,
     contact: Contact,
-    reader: Position,
+    reader: ReaderState,
     inbox: Inbox,
     *,
     channel: Channel,
@@ -120,7 +120,7 @@ def status_of(
         base_url=base_url,
         channel=channel,
         is_channel_replaced=is_channel_replaced,
-        last_answer_at=contact.last_answer_at,
+        last_response_at=contact.last_response_at,
         failures=contact.failures,
         last_failure=contact.last_failure or reader.last_failure,
         retry_in_seconds=reader.pause_seconds,

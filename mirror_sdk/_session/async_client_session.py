@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakSet
 
-from mirror_sdk._arguments import text
+from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_whole
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import Asked
-from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncWatch
+from mirror_sdk._service.asked import RequestOptions
+from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest
 from mirror_sdk._service.async_each import ask_each
 from mirror_sdk._service.async_log_reader import AsyncLogReader
@@ -26,25 +26,11 @@ from mirror_sdk._service.status import Channel
 from mirror_sdk._service.steps import Pause, Steps, Work
 from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
 from mirror_sdk._tables import places as places_in
-from mirror_sdk.config import Settings, read_max_snapshot_bytes
+from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.errors import (
-    BadRequest,
-    Conflict,
-    MirrorError,
-    NotFound,
-)
-from mirror_sdk.events import utc_now
-from mirror_sdk.naming import (
-    ANY_ID,
-    DeviceLike,
-    DevicesLike,
-    KnownNames,
-    id_of,
-    ids_of,
-    send_about,
-    send_to,
-)
+from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
+from mirror_sdk.events import Event, event_filter, utc_now
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, KnownNames, id_of, ids_of, send_about, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -80,7 +66,7 @@ class AsyncClientSession:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClientSettings,
         *,
         timeout_seconds: float,
         max_retries: int = DEFAULT_MAX_RETRIES,
@@ -104,6 +90,39 @@ class AsyncClientSession:
         self.pump = AsyncAnswerPump(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
+
+    def open_events(
+        self,
+        *,
+        timeout: float,
+        outage_timeout: float | None,
+        limit: int | None,
+        after: int | None,
+        paths: Collection[str] | None,
+        devices: DevicesLike | None,
+    ) -> AsyncEvents:
+        """Return the events from now on, or after an entry; see ``client.events()``."""
+        idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
+        wants = event_filter(paths, devices if isinstance(devices, str) else None)
+        reader = self.new_reader(after=place(after))
+        events = AsyncEvents(
+            reader,
+            timeout_seconds=idle_seconds,
+            outage_seconds=None if outage_timeout is None else seconds("outage_timeout", outage_timeout),
+            limit=most,
+            wants=wants,
+            find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
+            clock=self.sender.moments.waiting_seconds,
+            now=self.sender.moments.now,
+        )
+        if devices is not None or not reader.is_placed:  # asynchronous alone: the others begin when they are made
+            # Without a loop there is none to begin on.
+            with suppress(RuntimeError):
+                self.sender.let_ahead(events.begin())
+        return events
+
+    async def _wants_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
+        return event_filter(paths, frozenset(await self.ids_of(devices)))
 
     async def about(
         self,
@@ -210,7 +229,7 @@ class AsyncClientSession:
         wait: Deadline | None,
         *,
         expiry_seconds: int | None,
-        **asked: Unpack[Asked],
+        **asked: Unpack[RequestOptions],
     ) -> Value:
         """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
         request = await self.place(
@@ -236,7 +255,7 @@ class AsyncClientSession:
         pump: AsyncAnswerPump | None = None,
         timeout: float | None = None,
         most_held_seconds: float = 0,
-        **asked: Unpack[Asked],
+        **asked: Unpack[RequestOptions],
     ) -> AsyncDeviceRequest:
         pump = pump or self.pump
         identity = self.sender.moments.new_async_id() if async_id is None else async_id

@@ -2,8 +2,8 @@
 
 The same program, notebook or test gives the same tables and values wherever it runs::
 
-    with client.cassette("run.zip"):
-        frame = client.snapshot()
+    with client.cassettes.use("run.zip"):
+        frame = client.fleet.snapshot()
 
 The first time the service is asked, and what it says is recorded; each time after that it is answered out of the file,
 and nothing is sent. ``mode="record"`` records anew, ``"replay"`` never asks the service, ``"none"`` leaves the cassette
@@ -11,7 +11,7 @@ out. A client that is nothing but a cassette needs neither an address nor a key,
 its own and run anywhere, on Binder too::
 
     with MirrorClient.from_cassette("run.zip") as client:
-        frame = client.snapshot()
+        frame = client.fleet.snapshot()
 
 Requests are known again by what they ask. What is asked several times is answered in the order of the recording, and
 what only looks may be asked more often than it was. Polls of the notification log, watches and waits for devices are

@@ -13,13 +13,13 @@ from mirror_sdk._off_loop import off_loop
 from mirror_sdk._service.async_sender import AsyncSender
 from mirror_sdk.cassette.opening import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
-from mirror_sdk.cassette.recorder import Recorder
+from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.cassette.transports import AsyncPlayingTransport, AsyncRecordingTransport
 from mirror_sdk.errors import InvalidValue, MirrorError
 
 
 class AsyncCassette:
-    """A cassette that is in a client as long as an ``async with`` block lasts; ``client.cassette`` makes it.
+    """A cassette that is in a client as long as an ``async with`` block lasts; ``client.cassettes.use`` makes it.
 
     Where the block ends in an error nothing is recorded, and a cassette that was there before stays as it was.
 
@@ -35,16 +35,16 @@ class AsyncCassette:
         self._mode: Mode = mode
         self._sender = sender
         self._begin_anew = begin_anew
-        self._held: Recorder | Player | None = None
+        self._held: CassetteRecorder | Player | None = None
 
     def __repr__(self) -> str:
-        state = {Recorder: "recording", Player: "playing"}.get(type(self._held), "not in a client")
+        state = {CassetteRecorder: "recording", Player: "playing"}.get(type(self._held), "not in a client")
         return f"<AsyncCassette {self.path}, {state}>"
 
     @property
     def is_recording(self) -> bool:
         """Whether what the service says is recorded now."""
-        return isinstance(self._held, Recorder)
+        return isinstance(self._held, CassetteRecorder)
 
     @property
     def is_playing(self) -> bool:
@@ -71,7 +71,7 @@ class AsyncCassette:
     ) -> None:
         await self.end(is_kept=kind is None)
 
-    def open(self) -> Recorder | Player | None:
+    def open(self) -> CassetteRecorder | Player | None:
         """Open the file.
 
         Raises:
@@ -80,7 +80,7 @@ class AsyncCassette:
         """
         return open_cassette(self.path, self._mode, self._sender.base_url, self._sender.api_key)
 
-    def insert(self, held: Recorder | Player | None) -> None:
+    def insert(self, held: CassetteRecorder | Player | None) -> None:
         """Have all that the client is asked for from now on recorded or played.
 
         Raises:
@@ -113,7 +113,7 @@ class AsyncCassette:
             return
         await self._sender.take_out()
         self._begin_anew()
-        if isinstance(held, Recorder) and is_kept:
+        if isinstance(held, CassetteRecorder) and is_kept:
             await off_loop(held.finish)
         else:
             held.close()

@@ -41,12 +41,12 @@ _Header = Annotated[str, Field(pattern=r"^[\x00-\xff]*$")]
 """Of a header, each character is a byte."""
 
 
-class _Part(BaseModel):
+class _CassettePart(BaseModel):
     # What this version does not know may mean that something else is to be answered.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
-class Asked(_Part):
+class RequestKey(_CassettePart):
     """What tells a request from others.
 
     ``path`` is that below the address of the service, ``query`` is sorted. Left out is what a client chooses anew each
@@ -64,7 +64,7 @@ class Asked(_Part):
         return f"{self.method} {self.path}{'?' if query else ''}{query}"
 
 
-class Exchange(_Part):
+class Exchange(_CassettePart):
     """A request and what came of it; all seconds are since the recording began.
 
     Attributes:
@@ -79,7 +79,7 @@ class Exchange(_Part):
         failure: The error of httpx that it ended in, and its words.
     """
 
-    asked: Asked
+    asked: RequestKey
     async_id: str | None = None
     sent_seconds: float
     answered_seconds: float
@@ -90,7 +90,7 @@ class Exchange(_Part):
     failure: tuple[str, str] | None = None
 
 
-class Manifest(_Part):
+class Manifest(_CassettePart):
     """All of a cassette but the bodies.
 
     Attributes:
@@ -153,7 +153,7 @@ class CassetteFile:
         """The error for what is not as it should be."""
         return CassetteDamaged(
             f"{self.path} is no cassette that can be played ({fault}); record it anew with"
-            f" client.cassette({str(self.path)!r}, mode='record')"
+            f" client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 
     def _read_manifest(self, told: bytes) -> Manifest:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from mirror_sdk.cassette.content import CassetteFile
 from mirror_sdk.cassette.player import Player
-from mirror_sdk.cassette.recorder import Recorder
+from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.errors import InvalidValue
 
 Mode: TypeAlias = Literal["once", "replay", "record", "none"]
@@ -27,11 +27,13 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
         raise InvalidValue(f"mode={mode!r} must be one of {', '.join(get_args(Mode))}")
     is_there = Path(path).exists()
     if mode == "replay" and not is_there:
-        raise FileNotFoundError(f"there is no cassette {path}; record it with client.cassette({str(path)!r})")
+        raise FileNotFoundError(f"there is no cassette {path}; record it with client.cassettes.use({str(path)!r})")
     return mode == "replay" or (mode == "once" and is_there)
 
 
-def open_cassette(path: str | PathLike[str], mode: Mode, base_url: str, api_key: str) -> Recorder | Player | None:
+def open_cassette(
+    path: str | PathLike[str], mode: Mode, base_url: str, api_key: str
+) -> CassetteRecorder | Player | None:
     """What records or plays a cassette; ``None`` where neither is done.
 
     Raises:
@@ -42,7 +44,7 @@ def open_cassette(path: str | PathLike[str], mode: Mode, base_url: str, api_key:
     """
     if is_played(path, mode):
         return Player(Path(path))
-    return None if mode == "none" else Recorder(Path(path), base_url, api_key)
+    return None if mode == "none" else CassetteRecorder(Path(path), base_url, api_key)
 
 
 def address_of(path: str | PathLike[str]) -> str:

@@ -11,7 +11,7 @@ import httpx
 
 from mirror_sdk.cassette.asking import asked_of, async_id_of, hold_of
 from mirror_sdk.cassette.player import Played, Player, Wait
-from mirror_sdk.cassette.recorder import Draft, Recorder
+from mirror_sdk.cassette.recorder import CassetteRecorder, Draft
 from mirror_sdk.wire.routes import PREFER_HEADER
 
 _AS_IT_IS = "identity"
@@ -20,7 +20,7 @@ _AS_IT_IS = "identity"
 class RecordingTransport(httpx.BaseTransport):
     """Has requests carried by another transport, and what comes of them recorded."""
 
-    def __init__(self, carrier: httpx.BaseTransport, recorder: Recorder, base_path: str) -> None:
+    def __init__(self, carrier: httpx.BaseTransport, recorder: CassetteRecorder, base_path: str) -> None:
         self._carrier = carrier
         self._recorder = recorder
         self._base_path = base_path
@@ -51,7 +51,7 @@ class RecordingTransport(httpx.BaseTransport):
 class AsyncRecordingTransport(httpx.AsyncBaseTransport):
     """The same on an event loop."""
 
-    def __init__(self, carrier: httpx.AsyncBaseTransport, recorder: Recorder, base_path: str) -> None:
+    def __init__(self, carrier: httpx.AsyncBaseTransport, recorder: CassetteRecorder, base_path: str) -> None:
         self._carrier = carrier
         self._recorder = recorder
         self._base_path = base_path
@@ -89,7 +89,7 @@ def _prepare(request: httpx.Request) -> None:
 class _Recorded(httpx.SyncByteStream):
     """The body of an answer, taken down as it comes."""
 
-    def __init__(self, answer: httpx.Response, recorder: Recorder, draft: Draft) -> None:
+    def __init__(self, answer: httpx.Response, recorder: CassetteRecorder, draft: Draft) -> None:
         self._answer = answer
         self._recorder = recorder
         self._draft = draft
@@ -113,7 +113,7 @@ class _Recorded(httpx.SyncByteStream):
 class _AsyncRecorded(httpx.AsyncByteStream):
     """The same on an event loop."""
 
-    def __init__(self, answer: httpx.Response, recorder: Recorder, draft: Draft) -> None:
+    def __init__(self, answer: httpx.Response, recorder: CassetteRecorder, draft: Draft) -> None:
         self._answer = answer
         self._recorder = recorder
         self._draft = draft
@@ -171,7 +171,7 @@ class AsyncPlayingTransport(httpx.AsyncBaseTransport):
                     return _response(request, played)
 
 
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+class _RecordedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of an answer as it was recorded, and how it ended."""
 
     def __init__(self, played: Played) -> None:
@@ -192,7 +192,7 @@ def _response(request: httpx.Request, played: Played) -> httpx.Response:
         _fail(played)
         raise httpx.ReadError("the recording has no answer", request=request)
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in played.headers.items()]
-    return httpx.Response(played.status, headers=headers, stream=_Body(played))
+    return httpx.Response(played.status, headers=headers, stream=_RecordedBody(played))
 
 
 def _fail(played: Played) -> None:

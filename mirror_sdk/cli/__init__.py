@@ -16,10 +16,10 @@ in time.
 Results go to standard output, all else that is said to standard error: also that a list is empty, or that nothing comes
 of what is watched, and what to do then. ``--json`` and ``--csv`` of nothing are an empty list and the heading.
 
-What is to be shared gets pseudonyms with ``--pseudonymise`` (see ``mirror help privacy``). The key for them comes from
+What is to be shared gets pseudonyms with ``--pseudonymize`` (see ``mirror help privacy``). The key for them comes from
 ``MIRROR_PSEUDONYM_KEY``, a file or the terminal, never from the command line, which other users of the machine see::
 
-    mirror snapshot shared.parquet --pseudonymise --pseudonym-key-file ~/november.key
+    mirror snapshot shared.parquet --pseudonymize --pseudonym-key-file ~/november.key
 
 For programs there are ``--json`` and ``--csv``. In CSV a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
 line end and is no number has an apostrophe in front, so that no spreadsheet executes it; so has one that begins with

@@ -156,7 +156,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
       mirror read weather-station-01 /3303/0/5700 --json
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client, _not_taken_back():
-        request = client.begin_read(device, path, expiry_seconds=expiry_seconds)
+        request = client.requests.begin_read(device, path, expiry_seconds=expiry_seconds)
         value = request.result(timeout)
     found = decode_many(value.raw, value.content_type, path)
     if form is None and found.keys() <= {path}:
@@ -200,7 +200,7 @@ def write(
     """  # noqa: D301 - click wants the character, not its escape
     typed = _typed(value, path)
     with connect() as client, _not_taken_back():
-        request = client.begin_write(
+        request = client.requests.begin_write(
             device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only, if_match=if_match
         )
         request.result(timeout)
@@ -222,7 +222,7 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
       mirror execute my-device /33000/0/1 "0='fast'"
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client, _not_taken_back():
-        request = client.begin_execute(device, path, argument, expiry_seconds=expiry_seconds)
+        request = client.requests.begin_execute(device, path, argument, expiry_seconds=expiry_seconds)
         request.result(timeout)
 
 
@@ -244,7 +244,7 @@ def acknowledge(device: str, path: str, by: str | None, if_match: int | None) ->
       mirror acknowledge light-01 /3311/0/5851 --if-match 17
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
-        client.acknowledge_failed_write(device, path, by=by, if_match=if_match)
+        client.requests.acknowledge_failed_write(device, path, by=by, if_match=if_match)
 
 
 @main.command()
@@ -289,10 +289,10 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
         raise click.UsageError("a rule is --add or --remove with some of --device, --type and --path; '*' takes all")
     with connect() as client:
         if change == "add":
-            client.add_presubscriptions([rule], apply_now=True)
-        elif change == "remove" and not client.remove_presubscriptions([rule]):
+            client.subscriptions.rules.add([rule], apply_now=True)
+        elif change == "remove" and not client.subscriptions.rules.remove([rule]):
             raise click.ClickException("this key has no such rule; 'mirror rules' lists those it has")
-        found = client.get_presubscriptions()
+        found = client.subscriptions.rules.list()
     columns = ["endpoint_name", "endpoint_type", "resource_path"]
     nothing = "this key has no rule; 'mirror rules --add' with --device, --type or --path makes one"
     show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form, nothing)

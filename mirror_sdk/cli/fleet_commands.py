@@ -22,7 +22,7 @@ from mirror_sdk._visible import visible_line, with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import Form, form_options, show
-from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
+from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymized, read_key
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import InstanceValues, PythonValue, encode, written
@@ -139,7 +139,7 @@ def drift(
     from mirror_sdk.frames import mirror
 
     with connect() as client:
-        state = client.snapshot(paths=list(paths) or None)
+        state = client.fleet.snapshot(paths=list(paths) or None)
     found = mirror(state).drift(tolerance=tolerance, unconfirmed=unconfirmed, acknowledged=acknowledged)
     nothing = "no desired value differs from the reported one"
     if not unconfirmed:
@@ -180,7 +180,7 @@ def snapshot(
     dataset: bool,
     overwrite: bool,
     max_snapshot_bytes: int,
-    pseudonymise: bool,
+    pseudonymize: bool,
     pseudonym_key_file: Path | None,
 ) -> None:
     """Write the state of the whole fleet, as of one instant, into FILE, by its ending as Parquet or CSV.
@@ -191,23 +191,23 @@ def snapshot(
     \b
       mirror snapshot temperatures.csv --path '/3303/0/5700'
       mirror snapshot fleet --dataset
-      mirror snapshot shared.parquet --pseudonymise --pseudonym-key-file ~/november.key
+      mirror snapshot shared.parquet --pseudonymize --pseudonym-key-file ~/november.key
     """  # noqa: D301 - click wants the character, not its escape
     if overwrite and not dataset:
         raise click.BadParameter("goes with --dataset alone; a file is always replaced", param_hint="--overwrite")
     if not dataset:
         require_table(file, "; for a folder give --dataset")
-    if dataset and pseudonymise:
-        raise click.BadParameter("goes without --dataset; write a part of the fleet", param_hint="--pseudonymise")
-    wanted, key = list(paths) or None, read_key(is_wanted=pseudonymise, file=pseudonym_key_file)
+    if dataset and pseudonymize:
+        raise click.BadParameter("goes without --dataset; write a part of the fleet", param_hint="--pseudonymize")
+    wanted, key = list(paths) or None, read_key(is_wanted=pseudonymize, file=pseudonym_key_file)
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:
-            written = client.snapshot_dataset(
+            written = client.fleet.dataset(
                 file, paths=wanted, state=state, endpoint_type=endpoint_type, overwrite=overwrite
             )
             _tell_written(written.rows, written.device_count, file)
             return
-        frame = pseudonymised(client.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type), key)
+        frame = pseudonymized(client.fleet.snapshot(paths=wanted, state=state, endpoint_type=endpoint_type), key)
     write_state(frame, file)
 
 

@@ -16,7 +16,7 @@ from mirror_sdk.cli.arguments import connect, device_argument, pattern_type
 from mirror_sdk.cli.fleet_commands import require_table, selection_options, write_state
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.output import Form, form_options, show
-from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymised, read_key
+from mirror_sdk.cli.pseudonyms import pseudonym_options, pseudonymized, read_key
 from mirror_sdk.errors import BeforeHistory
 from mirror_sdk.wire.model import write_timestamp
 
@@ -139,7 +139,7 @@ def as_of(
     paths: Sequence[str],
     state: str | None,
     endpoint_type: str | None,
-    pseudonymise: bool,
+    pseudonymize: bool,
     pseudonym_key_file: Path | None,
     max_snapshot_bytes: int,
 ) -> None:
@@ -152,8 +152,8 @@ def as_of(
       mirror as-of 2026-01-31T08:00Z monday.parquet --path '/3303/*'
     """  # noqa: D301 - click wants the character, not its escape
     require_table(file)
-    key = read_key(is_wanted=pseudonymise, file=pseudonym_key_file)
+    key = read_key(is_wanted=pseudonymize, file=pseudonym_key_file)
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         found = client.as_of(instant, paths=list(paths) or None, state=state, endpoint_type=endpoint_type)
-        frame = pseudonymised(found, key)
+        frame = pseudonymized(found, key)
     write_state(frame, file)

@@ -22,7 +22,7 @@ _KEY_FILE = "--pseudonym-key-file"
 
 
 def pseudonym_options(command: Command) -> Command:
-    """The options of a command that writes a table: ``pseudonymise`` and ``pseudonym_key_file``."""
+    """The options of a command that writes a table: ``pseudonymize`` and ``pseudonym_key_file``."""
     with_key = click.option(
         _KEY_FILE,
         "pseudonym_key_file",
@@ -30,7 +30,7 @@ def pseudonym_options(command: Command) -> Command:
         help=f"The file with the key; without it {KEY_VARIABLE} has it, or it is asked for.",
     )
     is_wanted = click.option(
-        "--pseudonymise", is_flag=True, help="Pseudonyms for ids, names and personal values; see 'mirror help privacy'."
+        "--pseudonymize", is_flag=True, help="Pseudonyms for ids, names and personal values; see 'mirror help privacy'."
     )
     return is_wanted(with_key(command))
 
@@ -43,7 +43,7 @@ def read_key(*, is_wanted: bool, file: Path | None) -> str | bytes | None:
     """
     if not is_wanted:
         if file is not None:
-            raise click.BadParameter("goes with --pseudonymise alone", param_hint=_KEY_FILE)
+            raise click.BadParameter("goes with --pseudonymize alone", param_hint=_KEY_FILE)
         return None
     key, hint = _told_key(file)
     from mirror_sdk.privacy.pseudonyms import Pseudonyms
@@ -55,14 +55,14 @@ def read_key(*, is_wanted: bool, file: Path | None) -> str | bytes | None:
     return key
 
 
-def pseudonymised(frame: pd.DataFrame, key: str | bytes | None) -> pd.DataFrame:
+def pseudonymized(frame: pd.DataFrame, key: str | bytes | None) -> pd.DataFrame:
     """The table with pseudonyms, where there is a key; it says how much was replaced."""
     if key is None:
         return frame
     from mirror_sdk.frames import mirror
 
-    shared = mirror(frame).pseudonymise(key)
-    for line in shared.attrs["mirror"]["pseudonymised"]:
+    shared = mirror(frame).pseudonymize(key)
+    for line in shared.attrs["mirror"]["pseudonymized"]:
         click.echo(f"{_what(line)}: {line['cells']} replaced ({line['how']})", err=True)
     return shared
 
@@ -75,10 +75,10 @@ def _told_key(file: Path | None) -> tuple[str | bytes, str]:
         return told, KEY_VARIABLE
     if not sys.stdin.isatty():
         raise click.BadParameter(
-            f"there is no key; set {KEY_VARIABLE}, or give {_KEY_FILE}", param_hint="--pseudonymise"
+            f"there is no key; set {KEY_VARIABLE}, or give {_KEY_FILE}", param_hint="--pseudonymize"
         )
     asked: str = click.prompt("Key of the pseudonyms", hide_input=True, confirmation_prompt=True, err=True)
-    return asked, "--pseudonymise"
+    return asked, "--pseudonymize"
 
 
 def _what(line: dict[str, Any]) -> str:

@@ -1,23 +1,24 @@
 """Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
 
-``client.state_frame()`` and ``client.snapshot()`` give the state of devices, ``client.events_frame()`` what happened,
-``client.requests_frame(handles)`` a ledger of requests as the notification log has them now, ``client.devices.list()``
-with ``to_frame()`` the directory, ``client.devices.events_frame()`` when its devices came and went. With this module
-imported every frame has the accessor ``mirror``, for what is asked of a table
-(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where desired and reported differ and why,
-``stale`` what is old and which devices are, ``plot_timeline`` draws events, ``wide`` has a column for each resource.
-Questions about time are for a history, a recording or events: ``resample``, ``durations``, ``availability``, ``rates``,
-``align``, ``compare``, ``gaps``, ``late_arrivals``, ``unchanged``. Type checkers take ``frame.mirror`` for a column;
-``mirror(frame)`` is the same to pandas, and known to them.
+``client.state_frame()`` and ``client.fleet.snapshot()`` give the state of devices,
+``client.notifications.events_frame()`` what happened, ``client.requests.frame(handles)`` a ledger of requests as the
+notification log has them now, ``client.devices.list()`` with ``to_frame()`` the directory,
+``client.devices.events_frame()`` when its devices came and went. With this module imported every frame has the accessor
+``mirror``, for what is asked of a table (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where
+desired and reported differ and why, ``stale`` what is old and which devices are, ``plot_timeline`` draws events,
+``wide`` has a column for each resource. Questions about time are for a history, a recording or events: ``resample``,
+``durations``, ``availability``, ``rates``, ``align``, ``compare``, ``gaps``, ``late_arrivals``, ``unchanged``. Type
+checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)
 >>> state = client.state_frame()
 >>> state.mirror.drift()[["path", "desired_num", "kind"]].to_dict("records")
 [{'path': '/3311/0/5851', 'desired_num': 40.0, 'kind': 'never_reported'}]
 
-A write that failed stays in the drift table until the next write. ``client.acknowledge_failed_write(device, path)``
-acknowledges it: then drift, FleetTable and the server's page leave it out, and ``drift(acknowledged=True)`` shows it.
-Given a drift or state table, it acknowledges the failures that the table shows; one of a later write is refused.
+A write that failed stays in the drift table until the next write. ``client.requests.acknowledge_failed_write(device,
+path)`` acknowledges it: then drift, FleetTable and the server's page leave it out, and ``drift(acknowledged=True)``
+shows it. Given a drift or state table, it acknowledges the failures that the table shows; one of a later write is
+refused.
 
 Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
 a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;
@@ -30,9 +31,9 @@ To put values next to those of another source by time, give both times one unit,
 >>> import pandas as pd
 >>> weather = pd.DataFrame({"at": pd.to_datetime(["2026-01-01T00:00Z"]), "outside": [3.5]})
 >>> weather["at"] = weather["at"].dt.as_unit("ms")
->>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+>>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
 >>> simulator.register("station-01")
->>> values = client.events_frame(after=0, timeout=0).dropna(subset="value_num").sort_values("changed_at")
+>>> values = client.notifications.events_frame(after=0, timeout=0).dropna(subset="value_num").sort_values("changed_at")
 >>> both = pd.merge_asof(values, weather, left_on="changed_at", right_on="at")
 >>> both[["value_num", "outside"]].values.tolist()
 [[21.5, 3.5]]
@@ -46,10 +47,10 @@ All three give their columns by ``__arrow_c_stream__``, so that Polars, DuckDB a
 a frame of pandas DuckDB before 1.2 takes a missing number for 0; 1.4.4 and later are tested.
 
 >>> from mirror_sdk.frames import from_arrow
->>> table = client.snapshot(paths=["/3311/*"], as_="arrow")
+>>> table = client.fleet.snapshot(paths=["/3311/*"], as_="arrow")
 >>> table.num_rows, from_arrow(table).attrs["mirror"]["devices"]
 (2, 2)
->>> client.snapshot(paths=["/3303/*"], as_="polars")["path"].to_list()
+>>> client.fleet.snapshot(paths=["/3303/*"], as_="polars")["path"].to_list()
 ['/3303/0/5700']
 
 In a notebook a table of this package has its ids and times in one line, ``—`` where a value is missing, and units and

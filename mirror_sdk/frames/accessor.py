@@ -19,7 +19,7 @@ from mirror_sdk.frames.questions.methods import Questions
 from mirror_sdk.frames.shown import to_html, visible_frame
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
-from mirror_sdk.privacy.pandas_cells import pseudonymised_frame
+from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.paths import matches_any
 
@@ -31,9 +31,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _Refreshes(Protocol[T_co]):
-    """A client."""
+    """A client's ``fleet``."""
 
     def refresh(self, frame: pd.DataFrame) -> T_co: ...
+
+
+class _HasFleet(Protocol[T_co]):
+    """A client."""
+
+    @property
+    def fleet(self) -> _Refreshes[T_co]: ...
 
 
 @pd.api.extensions.register_dataframe_accessor("mirror")
@@ -165,7 +172,7 @@ class MirrorAccessor(Questions):
             suffix: What the name of a column of the other table has behind it where this one has it too.
 
         Returns:
-            A new table. It cannot be refreshed: refresh the one of :meth:`mirror_sdk.MirrorClient.snapshot`, and join
+            A new table. It cannot be refreshed: refresh the one of ``client.fleet.snapshot()``, and join
             again.
 
         Raises:
@@ -251,11 +258,11 @@ class MirrorAccessor(Questions):
         """
         return visible_frame(self._frame)
 
-    def pseudonymise(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
+    def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """The same table with pseudonyms in the place of what is personal, to be shared; see :mod:`mirror_sdk.privacy`.
 
         Ids and names of devices, in the index too, and the values of the resources that are listed there. The report of
-        what was replaced stands in ``attrs["mirror"]["pseudonymised"]``.
+        what was replaced stands in ``attrs["mirror"]["pseudonymized"]``.
 
         Args:
             key: A text or bytes, of 16 bytes or more, that is kept secret. Tables of one key have the same pseudonyms.
@@ -266,23 +273,23 @@ class MirrorAccessor(Questions):
                 says of which resources.
 
         >>> key = "of the study of November, room 7"
-        >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymise(key)
+        >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
         >>> state["endpoint_name"].unique().tolist()
         ['name-yv60x8ph8361']
         """
-        return pseudonymised_frame(self._frame, key, also=also)
+        return pseudonymized_frame(self._frame, key, also=also)
 
-    def refresh(self, client: _Refreshes[T_co]) -> T_co:
-        """The table of :meth:`mirror_sdk.MirrorClient.snapshot` as it would be now; only what changed is fetched.
+    def refresh(self, client: _HasFleet[T_co]) -> T_co:
+        """The table of ``client.fleet.snapshot()`` as it would be now; only what changed is fetched.
 
         With an :class:`~mirror_sdk.AsyncMirrorClient` it is to be awaited. The table itself stays as it is.
 
-        Arguments and errors as for :meth:`mirror_sdk.MirrorClient.refresh`.
+        Arguments and errors as for ``client.fleet.refresh()``.
 
-        >>> client.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
+        >>> client.fleet.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
         ['/3303/0/5700']
         """
-        return client.refresh(self._frame)
+        return client.fleet.refresh(self._frame)
 
     def drift(
         self,
@@ -373,7 +380,7 @@ class MirrorAccessor(Questions):
             ImportError: matplotlib is not installed.
             InvalidValue: ``paths`` is one text, or a pattern is not one.
 
-        >>> client.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
+        >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'
         """
         self._need("device_id", "path", "value_num", "changed_at")

@@ -27,7 +27,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
     writes, and the revision of the mirror. ``received_at`` is of the clock of the client that received it.
 
     Args:
-        events: What ``client.events_frame()`` or ``Recording.events()`` gave.
+        events: What ``client.notifications.events_frame()`` or ``Recording.events()`` gave.
         raw: Whether the payloads are a column too, which they have to be in the events table.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
@@ -44,7 +44,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
 
     Source: specification 2.1, 2.2 and 6; wire.md 10.
 
-    >>> history_frame(client.events_frame(after=0, timeout=0))["event"].tolist()
+    >>> history_frame(client.notifications.events_frame(after=0, timeout=0))["event"].tolist()
     ['registration', 'registration']
     """
     table = _events_table(events)
@@ -65,7 +65,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
     """An events table for Arrow, with plain texts."""
     if lacking := [name for name in _EVENT_COLUMNS if name not in events]:
         raise InvalidValue(
-            f"the table lacks {lacking[0]}; give one that client.events_frame() or Recording.events() gave"
+            f"the table lacks {lacking[0]}; pass one from client.notifications.events_frame() or Recording.events()"
         )
     names = [name for name in (*_EVENT_COLUMNS, "value_raw") if name in events]
     schema = pa.schema([EVENTS_RAW_SCHEMA.field(name).remove_metadata() for name in names])

@@ -26,8 +26,8 @@ def rebased(frame: pd.DataFrame, originals: Sequence[pd.DataFrame]) -> pd.DataFr
     about = _common_basis([original.attrs.get("mirror") for original in originals], frame)
     if about is None:
         raise InvalidValue(
-            "none of these tables says what it is based on either; give one as client.*_frame() or client.snapshot()"
-            " made it, or as mirror_sdk.frames.read_parquet(file) reads it"
+            "none of these tables says what it is based on either; give one as client.*_frame() or"
+            " client.fleet.snapshot() made it, or as mirror_sdk.frames.read_parquet(file) reads it"
         )
     table = frame.copy()
     table.attrs["mirror"] = about

@@ -80,7 +80,7 @@ def requests_frame(
 
     The log is looked at once for all that have no answer yet, as :meth:`mirror_sdk.DeviceRequest.done` looks at it; of
     a client that is closed, the table shows what it had seen. For requests of an asynchronous client, which cannot be
-    looked for without ``await``, it shows what was seen too: use ``await client.requests_frame(requests)`` there.
+    looked for without ``await``, it shows what was seen too: use ``await client.requests.frame(requests)`` there.
 
     Args:
         requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave, and requests that were not placed.

@@ -65,8 +65,8 @@ class Counted(NamedTuple):
     complete: bool
 
 
-class Counts:
-    """Counts what was reported, of a history as it arrives; a row is kept for each resource of a part."""
+class ReportCounts:
+    """ReportCounts what was reported, of a history as it arrives; a row is kept for each resource of a part."""
 
     def __init__(self) -> None:
         self._tables = [COUNTED_SCHEMA.empty_table()]

@@ -135,7 +135,7 @@ class DemoServer:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
         with self.client() as client:
-            while not client.is_healthy():
+            while not client.service.is_healthy():
                 if time.monotonic() > deadline:
                     raise DemoError(f"the server on {self.base_url} is not ready after {_READY_SECONDS:.0f} s")
                 time.sleep(_LOOK_SECONDS)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from mirror_sdk.lab.demo import DemoServer, check_installed
-from mirror_sdk.lab.real_devices import RealDevices
+from mirror_sdk.lab.real_devices import LabDevices
 
 BESIDE = {"watcher": "EventWatcher", "fleet": "FleetTable"}
 """The widgets that can stand beside the notebook, by what an option calls them."""
@@ -60,7 +60,7 @@ def run_lab(
         say(f"Mirror with {server.count_devices()} simulated devices: {server.base_url}")
         if coap:
             client = running.enter_context(server.client())
-            real = running.enter_context(closing(RealDevices(server.coap_url, client)))
+            real = running.enter_context(closing(LabDevices(server.coap_url, client)))
             say(f"Real devices, by {server.coap_url}: {', '.join(real.names)}")
         say(f"Database: {'temporary' if database is None else database.resolve()}")
         say(f"Notebooks: {notebooks[0].parent.resolve()}")

@@ -18,7 +18,7 @@ _LIFETIME_SECONDS = 30 * 86400
 """The mirror's time may be advanced by days in a moment, of which a device knows nothing."""
 
 
-class RealDevices:
+class LabDevices:
     """Running devices, registered at a mirror. They end when this is closed, and also when this process ends.
 
     Args:

@@ -10,7 +10,7 @@ undone; the column ``undoable`` tells what cannot.
  {'path': '/3311/0/5850', 'decision': 'refuse', 'undoable': None}]
 
 ``plan.apply(canary=1, max_failures=5)`` sends them, can be stopped and called again, and gives the ledger.
-``plan.undo()`` plans the way back, ``plan.save(file)`` and ``client.load_plan(file)`` take a plan to another process.
+``plan.undo()`` plans the way back, ``plan.save(file)`` and ``client.plans.load(file)`` take a plan to another process.
 
 >>> plan.apply()[["path", "status"]].to_dict("records")
 [{'path': '/3311/0/5851', 'status': 'success'}]
@@ -31,7 +31,7 @@ order, each after the undo of the next has been applied. A plan that was saved k
 
 The answer to a question is what is written next, and with ``if_match=True`` only where nobody wrote meanwhile:
 
->>> dim = client.snapshot().query("path == '/3311/0/5851' and reported_num < 20")
+>>> dim = client.fleet.snapshot().query("path == '/3311/0/5851' and reported_num < 20")
 >>> client.plan(dim, value=40, if_match=True).frame["check"].tolist()
 ['ok']
 

@@ -39,7 +39,7 @@ _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
-class Entry:
+class LedgerEntry:
     """One write and what became of it; ``is_overtaken`` where another one came before it, so that it was refused."""
 
     def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
@@ -156,11 +156,13 @@ class Ledger:
     """
 
     def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, PlacedRequest]) -> None:
-        self.entries: list[Entry] = [Entry(one, placed.get(one.async_id)) for one in planned if one.may_be_sent]
+        self.entries: list[LedgerEntry] = [
+            LedgerEntry(one, placed.get(one.async_id)) for one in planned if one.may_be_sent
+        ]
         self.stopped_because: str | None = None
-        self._todo: deque[Entry] = deque()
-        self._canaries: list[Entry] = []
-        self._under_way: list[Entry] = []
+        self._todo: deque[LedgerEntry] = deque()
+        self._canaries: list[LedgerEntry] = []
+        self._under_way: list[LedgerEntry] = []
         self._max_failures: int | None = None
         self._failures = 0
 
@@ -198,7 +200,7 @@ class Ledger:
         asleep = sum(entry.planned.sleeps for entry in todo)
         return Todo(len(todo) - asleep, asleep)
 
-    def next(self) -> Entry | None:
+    def next(self) -> LedgerEntry | None:
         """What to send now; ``None`` when that has to wait for what is under way, or nothing more is to be sent."""
         if self.stopped_because is not None or not self._todo:
             return None
@@ -208,7 +210,7 @@ class Ledger:
         self._under_way.append(self._todo.popleft())
         return unsent
 
-    def _comes_before(self, entry: Entry, unsent: Entry) -> bool:
+    def _comes_before(self, entry: LedgerEntry, unsent: LedgerEntry) -> bool:
         """Whether one has to have ended before another is sent.
 
         What is left for a device that sleeps cannot be taken back: first is seen what those make of it that are awake.
@@ -216,11 +218,11 @@ class Ledger:
         is_canary = entry in self._canaries and unsent not in self._canaries
         return is_canary or (unsent.planned.sleeps and not entry.planned.sleeps)
 
-    def asleep(self) -> list[Entry]:
+    def asleep(self) -> list[LedgerEntry]:
         """What was left for devices that sleep, and has no answer."""
         return [entry for entry in self.entries if entry.planned.sleeps and entry.status is RequestStatus.PENDING]
 
-    def settle(self, entry: Entry) -> None:
+    def settle(self, entry: LedgerEntry) -> None:
         """A write has ended, or the wait for it has."""
         self._under_way.remove(entry)
         if entry.is_overtaken:
@@ -235,7 +237,7 @@ class Ledger:
             told = "1 write" if self._failures == 1 else f"{self._failures} writes"
             self.stop(f"{told} failed, and max_failures is {self._max_failures}")
 
-    def _replace_canary(self, entry: Entry) -> None:
+    def _replace_canary(self, entry: LedgerEntry) -> None:
         """Try another one first, where one of the first was not sent at all."""
         if entry not in self._canaries:
             return
@@ -258,5 +260,5 @@ def _is_offline(planned: PlannedWrite) -> bool:
     return planned.finding.check is Check.OFFLINE
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: LedgerEntry) -> str:
     return f"{entry.planned.want.path} of {visible(entry.planned.endpoint_name or '')}"

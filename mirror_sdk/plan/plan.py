@@ -17,7 +17,7 @@ from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen
 from mirror_sdk.plan.flights import Flight, Stop, first_landed, land_all, take_off, wait_or_stop
-from mirror_sdk.plan.ledger import Entry, check_about_one
+from mirror_sdk.plan.ledger import LedgerEntry, check_about_one
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
@@ -151,9 +151,13 @@ class Plan(PlanReport):
         return self._make_plan(self._undo())
 
     def _send_all(
-        self, advance: Callable[[Entry], object], concurrency: int, expiry_seconds: int | None, timeout: float | None
+        self,
+        advance: Callable[[LedgerEntry], object],
+        concurrency: int,
+        expiry_seconds: int | None,
+        timeout: float | None,
     ) -> None:
-        flying: dict[Flight, Entry] = {}
+        flying: dict[Flight, LedgerEntry] = {}
         try:
             while True:
                 while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
@@ -170,7 +174,7 @@ class Plan(PlanReport):
             land_all(flying)
             raise
 
-    def _carry_out(self, entry: Entry, expiry_seconds: int | None, timeout: float | None) -> None:
+    def _carry_out(self, entry: LedgerEntry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
         if isinstance(entry.request, PlacedRequest) and self._is_settled(entry):
             return
@@ -197,7 +201,7 @@ class Plan(PlanReport):
             wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
             wait_or_stop(entry.request, wait_seconds, self._stopped)
 
-    def _is_settled(self, entry: Entry) -> bool:
+    def _is_settled(self, entry: LedgerEntry) -> bool:
         """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
         try:
             return entry.is_settled_by(*self._see(entry.planned.want))

@@ -17,7 +17,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
-from mirror_sdk.plan.ledger import Entry, Ledger, Todo
+from mirror_sdk.plan.ledger import Ledger, LedgerEntry, Todo
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.plan.wanted import Want
@@ -138,7 +138,7 @@ class PlanReport(JsonForm):
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan into a file, from which ``client.load_plan`` takes it up, also in another process.
+        """Write the plan into a file, from which ``client.plans.load`` takes it up, also in another process.
 
         It holds the async-ids, and how far the plan is now: what has ended is not sent again. Applied again, what was
         sent after this is not sent to a device twice either, as long as the service remembers that, a day as a rule.
@@ -221,7 +221,7 @@ class PlanReport(JsonForm):
 
 
 @contextmanager
-def progress_bars(todo: Todo) -> Iterator[Callable[[Entry], object]]:
+def progress_bars(todo: Todo) -> Iterator[Callable[[LedgerEntry], object]]:
     """What to call with each write that has ended, or was left for a device that sleeps; those have their own bar."""
     with ExitStack() as bars:
         awake = bars.enter_context(progress_bar(todo.awake, "writes"))

@@ -1,16 +1,16 @@
 """Tables that may be shared: what in them is personal, why, and pseudonyms in its place.
 
 The mirror may hold personal data of those who have the devices, whether or not a name stands there: whoever knows one
-reading of a device finds all of it by its id. ``frame.mirror.pseudonymise(key)`` gives a table in which ids and names
-are pseudonyms, :func:`pseudonymise` does it for Arrow and Polars too, and ``mirror snapshot FILE --pseudonymise``
+reading of a device finds all of it by its id. ``frame.mirror.pseudonymize(key)`` gives a table in which ids and names
+are pseudonyms, :func:`pseudonymize` does it for Arrow and Polars too, and ``mirror snapshot FILE --pseudonymize``
 in a shell.
 
 >>> key = "of the study of November, room 7"
->>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymise(key)
+>>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
 >>> state[["endpoint_name", "path"]].values.tolist()
 [['name-yv60x8ph8361', '/3311/0/5850'], ['name-yv60x8ph8361', '/3311/0/5851']]
 >>> client.write_value(light, "/3311/0/5851", 40)
->>> drift = client.state_frame().mirror.drift().mirror.pseudonymise(key)
+>>> drift = client.state_frame().mirror.drift().mirror.pseudonymize(key)
 >>> set(drift["device_id"]) <= set(state["device_id"])
 True
 
@@ -80,7 +80,7 @@ nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 
 They are reduced in every column: in a row of such a resource, each column of numbers, booleans, texts or payloads that
 is not known to be about something else is treated as its value. Known are times, counts, revisions and the other
 columns of this package that are not made of values. A column of your own, such as a floor, is reduced in these rows
-too; to keep it, pseudonymise both tables with one key and join them afterwards.
+too; to keep it, pseudonymize both tables with one key and join them afterwards.
 
 A place is rounded to tenths of degrees, which are about 11 km. Sums, rates and columns of your own may be in another
 scale, where rounding hides nothing, and are left empty. What :func:`~mirror_sdk.register_object` declares with
@@ -89,12 +89,12 @@ become pseudonyms too, since nobody says what they hold; their numbers and boole
 
 **Columns of your own.** A text in a column that is not one of this package becomes a pseudonym, whatever the column is
 called: an id of a device as in ``device_id``, another text in a column ``device`` as in ``endpoint_name``, any other
-``text-…``. Numbers, booleans and times stay. To keep such a column, pseudonymise first and join it afterwards.
+``text-…``. Numbers, booleans and times stay. To keep such a column, pseudonymize first and join it afterwards.
 
 **What a table is based on** keeps its times and counts. The address of the server is a pseudonym; what was selected
-goes, so that the table cannot be refreshed. The report of what was replaced stands there, as ``pseudonymised``.
+goes, so that the table cannot be refreshed. The report of what was replaced stands there, as ``pseudonymized``.
 
->>> report = pd.DataFrame(state.attrs["mirror"]["pseudonymised"])
+>>> report = pd.DataFrame(state.attrs["mirror"]["pseudonymized"])
 >>> report[["column", "how", "cells"]].values.tolist()
 [['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2], ['acknowledged_by', 'identifier', 0]]
 
@@ -115,12 +115,12 @@ Source: specification 1.5.
 """
 
 from mirror_sdk.privacy.personal import PERSONAL_COLUMNS, PERSONAL_RESOURCES, PersonalColumn, PersonalResource
-from mirror_sdk.privacy.pseudonymising import pseudonymise
+from mirror_sdk.privacy.pseudonymizing import pseudonymize
 
 __all__ = [
     "PERSONAL_COLUMNS",
     "PERSONAL_RESOURCES",
     "PersonalColumn",
     "PersonalResource",
-    "pseudonymise",
+    "pseudonymize",
 ]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mirror_sdk.privacy.arrow_cells import is_plain
 from mirror_sdk.privacy.personal import path_of_column, word_of_column
-from mirror_sdk.privacy.replacing import Column, Replace, Replacing, Rows
+from mirror_sdk.privacy.replacing import FrameColumn, Replace, Replacing, Rows
 
 
 class PandasCells:
@@ -81,8 +81,8 @@ class PandasCells:
         return self.series if rows is None else self.series[rows]
 
 
-def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable[str]) -> pd.DataFrame:
-    """The frame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymise`.
+def pseudonymized_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable[str]) -> pd.DataFrame:
+    """The frame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymize`.
 
     Raises:
         InvalidValue: It is no key, or too short; the table has pseudonyms already, or values without their paths.
@@ -92,9 +92,11 @@ def pseudonymised_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable
     replacing.expect(about)
     cells = [PandasCells(frame.iloc[:, place]) for place in range(frame.shape[1])]
     levels = [PandasCells(_level(frame.index, level)) for level in range(frame.index.nlevels)]
-    told = [Column(name, one, _path_of(name, frame.columns)) for name, one in zip(frame.columns, cells, strict=True)]
+    told = [
+        FrameColumn(name, one, _path_of(name, frame.columns)) for name, one in zip(frame.columns, cells, strict=True)
+    ]
     named = zip(frame.index.names, levels, strict=True)
-    told += [Column(name, one) for name, one in named if not (name is None and _has_row_numbers(one.series))]
+    told += [FrameColumn(name, one) for name, one in named if not (name is None and _has_row_numbers(one.series))]
     replacing.columns(told)
     result = pd.DataFrame({place: one.series for place, one in enumerate(cells)}, index=frame.index)
     result.columns = _renamed(frame.columns, replacing)

@@ -35,7 +35,7 @@ Rows: TypeAlias = "npt.NDArray[np.bool_]"
 Replace: TypeAlias = Callable[[Any], Any]
 """Gives what takes the place of a value; ``None`` is nothing."""
 
-REPORT = "pseudonymised"
+REPORT = "pseudonymized"
 """The name under which the report stands in what a table is based on."""
 
 _KEPT_ABOUT = ("taken_at", "devices", "complete", "one_instant", "begin", "end", "oldest_at", "seq", "position", "rows")
@@ -80,7 +80,7 @@ class Cells(Protocol):
 
 
 @dataclass(slots=True)
-class Column:
+class FrameColumn:
     """A column or a level of an index.
 
     Attributes:
@@ -120,7 +120,7 @@ class Replacing:
     def __repr__(self) -> str:
         return "<Replacing>"
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[FrameColumn]) -> None:
         """Replace what is personal in all columns of a table.
 
         Raises:
@@ -133,9 +133,9 @@ class Replacing:
                     " looks for names; have a row for each of them (explode), or leave the column out"
                 )
         paths = {str(column.name): column.cells for column in columns if _has_paths(column)}
-        words: list[tuple[Column, Rows | None]] = []
-        kept: list[tuple[Column, Rows | None]] = []
-        unknown: list[tuple[Column, Rows | None]] = []
+        words: list[tuple[FrameColumn, Rows | None]] = []
+        kept: list[tuple[FrameColumn, Rows | None]] = []
+        unknown: list[tuple[FrameColumn, Rows | None]] = []
         for column in columns:
             if (word := word_of_column(column.name)) is not None:
                 self._count(column, None, None)
@@ -211,7 +211,7 @@ class Replacing:
         selection = about.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 
-    def _values(self, column: Column, paths: Mapping[str, Cells]) -> Rows | None:
+    def _values(self, column: FrameColumn, paths: Mapping[str, Cells]) -> Rows | None:
         """Replace what is personal in a column that may have values; gives the rows that were left, ``None`` for all.
 
         Raises:
@@ -230,14 +230,14 @@ class Replacing:
                 left = ~rows if left is None else left & ~rows
         return left
 
-    def _unknown(self, column: Column, rows: Rows | None) -> None:
+    def _unknown(self, column: FrameColumn, rows: Rows | None) -> None:
         """Replace the texts of a column that is not known to have no names."""
         if any(isinstance(value, str | bytes) for value in column.cells.values(rows)):
             cells = column.cells.count(rows)
             self._report.append({"column": column.told, "resource": None, "how": "unknown", "cells": cells})
         column.cells.replace(self.unknown(column.name), rows)
 
-    def _of_resource(self, column: Column) -> list[tuple[Column, Rows | None]]:
+    def _of_resource(self, column: FrameColumn) -> list[tuple[FrameColumn, Rows | None]]:
         """Replace the values of one resource; gives the column where they were left."""
         treatment = treatment_of(column.path or "")
         if treatment is None:
@@ -245,7 +245,7 @@ class Replacing:
         self._treat(column, treatment, None)
         return []
 
-    def _treat(self, column: Column, treatment: Treatment, rows: Rows | None) -> None:
+    def _treat(self, column: FrameColumn, treatment: Treatment, rows: Rows | None) -> None:
         if treatment.how is None and not column.cells.has_words:
             return
         if column.cells.count(rows):
@@ -278,7 +278,7 @@ class Replacing:
         self._originals.add(original)
         return pseudonym
 
-    def _look_within(self, columns: Sequence[tuple[Column, Rows | None]]) -> None:
+    def _look_within(self, columns: Sequence[tuple[FrameColumn, Rows | None]]) -> None:
         """Replace the texts that stayed and in which one occurs that was replaced elsewhere."""
         for column, rows in columns:
             told = {value: _as_text(value) for value in column.cells.values(rows) if isinstance(value, str | bytes)}
@@ -302,7 +302,7 @@ class Replacing:
             if text in self._originals or _is_id(text) or _occurs_in(text, self._originals, lengths)
         }
 
-    def _count(self, column: Column, treatment: Treatment | None, rows: Rows | None) -> None:
+    def _count(self, column: FrameColumn, treatment: Treatment | None, rows: Rows | None) -> None:
         self._report.append(
             {
                 "column": column.told,
@@ -331,7 +331,7 @@ def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, Abstrac
     )
 
 
-def _has_paths(column: Column) -> bool:
+def _has_paths(column: FrameColumn) -> bool:
     """Whether a column says of which resources the rows are, whatever name a join or a program gave it."""
     if column.name == "path" or not column.cells.has_words or is_value_column(column.name):
         return column.name == "path"
@@ -339,7 +339,7 @@ def _has_paths(column: Column) -> bool:
     return bool(values) and all(map(is_path, values))
 
 
-def _paths_of(column: Column, paths: Mapping[str, Cells]) -> list[Cells]:
+def _paths_of(column: FrameColumn, paths: Mapping[str, Cells]) -> list[Cells]:
     """The columns that say whose values a column has: after a join the one with the same suffix, or any of them."""
     suffixes = {name: name.removeprefix("path") for name in paths if name.startswith("path") and name != "path"}
     own = [paths[name] for name, suffix in suffixes.items() if str(column.name).endswith(suffix)]

@@ -82,7 +82,7 @@ class Recording:
             InvalidValue: ``tz`` is no time zone.
 
         >>> with client.record(folder / "run.parquet"):
-        ...     client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        ...     client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         ...     simulator.register(station)
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
@@ -105,7 +105,7 @@ class Recording:
         """
         return _audit(self._read())
 
-    def seal(self) -> None:
+    def finalize(self) -> None:
         """Make whole files of what a killed recorder left, for other programs to see it, as the next recorder does.
 
         Raises:
@@ -114,7 +114,7 @@ class Recording:
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> recorder.recording.seal()
+        >>> recorder.recording.finalize()
         """
         RecordingFolder(self.path, self._about).close()
 
@@ -376,31 +376,31 @@ class Recording:
         complete = history.is_complete(held.spans, first, last)
         return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
-    def _chosen(self, held: _Held, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
+    def _chosen(self, held: _Content, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())
         return chosen(names, devices, paths)
 
-    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Held, replay.History]:
+    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Content, replay.History]:
         """What it holds, and every value that is known of these resources."""
         held = self._read()
         history = replay.history(held.events, self._states())
         return held, history._replace(rows=self._chosen(held, devices, paths).of_frame(history.rows))
 
-    def _read(self) -> _Held:
+    def _read(self) -> _Content:
         numbers = files.event_numbers(self.path)
         if not numbers and files.read_about(self.path) is None:
             raise FileNotFoundError(f"the recording {self.path} was removed")
         pieces = [files.read_numbered(self.path, number) for number in numbers]
         whole = pa.concat_tables([files.STORED_SCHEMA.empty_table(), *(piece.events for piece in pieces)])
         kept = _first_times(whole)
-        sealed = [piece for piece in pieces if piece.is_sealed]
-        sealed_rows = sum(piece.events.num_rows for piece in sealed)
-        return _Held(
+        finalized = [piece for piece in pieces if piece.is_finalized]
+        finalized_rows = sum(piece.events.num_rows for piece in finalized)
+        return _Content(
             whole if len(kept) == whole.num_rows else whole.take(kept),
             merge(span for piece in pieces for span in piece.spans),
             duplicates=whole.num_rows - len(kept),
-            sealed_rows=bisect_left(kept, sealed_rows),
-            sealed_spans=merge(span for piece in sealed for span in piece.spans),
+            finalized_rows=bisect_left(kept, finalized_rows),
+            finalized_spans=merge(span for piece in finalized for span in piece.spans),
         )
 
     def _states(self) -> list[pd.DataFrame]:
@@ -432,14 +432,14 @@ def read_recording(
     return Recording(path).events(raw=raw, tz=tz, as_=as_)
 
 
-class _Held(NamedTuple):
+class _Content(NamedTuple):
     """What a recording holds: each event once, those of whole files first."""
 
     events: pa.Table
     spans: list[Span]
     duplicates: int
-    sealed_rows: int
-    sealed_spans: list[Span]
+    finalized_rows: int
+    finalized_spans: list[Span]
 
     def now(self) -> datetime:
         """Up to when it is recorded, by the service's clock where that is told."""
@@ -457,15 +457,15 @@ def _first_times(table: pa.Table) -> list[int]:
     return kept
 
 
-def _audit(held: _Held) -> Audit:
+def _audit(held: _Content) -> Audit:
     is_gap = pc.equal(held.events["event"], EventKind.GAP.value)
     gaps = held.events.filter(is_gap)
-    sealed_gaps = pc.sum(is_gap.slice(0, held.sealed_rows)).as_py() or 0
+    finalized_gaps = pc.sum(is_gap.slice(0, held.finalized_rows)).as_py() or 0
     return audit(
         held.spans,
         list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True)),
         events=held.events.num_rows - gaps.num_rows,
         duplicates=held.duplicates,
-        sealed_events=held.sealed_rows - sealed_gaps,
-        sealed_until_at=held.sealed_spans[-1].until_at if held.sealed_spans else None,
+        finalized_events=held.finalized_rows - finalized_gaps,
+        finalized_until_at=held.finalized_spans[-1].until_at if held.finalized_spans else None,
     )

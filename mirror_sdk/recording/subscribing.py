@@ -32,12 +32,12 @@ _MOST_ASKED = 32
 """The most devices without a rule whose subscriptions are looked up, one by one."""
 _MOST_NAMED = 3
 
-_Open: TypeAlias = "dict[str, dict[str, _Held]]"
+_Open: TypeAlias = "dict[str, dict[str, _RecordedDevice]]"
 """The devices, by their ids, of which nothing is covered that matches a path pattern; for each pattern."""
 
 
 @dataclass(slots=True)
-class _Held:
+class _RecordedDevice:
     """What a device has that is to be recorded.
 
     Attributes:
@@ -154,7 +154,7 @@ def _held_of(state: pd.DataFrame, patterns: Iterable[str]) -> _Open:
     meant = {path: [pattern for pattern in found if matches(pattern, path)] for path in {row[2] for row in rows}}
     for device_id, name, path, is_subscribed in rows:
         for pattern in meant[path]:
-            held = found[pattern].setdefault(device_id, _Held(device_id, str(name)))
+            held = found[pattern].setdefault(device_id, _RecordedDevice(device_id, str(name)))
             held.paths.append(path)
             held.is_observed |= bool(is_subscribed)
     return found
@@ -166,7 +166,7 @@ def _without_rule(
     """Those of which no rule covers anything, whatever their types; of those that are listed only the registered."""
     of_device: dict[str, list[PresubscriptionRule]] = {}
 
-    def is_open(one: _Held) -> bool:
+    def is_open(one: _RecordedDevice) -> bool:
         device = None if listed is None else listed.get(one.id)
         if listed is not None and not _is_registered(device):
             return False
@@ -184,7 +184,7 @@ def _is_registered(device: Device | None) -> bool:
     return device is not None and device.state == "registered"
 
 
-def _is_about(rule: PresubscriptionRule, device: Device | _Held) -> bool:
+def _is_about(rule: PresubscriptionRule, device: Device | _RecordedDevice) -> bool:
     return rule.matches_device(
         device_id=device.id, endpoint_name=device.endpoint_name, endpoint_type=device.endpoint_type or ""
     )
@@ -192,7 +192,7 @@ def _is_about(rule: PresubscriptionRule, device: Device | _Held) -> bool:
 
 def _leave_out_subscribed(found: _Open) -> Steps[None]:
     """Leave out devices that have a subscription of their own; of many, also what is observed for anybody."""
-    of_device: dict[str, list[tuple[dict[str, _Held], _Held]]] = defaultdict(list)
+    of_device: dict[str, list[tuple[dict[str, _RecordedDevice], _RecordedDevice]]] = defaultdict(list)
     for devices in found.values():
         for device_id, one in devices.items():
             of_device[device_id].append((devices, one))
@@ -220,11 +220,11 @@ def _told(found: _Open, unmet: Sequence[str]) -> str | None:
     return (
         f"no rule and no subscription of this key covers {', '.join(parts)}: nothing of it comes until one does;"
         " record(..., subscribe=True), or --subscribe in a shell, adds rules for as long as it records,"
-        " add_presubscriptions(), or mirror rules --add, for good"
+        " client.subscriptions.rules.add(), or mirror rules --add, for good"
     )
 
 
-def _named(devices: Mapping[str, _Held]) -> str:
+def _named(devices: Mapping[str, _RecordedDevice]) -> str:
     names = sorted(visible_line(one.endpoint_name) for one in devices.values())
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
     return f"{len(names)} device{'s' if len(names) > 1 else ''} ({', '.join([*names[:_MOST_NAMED], *more])})"

@@ -14,14 +14,8 @@ from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import (
-    AccessDenied,
-    NotFound,
-)
-from mirror_sdk.naming import (
-    DeviceLike,
-    DevicesLike,
-)
+from mirror_sdk.errors import AccessDenied, NotFound
+from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.resources.async_device_queries import AsyncDeviceQueries, query_of
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.device_events import DeviceEvent

@@ -15,14 +15,8 @@ from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import (
-    AccessDenied,
-    NotFound,
-)
-from mirror_sdk.naming import (
-    DeviceLike,
-    DevicesLike,
-)
+from mirror_sdk.errors import AccessDenied, NotFound
+from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.resources.device_queries import DeviceQueries, query_of
 from mirror_sdk.wire.device_events import DeviceEvent

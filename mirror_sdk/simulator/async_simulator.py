@@ -95,7 +95,7 @@ class AsyncSimulator:
             ValueError: It is another word.
 
         >>> await simulator.set_answer(light, "reject")
-        >>> request = await client.begin_write(light, "/3311/0/5850", True)
+        >>> request = await client.requests.begin_write(light, "/3311/0/5850", True)
         >>> (await request.exception()).category
         'REJECTED'
         """

@@ -94,7 +94,7 @@ class Simulator:
             ValueError: It is another word.
 
         >>> simulator.set_answer(light, "reject")
-        >>> request = client.begin_write(light, "/3311/0/5850", True)
+        >>> request = client.requests.begin_write(light, "/3311/0/5850", True)
         >>> request.exception().category
         'REJECTED'
         """

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk.tables.columns import INSTANT, STREAM_TYPES
 from mirror_sdk.tables.state import STATE_COLUMNS
-from mirror_sdk.wire.device_object import DesiredStatus, DeviceObject
+from mirror_sdk.wire.device_object import DesiredStatus, DeviceObjectBody
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import Part, UnchangedDevice, streamed_columns
 
@@ -156,7 +156,7 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> 
     return batch
 
 
-def check_entry(entry: DeviceObject | UnchangedDevice, *, may_be_unchanged: bool) -> None:
+def check_entry(entry: DeviceObjectBody | UnchangedDevice, *, may_be_unchanged: bool) -> None:
     """The same of a line of NDJSON, beyond what its model says.
 
     Raises:

@@ -66,7 +66,7 @@ class _Contents(BaseModel):
 
 
 class SnapshotDataset(JsonForm):
-    """The dataset that :meth:`mirror_sdk.MirrorClient.snapshot_dataset` wrote.
+    """The dataset that ``client.fleet.dataset()`` wrote.
 
     pandas, Arrow and Dask read the folder as it is; this also tells what it is based on, and sees that it is whole.
 
@@ -87,13 +87,13 @@ class SnapshotDataset(JsonForm):
         try:
             listed = (self.path / _LIST).read_bytes()
         except (FileNotFoundError, NotADirectoryError) as exc:
-            raise InvalidValue(f"{folder} is not a dataset that client.snapshot_dataset() wrote") from exc
+            raise InvalidValue(f"{folder} is not a dataset that client.fleet.dataset() wrote") from exc
         try:
             contents = _Contents.model_validate_json(listed)
         except ValidationError as exc:
             raise InvalidValue(
                 f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
-                " anew with client.snapshot_dataset()"
+                " anew with client.fleet.dataset()"
             ) from exc
         self.about: dict[str, Any] = contents.about.model_dump()
         self.files: list[DatasetFile] = contents.files
@@ -108,7 +108,7 @@ class SnapshotDataset(JsonForm):
     def device_count(self) -> int:
         """How many devices the snapshot has; those without any resource have no rows.
 
-        >>> client.snapshot_dataset(folder / "fleet").device_count
+        >>> client.fleet.dataset(folder / "fleet").device_count
         2
         """
         count: int = self.about["devices"]
@@ -118,7 +118,7 @@ class SnapshotDataset(JsonForm):
     def rows(self) -> int:
         """How many rows it has.
 
-        >>> client.snapshot_dataset(folder / "fleet").rows
+        >>> client.fleet.dataset(folder / "fleet").rows
         4
         """
         return sum(file.rows for file in self.files)
@@ -127,7 +127,7 @@ class SnapshotDataset(JsonForm):
     def head(self) -> Path:
         """The file without rows, which has the columns and what all is based on.
 
-        >>> client.snapshot_dataset(folder / "fleet").head.name
+        >>> client.fleet.dataset(folder / "fleet").head.name
         'part-00000.parquet'
         """
         return self.path / _FIRST
@@ -136,7 +136,7 @@ class SnapshotDataset(JsonForm):
     def paths(self) -> list[Path]:
         """The files with rows; the one without where there are none.
 
-        >>> [path.name for path in client.snapshot_dataset(folder / "fleet", devices_per_file=1).paths]
+        >>> [path.name for path in client.fleet.dataset(folder / "fleet", devices_per_file=1).paths]
         ['part-00001.parquet', 'part-00002.parquet']
         """
         return [self.path / file.name for file in self.files] or [self.head]
@@ -144,7 +144,7 @@ class SnapshotDataset(JsonForm):
     def to_dict(self) -> dict[str, Any]:
         """Where it is, how large it is and what it is based on, for any JSON encoder.
 
-        >>> client.snapshot_dataset(folder / "fleet").to_dict()["rows"]
+        >>> client.fleet.dataset(folder / "fleet").to_dict()["rows"]
         4
         """
         told = {"path": self.path, "rows": self.rows, "about": self.about, "files": self.files}
@@ -152,9 +152,9 @@ class SnapshotDataset(JsonForm):
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """All of it, as :meth:`mirror_sdk.MirrorClient.snapshot` would have given it.
+        """All of it, as ``client.fleet.snapshot()`` would have given it.
 
-        >>> client.snapshot_dataset(folder / "fleet").to_frame()["path"].tolist()
+        >>> client.fleet.dataset(folder / "fleet").to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851', '/3303/0/5700']
         """
         return read_parquet(self.path)

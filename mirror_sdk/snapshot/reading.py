@@ -40,8 +40,8 @@ from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, Unchan
 
 FIRST_FORM = ARROW
 _LINES_AT_A_TIME = 200
-_ENTRY: TypeAdapter[wire_object.DeviceObject | UnchangedDevice | SnapshotEnd] = TypeAdapter(
-    Annotated[wire_object.DeviceObject | UnchangedDevice | SnapshotEnd, Discriminator("object")]
+_ENTRY: TypeAdapter[wire_object.DeviceObjectBody | UnchangedDevice | SnapshotEnd] = TypeAdapter(
+    Annotated[wire_object.DeviceObjectBody | UnchangedDevice | SnapshotEnd, Discriminator("object")]
 )
 _LABEL = "devices"
 """What a progress bar counts."""
@@ -76,7 +76,7 @@ Keep = Callable[[pa.Table], object]
 
 
 @dataclass(slots=True)
-class _Read:
+class _ReadingState:
     """What has arrived so far."""
 
     request: SnapshotRequest
@@ -110,7 +110,7 @@ class _Read:
             raise NotAsAgreed(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
 
 
-class _Part(NamedTuple):
+class _SnapshotPart(NamedTuple):
     """Some devices: how many, and their rows."""
 
     device_count: int
@@ -129,7 +129,7 @@ def read_snapshot(
     """
     bounded = Bounded(max_bytes)
     bounded.require(announced_bytes(headers))
-    read = _Read(request)
+    read = _ReadingState(request)
     read_parts = _FORMS.get(content_type(headers))
     if read_parts is None:
         raise UnexpectedAnswer(f"the answer is no snapshot{elsewhere(headers)}")
@@ -180,7 +180,7 @@ def _read_total(headers: Mapping[str, str]) -> int | None:
     return int(total) if total.isdecimal() and len(total) <= _LONGEST_TOTAL else None
 
 
-def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: ProgressBar) -> SnapshotEnd | None:
+def _consumed(parts: Iterator[_SnapshotPart | SnapshotEnd], keep: Keep, bar: ProgressBar) -> SnapshotEnd | None:
     end = None
     for part in parts:
         if end is not None:
@@ -193,7 +193,7 @@ def _consumed(parts: Iterator[_Part | SnapshotEnd], keep: Keep, bar: ProgressBar
     return end
 
 
-def _arrow_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Part | SnapshotEnd]:
+def _arrow_parts(read: _ReadingState, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
     """Each batch, and the end."""
     messages = Messages(body, bounded)
     try:
@@ -217,7 +217,7 @@ def _next_batch(stream: pa.RecordBatchStreamReader) -> tuple[pa.RecordBatch, Map
     return found
 
 
-def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
+def _of_batch(read: _ReadingState, batch: pa.RecordBatch) -> _SnapshotPart:
     batch = checked(batch, may_be_unchanged=read.request.revision is not None, is_past=read.request.as_of is not None)
     count = batch.num_rows
     read.follow_batch(batch)
@@ -234,8 +234,8 @@ def _of_batch(read: _Read, batch: pa.RecordBatch) -> _Part:
         is_unchanged = batch.column("resources").is_null()
         read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
     if not len(batch.column("resources").flatten()):
-        return _Part(count, joined([], raw=read.request.raw))
-    return _Part(count, state_of_batch(batch, paths=read.request.selection.paths, raw=read.request.raw))
+        return _SnapshotPart(count, joined([], raw=read.request.raw))
+    return _SnapshotPart(count, state_of_batch(batch, paths=read.request.selection.paths, raw=read.request.raw))
 
 
 def _paths_of(batch: pa.RecordBatch) -> list[str]:
@@ -245,7 +245,7 @@ def _paths_of(batch: pa.RecordBatch) -> list[str]:
     return found
 
 
-def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Part | SnapshotEnd]:
+def _ndjson_parts(read: _ReadingState, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
     """The devices of some lines each, and the end."""
     lines = Lines(body, bounded)
     end = None
@@ -262,8 +262,10 @@ def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Pa
         yield end
 
 
-def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | UnchangedDevice]) -> _Part:
-    told = [entry for entry in entries if isinstance(entry, wire_object.DeviceObject)]
+def _of_objects(
+    read: _ReadingState, entries: Sequence[wire_object.DeviceObjectBody | UnchangedDevice]
+) -> _SnapshotPart:
+    told = [entry for entry in entries if isinstance(entry, wire_object.DeviceObjectBody)]
     read.follow([entry.device_id for entry in entries], [entry.endpoint_name for entry in told])
     for entry in entries:
         check_entry(entry, may_be_unchanged=read.request.revision is not None)
@@ -274,9 +276,9 @@ def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObject | Unchan
     read.kept += len(kept)
     read.missing.difference_update(entry.device_id for entry in kept)
     read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
-    changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObject))
+    changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObjectBody))
     table = state_table(changed, paths=read.request.selection.paths, raw=read.request.raw)[0]
-    return _Part(len(entries), table if read.request.as_of is None else _without_subscribed(table))
+    return _SnapshotPart(len(entries), table if read.request.as_of is None else _without_subscribed(table))
 
 
 def _without_subscribed(table: pa.Table) -> pa.Table:

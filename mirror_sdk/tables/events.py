@@ -32,7 +32,7 @@ EVENTS_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device it is about", "device_id"),
     TableColumn("endpoint_name", CATEGORY, "the name that device registers with", "endpoint_name"),
     TableColumn("path", CATEGORY, "the resource path it is about", "path"),
-    TableColumn("unit", CATEGORY, "of ``value_num``, as declared; ``client.events_frame`` adds resource 5701", "unit"),
+    TableColumn("unit", CATEGORY, "of ``value_num``, as declared; the client adds resource 5701", "unit"),
     TableColumn("value_num", pa.float64(), NUMBER_MEANING),
     TableColumn("value_text", pa.string(), TEXT_MEANING),
     TableColumn("value_bool", pa.bool_(), "a boolean"),

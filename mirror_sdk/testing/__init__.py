@@ -5,7 +5,7 @@ With the package installed (``pip install "device-state-mirror[server]" pytest``
     def test_a_light_that_is_slow_to_answer(mirror, clock, fleet, faults):
         light = next(device for device in fleet(6, seed=1) if device.endpoint_type == "Light")
         with faults.silence(light):
-            request = mirror.client.begin_write(light.id, "/3311/0/5850", True)
+            request = mirror.client.requests.begin_write(light.id, "/3311/0/5850", True)
             clock.advance("10min")
             assert request.exception().category == "TIMEOUT"
         faults.drop("answer", path="/v2/device-requests/*")

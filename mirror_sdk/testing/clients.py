@@ -13,7 +13,7 @@ from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk.config import Settings
+from mirror_sdk.config import ClientSettings
 
 _REAL_SECONDS = 0.01
 """What a pause takes at most, so that a client whose every request fails does not keep a core busy."""
@@ -43,7 +43,7 @@ class Pauses:
 class _BriskSession(ClientSession):
     """The session of a :class:`BriskClient`."""
 
-    def __init__(self, settings: Settings, *, timeout: float, transport: httpx.BaseTransport) -> None:
+    def __init__(self, settings: ClientSettings, *, timeout: float, transport: httpx.BaseTransport) -> None:
         self._pauses = Pauses()
         super().__init__(settings, timeout_seconds=timeout, transport=transport)
         self.sender._sleep = self._pauses.sleep
@@ -57,13 +57,13 @@ class BriskClient(MirrorClient):
     """A :class:`~mirror_sdk.MirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.BaseTransport) -> None:
-        self._hold(_BriskSession(Settings.of(base_url, api_key), timeout=timeout, transport=transport))
+        self._hold(_BriskSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))
 
 
 class _BriskAsyncSession(AsyncClientSession):
     """The session of a :class:`BriskAsyncClient`."""
 
-    def __init__(self, settings: Settings, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: ClientSettings, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
         self._pauses = Pauses()
         super().__init__(settings, timeout_seconds=timeout, transport=transport)
         self.sender._sleep = self._pauses.sleep_on_loop
@@ -77,4 +77,4 @@ class BriskAsyncClient(AsyncMirrorClient):
     """An :class:`~mirror_sdk.AsyncMirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
-        self._hold(_BriskAsyncSession(Settings.of(base_url, api_key), timeout=timeout, transport=transport))
+        self._hold(_BriskAsyncSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))

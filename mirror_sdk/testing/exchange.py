@@ -28,7 +28,7 @@ from mirror_sdk.wire.routes import (
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendToServer:
     """Have the server answer a request; ``is_read`` when the whole body is wanted."""
 
     request: httpx.Request
@@ -49,9 +49,9 @@ class LetPass:
     seconds: float
 
 
-Step: TypeAlias = Send | WaitForChannel | LetPass
+Step: TypeAlias = SendToServer | WaitForChannel | LetPass
 Exchange: TypeAlias = Generator[Step, Any, httpx.Response]
-"""Yields steps, is sent the response after each :class:`Send`, and gives the response of the whole."""
+"""Yields steps, is sent the response after each :class:`SendToServer`, and gives the response of the whole."""
 
 
 def exchange(request: httpx.Request, faults: Faults) -> Exchange:
@@ -67,7 +67,7 @@ def exchange(request: httpx.Request, faults: Faults) -> Exchange:
         raise httpx.ConnectError("a fault dropped the request", request=request)
     response = yield from _poll(request, faults) if _is_poll(request) else _send(request)
     for _ in range(encounter.repeats):
-        yield Send(request, is_read=True)
+        yield SendToServer(request, is_read=True)
     if encounter.late_seconds:
         yield from _be_late(request, encounter.late_seconds)
     if encounter.is_answer_lost:
@@ -76,7 +76,7 @@ def exchange(request: httpx.Request, faults: Faults) -> Exchange:
 
 
 def _send(request: httpx.Request) -> Exchange:
-    response: httpx.Response = yield Send(request)
+    response: httpx.Response = yield SendToServer(request)
     return response
 
 
@@ -121,7 +121,9 @@ def _poll(request: httpx.Request, faults: Faults) -> Exchange:
     while True:
         left_seconds = max(0.0, end_at - time.monotonic())
         if not faults.is_channel_late():
-            response: httpx.Response = yield Send(_poll_request(request, gathered.after, left_seconds), is_read=True)
+            response: httpx.Response = yield SendToServer(
+                _poll_request(request, gathered.after, left_seconds), is_read=True
+            )
             if after is None or response.status_code not in {200, 204}:
                 return response
             gathered.add(response)
@@ -141,7 +143,7 @@ def _give_up_silent_devices(request: httpx.Request, faults: Faults) -> Generator
     for device_id in faults.silent_devices:
         url = request.url.copy_with(path=DEVICE_REQUESTS.format(device_id=device_id), query=None)
         for _ in range(1 + MAX_RETRIES):
-            response = yield Send(httpx.Request("GET", url, headers=request.headers), is_read=True)
+            response = yield SendToServer(httpx.Request("GET", url, headers=request.headers), is_read=True)
             if response.status_code != httpx.codes.OK or not response.json()["data"]:
                 break
             yield LetPass(faults.patience_seconds)

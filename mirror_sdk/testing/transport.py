@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from mirror_sdk.testing.exchange import Exchange, LetPass, Send, Step, WaitForChannel, exchange
+from mirror_sdk.testing.exchange import Exchange, LetPass, SendToServer, Step, WaitForChannel, exchange
 from mirror_sdk.testing.faults import Faults
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FaultyTransport(httpx.BaseTransport):
 
     def _take(self, step: Step) -> httpx.Response | None:
         match step:
-            case Send(request, is_read):
+            case SendToServer(request, is_read):
                 response = self._server.send(request)
                 if is_read:
                     response.read()
@@ -75,7 +75,7 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
 
     async def _take(self, step: Step) -> httpx.Response | None:
         match step:
-            case Send(request, is_read):
+            case SendToServer(request, is_read):
                 return await self._send(request, is_read=is_read)
             case WaitForChannel(seconds):
                 await self._wait(seconds)

@@ -24,7 +24,7 @@ from mirror_sdk.values.content_types import (
     TEXT_PLAIN,
     media_type,
 )
-from mirror_sdk.values.declared import HIGHEST_ID, Reading, Unreadable, accepted, plain_scalar, refused
+from mirror_sdk.values.declared import HIGHEST_ID, Reading, UnreadablePayload, accepted, plain_scalar, refused
 from mirror_sdk.values.decoders import Codec, registered_codec
 from mirror_sdk.values.items import read_cbor, read_json, write_cbor, write_json
 from mirror_sdk.values.records import (
@@ -93,7 +93,7 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
         return Value(ValueKind.NONE, None, None, content_type)
     try:
         readings = _codec(content_type, path).read(raw, path)
-    except Unreadable as exc:
+    except UnreadablePayload as exc:
         return _opaque(raw, content_type, exc)
     if path not in readings and _are_instances(path, readings):
         return _multiple(raw, content_type, path, readings)
@@ -154,7 +154,7 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
         return {}
     try:
         readings = _codec(content_type, path).read(raw, path)
-    except Unreadable as exc:
+    except UnreadablePayload as exc:
         return {path: _opaque(raw, content_type, exc)}
     return {
         found: Value(reading.kind, reading.python, raw, content_type, reading.problem)
@@ -189,7 +189,7 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
         path: What was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Raises:
-        Unreadable: It is not what its content type says, or says nothing of which resource it is.
+        UnreadablePayload: It is not what its content type says, or says nothing of which resource it is.
 
     Source: LwM2M core, data formats.
     """
@@ -201,11 +201,11 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
             Part(pack.path, pack.raw, SENML_JSON, pack.value_count, pack.seconds) for pack in _SPLIT[name](raw, path)
         ]
     if not is_resource(path):
-        raise Unreadable(f"{content_type} holds the value of one resource, and {path!r} is none")
+        raise UnreadablePayload(f"{content_type} holds the value of one resource, and {path!r} is none")
     return [Part(path, raw, content_type)]
 
 
-def _opaque(raw: bytes, content_type: str | None, problem: Unreadable) -> Value:
+def _opaque(raw: bytes, content_type: str | None, problem: UnreadablePayload) -> Value:
     return Value(ValueKind.OPAQUE, raw, raw, content_type, str(problem))
 
 
@@ -320,4 +320,4 @@ def _codec(content_type: str | None, path: str) -> Codec:
 
 
 def _read_unknown(*_: object) -> NoReturn:
-    raise Unreadable("the content type is unknown")
+    raise UnreadablePayload("the content type is unknown")

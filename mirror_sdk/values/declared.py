@@ -30,7 +30,7 @@ _OBJLINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 _SHOWN_BYTES = 24
 
 
-class Unreadable(ValueError):
+class UnreadablePayload(ValueError):
     """A payload is not what its content type says; the message says why."""
 
 

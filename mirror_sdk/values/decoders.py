@@ -12,7 +12,7 @@ from mirror_sdk._fork import Lock
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
-from mirror_sdk.values.declared import HIGHEST_ID, Reading, Unreadable, from_item, plain_scalar
+from mirror_sdk.values.declared import HIGHEST_ID, Reading, UnreadablePayload, from_item, plain_scalar
 from mirror_sdk.values.value import InstanceValues, PythonValue
 
 Decoder: TypeAlias = Callable[[bytes, str], PythonValue | InstanceValues]
@@ -24,7 +24,7 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 
 
 class Codec(NamedTuple):
-    """``read`` raises ``Unreadable``; ``write`` takes a checked value, and is ``None`` where only bytes are written."""
+    """``read`` raises ``UnreadablePayload``; ``write`` takes a checked value, ``None`` where only bytes are written."""
 
     read: Callable[[bytes, str], Mapping[str, Reading]]
     write: Callable[[PythonValue, str, ResourceType | None], bytes] | None = None
@@ -119,11 +119,13 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, R
             value = decode(raw, path)
         except Exception as exc:
             # Whatever it is: the other rows of the table are still wanted.
-            raise Unreadable(f"the decoder of {name} failed: {_described(exc)}") from exc
+            raise UnreadablePayload(f"the decoder of {name} failed: {_described(exc)}") from exc
         if not isinstance(value, Mapping):
             return {path: _typed(name, path, value, raw)}
         if not all(type(number) is int and 0 <= number <= HIGHEST_ID for number in value):
-            raise Unreadable(f"the decoder of {name} returned a dict whose keys are not ids from 0 to {HIGHEST_ID}")
+            raise UnreadablePayload(
+                f"the decoder of {name} returned a dict whose keys are not ids from 0 to {HIGHEST_ID}"
+            )
         parts = {f"{path}/{number}": one for number, one in value.items()}
         return {found: _typed(name, found, one, raw) for found, one in parts.items()}
 
@@ -133,7 +135,7 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, R
 def _typed(name: str, path: str, value: object, raw: bytes) -> Reading:
     item = plain_scalar(value)
     if not isinstance(item, PythonValue | Decimal):
-        raise Unreadable(f"the decoder of {name} returned {reprlib.repr(value)}, which is no value")
+        raise UnreadablePayload(f"the decoder of {name} returned {reprlib.repr(value)}, which is no value")
     definition = lookup(path)
     return from_item(None if definition is None else definition.type, item, raw)
 

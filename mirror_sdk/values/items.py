@@ -16,7 +16,7 @@ import cbor2
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values.declared import Reading, Unreadable, from_item, to_epoch
+from mirror_sdk.values.declared import Reading, UnreadablePayload, from_item, to_epoch
 from mirror_sdk.values.value import PythonValue
 
 
@@ -24,12 +24,12 @@ def parse_json(raw: bytes) -> object:
     """What a JSON text holds.
 
     Raises:
-        Unreadable: It is not JSON, or nests too deep.
+        UnreadablePayload: It is not JSON, or nests too deep.
     """
     try:
         parsed: object = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as exc:
-        raise Unreadable(f"the payload is not JSON: {exc}") from exc
+        raise UnreadablePayload(f"the payload is not JSON: {exc}") from exc
     return parsed
 
 
@@ -41,15 +41,15 @@ def parse_cbor(raw: bytes) -> object:
     """The one item a CBOR payload holds.
 
     Raises:
-        Unreadable: It is not CBOR, nests too deep, or goes on after its first item.
+        UnreadablePayload: It is not CBOR, nests too deep, or goes on after its first item.
     """
     stream = io.BytesIO(raw)
     try:
         item: object = cbor2.CBORDecoder(stream, read_size=1).decode()
     except (cbor2.CBORDecodeError, ValueError, TypeError, ArithmeticError, RecursionError) as exc:
-        raise Unreadable(f"the payload is not CBOR: {exc}") from exc
+        raise UnreadablePayload(f"the payload is not CBOR: {exc}") from exc
     if stream.tell() != len(raw):
-        raise Unreadable(f"the payload goes on after its CBOR item, at byte {stream.tell()}")
+        raise UnreadablePayload(f"the payload goes on after its CBOR item, at byte {stream.tell()}")
     return item
 
 
@@ -57,7 +57,7 @@ def read_json(raw: bytes, path: str) -> dict[str, Reading]:
     """The one value of a JSON text.
 
     Raises:
-        Unreadable: It is not JSON.
+        UnreadablePayload: It is not JSON.
     """
     return {path: _reading(parse_json(raw), path, raw)}
 
@@ -66,7 +66,7 @@ def read_cbor(raw: bytes, path: str) -> dict[str, Reading]:
     """The one value of a CBOR payload.
 
     Raises:
-        Unreadable: It is not CBOR.
+        UnreadablePayload: It is not CBOR.
     """
     return {path: _reading(parse_cbor(raw), path, raw)}
 

@@ -19,7 +19,7 @@ import cbor2
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values.declared import Reading, Unreadable, as_float, from_item, to_epoch
+from mirror_sdk.values.declared import Reading, UnreadablePayload, as_float, from_item, to_epoch
 from mirror_sdk.values.items import parse_cbor, parse_json
 from mirror_sdk.values.value import PythonValue, ValueKind
 from mirror_sdk.wire.paths import PathParts, parse_path
@@ -93,7 +93,7 @@ def read_senml_json(raw: bytes, _: str) -> dict[str, Reading]:
     """The newest value of each resource in a SenML pack.
 
     Raises:
-        Unreadable: It is not SenML, or names something that is no resource.
+        UnreadablePayload: It is not SenML, or names something that is no resource.
     """
     return _readings(_senml_json_entries(raw), raw)
 
@@ -107,7 +107,7 @@ def read_lwm2m_json(raw: bytes, path: str) -> dict[str, Reading]:
     """The newest value of each resource in LwM2M JSON; without a base name, names continue the path.
 
     Raises:
-        Unreadable: It is not LwM2M JSON, or names something that is no resource.
+        UnreadablePayload: It is not LwM2M JSON, or names something that is no resource.
     """
     return _readings(_lwm2m_json_entries(raw, path), raw)
 
@@ -116,7 +116,7 @@ def split_senml_json(raw: bytes, path: str) -> list[Pack]:
     """What a SenML pack says of each resource at each time, in the order of the records.
 
     Raises:
-        Unreadable: It is not SenML, names something that is no resource, or holds what is no value of SenML.
+        UnreadablePayload: It is not SenML, names something that is no resource, or holds what is no value of SenML.
     """
     return _packs(_senml_json_entries(raw), path)
 
@@ -142,7 +142,7 @@ def _senml_cbor_entries(raw: bytes) -> Iterator[_Entry]:
 def _lwm2m_json_entries(raw: bytes, path: str) -> Iterator[_Entry]:
     body = parse_json(raw)
     if not isinstance(body, dict):
-        raise Unreadable("LwM2M JSON is an object with a member 'e', an array of records")
+        raise UnreadablePayload("LwM2M JSON is an object with a member 'e', an array of records")
     return _lwm2m_entries(body, path)
 
 
@@ -165,13 +165,13 @@ def _plain_item(entry: _Entry) -> PythonValue:
         return reading.python
     number = as_float(entry.item) if entry.field == "v" else None
     if number is None:
-        raise Unreadable(f"the record of {entry.path} holds no value that {entry.field!r} can have")
+        raise UnreadablePayload(f"the record of {entry.path} holds no value that {entry.field!r} can have")
     return number
 
 
 def _records(body: object) -> list[_Record]:
     if not isinstance(body, list) or not all(isinstance(record, dict) for record in body):
-        raise Unreadable("there is no array of records in the payload")
+        raise UnreadablePayload("there is no array of records in the payload")
     return body
 
 
@@ -179,7 +179,7 @@ def _named(record: _Record) -> _Record:
     """A record of SenML CBOR with the names JSON has for its labels."""
     # True and 2.0 are labels of their own in CBOR, and equal to 1 and 2 in Python.
     if not all(type(label) in (int, str) for label in record):
-        raise Unreadable("the labels of a SenML record are integers and texts")
+        raise UnreadablePayload("the labels of a SenML record are integers and texts")
     return {_NAMES_OF_LABELS.get(label, f"?{label}"): item for label, item in record.items()}
 
 
@@ -199,10 +199,12 @@ def _senml(records: Iterable[_Record]) -> Iterator[_Entry]:
 
 def _check_understood(record: _Record) -> None:
     if _number(record, "bver", _VERSION) > _VERSION:
-        raise Unreadable(f"the SenML pack is of a later version than {_VERSION}")
+        raise UnreadablePayload(f"the SenML pack is of a later version than {_VERSION}")
     unknown = [name for name in record if name.endswith("_")]
     if unknown:
-        raise Unreadable(f"the SenML record says that {reprlib.repr(unknown[0])} must be understood, and it is unknown")
+        raise UnreadablePayload(
+            f"the SenML record says that {reprlib.repr(unknown[0])} must be understood, and it is unknown"
+        )
 
 
 def _lwm2m_entries(body: _Record, path: str) -> Iterator[_Entry]:
@@ -243,21 +245,21 @@ def _with_bytes(entry: _Entry, last_characters: bytes) -> _Entry:
 def _only_value(record: _Record, fields: Iterable[str]) -> str:
     found = [field for field in fields if field in record]
     if len(found) != 1:
-        raise Unreadable(f"a record holds {len(found)} values instead of one")
+        raise UnreadablePayload(f"a record holds {len(found)} values instead of one")
     return found[0]
 
 
 def _text(record: _Record, name: str, default: str) -> str:
     text = record.get(name, default)
     if not isinstance(text, str):
-        raise Unreadable(f"member {name!r} of a record is no text")
+        raise UnreadablePayload(f"member {name!r} of a record is no text")
     return text
 
 
 def _number(record: _Record, name: str, default: float) -> float:
     number = as_float(record.get(name, default))
     if number is None:
-        raise Unreadable(f"member {name!r} of a record is no finite number")
+        raise UnreadablePayload(f"member {name!r} of a record is no finite number")
     return number
 
 
@@ -280,7 +282,7 @@ def is_resource(path: str) -> bool:
 
 def _resource_parts(path: str) -> PathParts:
     if not is_resource(path):
-        raise Unreadable(f"a record is named {reprlib.repr(path)}, which is no resource path")
+        raise UnreadablePayload(f"a record is named {reprlib.repr(path)}, which is no resource path")
     return parse_path(path)
 
 

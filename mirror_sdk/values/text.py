@@ -21,7 +21,7 @@ from mirror_sdk.values.declared import (
     SIGNED_64,
     UNSIGNED_64,
     Reading,
-    Unreadable,
+    UnreadablePayload,
     as_declared,
     from_epoch,
     objlink,
@@ -95,14 +95,14 @@ def _utf_8(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as exc:
-        raise Unreadable(f"the text is not UTF-8 ({exc.reason} at byte {exc.start})") from exc
+        raise UnreadablePayload(f"the text is not UTF-8 ({exc.reason} at byte {exc.start})") from exc
 
 
 def read_text(raw: bytes, path: str) -> dict[str, Reading]:
     """The one value of a text.
 
     Raises:
-        Unreadable: It is not UTF-8.
+        UnreadablePayload: It is not UTF-8.
     """
     text = _utf_8(raw)
     definition = lookup(path)
@@ -115,13 +115,13 @@ def read_links(raw: bytes, path: str) -> dict[str, Reading]:
     """Links of the CoRE link format (``</3/0>,</3303/0>``), as a text whatever the path declares.
 
     Raises:
-        Unreadable: They are not UTF-8, or no links.
+        UnreadablePayload: They are not UTF-8, or no links.
     """
     text = _utf_8(raw)
     try:
         deque(parse_links(text), maxlen=0)
     except NoLinks as exc:
-        raise Unreadable(f"the payload is not in the CoRE link format: {exc}") from exc
+        raise UnreadablePayload(f"the payload is not in the CoRE link format: {exc}") from exc
     return {path: Reading(ValueKind.TEXT, text)}
 
 

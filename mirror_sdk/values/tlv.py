@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values.declared import Reading, Unreadable, as_declared, from_epoch, to_epoch
+from mirror_sdk.values.declared import Reading, UnreadablePayload, as_declared, from_epoch, to_epoch
 from mirror_sdk.values.value import PythonValue, ValueKind
 from mirror_sdk.wire.paths import parse_path
 
@@ -49,13 +49,13 @@ def read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
     """The values of all resources and resource instances in a payload, by path.
 
     Raises:
-        Unreadable: The bytes are no TLV, or do not belong to the path.
+        UnreadablePayload: The bytes are no TLV, or do not belong to the path.
     """
     values = {_path(ids): content for ids, content in _values(raw, _ids(path), lowest=1)}
     return {found: _reading(content, found) for found, content in values.items()}
 
 
-class Entry(NamedTuple):
+class TlvEntry(NamedTuple):
     """What a payload says of one resource, as a TLV of its own that holds so many values."""
 
     path: str
@@ -63,15 +63,15 @@ class Entry(NamedTuple):
     value_count: int
 
 
-def split_tlv(raw: bytes, path: str) -> list[Entry]:
+def split_tlv(raw: bytes, path: str) -> list[TlvEntry]:
     """What a TLV says of each resource, with all its instances, in its order.
 
     Raises:
-        Unreadable: The bytes are no TLV, or do not belong to the path.
+        UnreadablePayload: The bytes are no TLV, or do not belong to the path.
     """
     asked = _ids(path)
     if len(asked) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
-        return [Entry(path, raw, 1) for _ in _values(raw, asked, lowest=1)]
+        return [TlvEntry(path, raw, 1) for _ in _values(raw, asked, lowest=1)]
     found: dict[tuple[int, ...], tuple[_Kind, list[bytes]]] = {}
     for ids, content in _values(raw, asked, lowest=1):
         is_instance = len(ids) > _LEVELS[_Kind.RESOURCE_INSTANCE]
@@ -79,10 +79,10 @@ def split_tlv(raw: bytes, path: str) -> list[Entry]:
         kind = _Kind.MULTIPLE_RESOURCE if is_instance else _Kind.RESOURCE
         of_resource = found.setdefault(resource, (kind, []))
         if of_resource[0] is not kind:
-            raise Unreadable(f"the TLV holds {_path(resource)} with instances and without")
+            raise UnreadablePayload(f"the TLV holds {_path(resource)} with instances and without")
         of_resource[1].append(_entry(_Kind.RESOURCE_INSTANCE, ids[-1], content) if is_instance else content)
     return [
-        Entry(_path(ids), _entry(kind, ids[-1], b"".join(contents)), len(contents))
+        TlvEntry(_path(ids), _entry(kind, ids[-1], b"".join(contents)), len(contents))
         for ids, (kind, contents) in found.items()
     ]
 
@@ -95,7 +95,7 @@ def _ids(path: str) -> tuple[int, ...]:
     try:
         return tuple(number for number in parse_path(path) if number is not None)
     except ValueError as exc:
-        raise Unreadable(f"TLV names resources relative to a path: {exc}") from exc
+        raise UnreadablePayload(f"TLV names resources relative to a path: {exc}") from exc
 
 
 def _values(raw: bytes, asked: tuple[int, ...], lowest: int) -> Iterator[tuple[tuple[int, ...], bytes]]:
@@ -105,10 +105,10 @@ def _values(raw: bytes, asked: tuple[int, ...], lowest: int) -> Iterator[tuple[t
         # An entry stands at its own level below what was asked, or repeats the id that was asked for.
         if not lowest <= level <= len(asked) or number != (*asked, number)[level]:
             name = kind.name.lower().replace("_", " ")
-            raise Unreadable(f"the TLV holds {name} {number}, which is not in {_path(asked)}")
+            raise UnreadablePayload(f"the TLV holds {name} {number}, which is not in {_path(asked)}")
         ids = (*asked[:level], number)
         if number in seen:
-            raise Unreadable(f"the TLV holds {_path(ids)} twice")
+            raise UnreadablePayload(f"the TLV holds {_path(ids)} twice")
         seen.add(number)
         if kind in _HOLDS_ENTRIES:
             yield from _values(content, ids, level + 1)
@@ -125,7 +125,9 @@ def _entries(raw: bytes) -> Iterator[tuple[_Kind, int, bytes]]:
         length = int.from_bytes(raw[id_end:length_end], "big") if length_end > id_end else head & 0b111
         end = length_end + length
         if end > len(raw):
-            raise Unreadable(f"the TLV ends too soon: its entry at byte {position} goes on to byte {end} of {len(raw)}")
+            raise UnreadablePayload(
+                f"the TLV ends too soon: its entry at byte {position} goes on to byte {end} of {len(raw)}"
+            )
         yield _Kind(head >> 6), int.from_bytes(raw[position + 1 : id_end], "big"), raw[length_end:end]
         position = end
 

@@ -49,7 +49,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
     Args:
         client: The mirror; it has to stay open as long as the widget.
         live: Whether the widget changes by itself. Without, there are no threads: a button works until it is done, and
-            :meth:`refresh` shows what changed since.
+            ``client.fleet.refresh()`` shows what changed since.
         keep_earlier: Whether an earlier widget of this kind, for the same mirror and key, stays where the page does not
             tell which cell runs.
 

@@ -13,7 +13,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
-from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
 from mirror_sdk.widgets.markup import dim, heading, legend, status
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 from mirror_sdk.widgets.models.marks import OF_DRIFT, Mark
@@ -22,21 +22,21 @@ from mirror_sdk.widgets.parts import FULL, button, row
 from mirror_sdk.widgets.write_panel import WritePanel
 
 _DEVICES = (
-    Column("name", "Device", width=160),
-    Column("state", "State", width=105),
-    Column("type", "Type", width=130),
-    Column("last_contact", "Last contact (UTC)", ColumnKind.TIME, width=200),
+    GridColumn("name", "Device", width=160),
+    GridColumn("state", "State", width=105),
+    GridColumn("type", "Type", width=130),
+    GridColumn("last_contact", "Last contact (UTC)", ColumnKind.TIME, width=200),
 )
 _RESOURCES = (
-    Column("path", "Resource", width=115),
-    Column("value", "Value", width=100),
-    Column("drift", "Drift", width=120),
-    Column("activity", "Under way", width=125),
-    Column("label", "Label", width=190),
-    Column("desired", "Asked for", width=110),
-    Column("reported_at", "Reported (UTC)", ColumnKind.TIME, width=200),
-    Column("stale", "Stale", width=90),
-    Column("subscription", "Subscription"),
+    GridColumn("path", "Resource", width=115),
+    GridColumn("value", "Value", width=100),
+    GridColumn("drift", "Drift", width=120),
+    GridColumn("activity", "Under way", width=125),
+    GridColumn("label", "Label", width=190),
+    GridColumn("desired", "Asked for", width=110),
+    GridColumn("reported_at", "Reported (UTC)", ColumnKind.TIME, width=200),
+    GridColumn("stale", "Stale", width=90),
+    GridColumn("subscription", "Subscription"),
 )
 _HEIGHT_PX = 360
 _NOTHING_SELECTED = "Select resources to read, subscribe or write them."
@@ -84,8 +84,8 @@ class Explorer(MirrorWidget):
         self.model: ExplorerModel = ExplorerModel(client, self._live.run, stale_after_seconds=stale_after_seconds)
         self.writer: WritePanel | None = None
         self._shown_id: str | None = None
-        self.devices = Grid(_DEVICES, label="Devices", height_px=_HEIGHT_PX, selection=Selection.ONE)
-        self.resources = Grid(_RESOURCES, label="Resources", height_px=_HEIGHT_PX, selection=Selection.MANY)
+        self.devices = Grid(_DEVICES, label="Devices", height_px=_HEIGHT_PX, selection=SelectionMode.ONE)
+        self.resources = Grid(_RESOURCES, label="Resources", height_px=_HEIGHT_PX, selection=SelectionMode.MANY)
         self.devices.observe(self.changed(lambda ids: self.model.choose(ids[0] if ids else None)), "selected")
         self.resources.observe(self.handler(lambda _: None), "selected")
         self.left, right = self._left(), self._right()

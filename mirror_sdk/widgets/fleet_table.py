@@ -12,7 +12,7 @@ from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.explorer import Explorer
-from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
 from mirror_sdk.widgets.markup import heading, legend, status
 from mirror_sdk.widgets.models.fleet_model import OF_CONDITION, FleetModel
 from mirror_sdk.widgets.models.wording import count_text
@@ -20,15 +20,15 @@ from mirror_sdk.widgets.parts import FULL, CountFilter, button, row
 from mirror_sdk.widgets.write_panel import WritePanel
 
 _COLUMNS = (
-    Column("name", "Device", width=160),
-    Column("condition", "Stands", width=130),
-    Column("type", "Type", width=130),
-    Column("state", "State", width=105),
-    Column("last_contact", "Last contact (UTC)", ColumnKind.TIME, width=200),
-    Column("failed", "Failed", ColumnKind.NUMBER, width=90),
-    Column("drifting", "Drift", ColumnKind.NUMBER, width=80),
-    Column("pending", "Pending", ColumnKind.NUMBER, width=100),
-    Column("stale", "Stale", ColumnKind.NUMBER),
+    GridColumn("name", "Device", width=160),
+    GridColumn("condition", "Stands", width=130),
+    GridColumn("type", "Type", width=130),
+    GridColumn("state", "State", width=105),
+    GridColumn("last_contact", "Last contact (UTC)", ColumnKind.TIME, width=200),
+    GridColumn("failed", "Failed", ColumnKind.NUMBER, width=90),
+    GridColumn("drifting", "Drift", ColumnKind.NUMBER, width=80),
+    GridColumn("pending", "Pending", ColumnKind.NUMBER, width=100),
+    GridColumn("stale", "Stale", ColumnKind.NUMBER),
 )
 _HEIGHT_PX = 420
 _NOTHING_SELECTED = "Select devices to open or write them."
@@ -79,7 +79,7 @@ class FleetTable(MirrorWidget):
         self.explorer: Explorer | None = None
         self.writer: WritePanel | None = None
         self._stale_after_seconds = stale_after_seconds
-        self.grid = Grid(_COLUMNS, label="Fleet", height_px=_HEIGHT_PX, selection=Selection.MANY)
+        self.grid = Grid(_COLUMNS, label="Fleet", height_px=_HEIGHT_PX, selection=SelectionMode.MANY)
         self.grid.observe(self.changed(self._follow), "selected")
         self.model.load()
         self.begin(*self._views())

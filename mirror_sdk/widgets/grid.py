@@ -31,7 +31,7 @@ class ColumnKind(StrEnum):
     TIME = "time"
 
 
-class Selection(StrEnum):
+class SelectionMode(StrEnum):
     """How many rows can be selected."""
 
     NONE = "none"
@@ -40,7 +40,7 @@ class Selection(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class GridColumn:
     """A column of a grid.
 
     Args:
@@ -101,11 +101,11 @@ class Grid(LazyModule):
 
     def __init__(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[GridColumn],
         *,
         label: str,
         height_px: int = 320,
-        selection: Selection = Selection.NONE,
+        selection: SelectionMode = SelectionMode.NONE,
         empty_text: str = "",
     ) -> None:
         self._columns = tuple(columns)

@@ -18,11 +18,11 @@ from mirror_sdk.naming import DevicesLike, known_id
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.base import MirrorWidget
 from mirror_sdk.widgets.feed import feed_of
-from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
 from mirror_sdk.widgets.markup import dim, heading, pictured, status
 from mirror_sdk.widgets.models.lines import Series
 from mirror_sdk.widgets.models.time_window import WINDOWS, Interval
-from mirror_sdk.widgets.models.watcher_model import EVENTS_KEPT, WatcherModel, series_text
+from mirror_sdk.widgets.models.watcher_model import MAX_EVENTS, WatcherModel, series_text
 from mirror_sdk.widgets.models.wording import count_text
 from mirror_sdk.widgets.name_field import NameField
 from mirror_sdk.widgets.parts import FULL, LABELLED, button, row
@@ -38,19 +38,19 @@ BEGIN_SECONDS = 10.0
 PLOT_SHARE = 6
 """How many times as long as drawing took nothing is drawn again."""
 _EVENT_COLUMNS = (
-    Column("number", "no.", ColumnKind.NUMBER, width=95, sort="desc"),
-    Column("changed_at", "changed at (UTC)", ColumnKind.TIME, width=205),
-    Column("device", "device"),
-    Column("resource", "resource"),
-    Column("value", "value"),
-    Column("event", "event", width=115),
-    Column("path", "path", width=120),
-    Column("received_at", "received (UTC)", ColumnKind.TIME, width=205),
+    GridColumn("number", "no.", ColumnKind.NUMBER, width=95, sort="desc"),
+    GridColumn("changed_at", "changed at (UTC)", ColumnKind.TIME, width=205),
+    GridColumn("device", "device"),
+    GridColumn("resource", "resource"),
+    GridColumn("value", "value"),
+    GridColumn("event", "event", width=115),
+    GridColumn("path", "path", width=120),
+    GridColumn("received_at", "received (UTC)", ColumnKind.TIME, width=205),
 )
 _SERIES_COLUMNS = (
-    Column("name", "line"),
-    Column("number", "newest", ColumnKind.NUMBER, width=105),
-    Column("unit", "unit", width=85),
+    GridColumn("name", "line"),
+    GridColumn("number", "newest", ColumnKind.NUMBER, width=105),
+    GridColumn("unit", "unit", width=85),
 )
 _FIELD = {"width": "340px", "flex": "0 0 auto"}
 
@@ -76,7 +76,7 @@ class EventWatcher(MirrorWidget):
         devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` takes all.
         paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
         recording: A recording to begin with, or its folder.
-        events_kept: How many events are kept at most, of the recording and of the log each.
+        max_events: How many events are kept at most, of the recording and of the log each.
         live: Whether it takes events by itself.
         keep_earlier: Whether an earlier watcher of this client stays, where the page does not tell which cell runs.
         clock: Seconds, for the rate and the refresh of the plot.
@@ -98,7 +98,7 @@ class EventWatcher(MirrorWidget):
         paths: Collection[str] | None = None,
         *,
         recording: str | os.PathLike[str] | Recording | None = None,
-        events_kept: int = EVENTS_KEPT,
+        max_events: int = MAX_EVENTS,
         live: bool = True,
         keep_earlier: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -115,7 +115,7 @@ class EventWatcher(MirrorWidget):
             self._live.run,
             recording=_opened(recording),
             await_live=partial(feed_of(client).await_begin, BEGIN_SECONDS) if live else lambda: None,
-            events_kept=events_kept,
+            max_events=max_events,
             clock=clock,
         )
         self._clock = clock
@@ -276,7 +276,7 @@ class EventWatcher(MirrorWidget):
     def _plot(self) -> widgets.Widget:
         self.plot = TimePlot(self.handler(self._zoomed), self._live.lock)
         self.plot_text = widgets.HTML(layout=FULL)
-        self.series_grid = Grid(_SERIES_COLUMNS, label="Lines", height_px=250, selection=Selection.MANY)
+        self.series_grid = Grid(_SERIES_COLUMNS, label="Lines", height_px=250, selection=SelectionMode.MANY)
         self.series_grid.observe(self.changed(self._draw), "selected")
         plot = widgets.VBox([self.plot.figure, self.plot_text], layout={"flex": "3 1 560px", "min_width": "0"})
         lines = widgets.VBox([self.series_grid], layout={"flex": "2 1 380px", "min_width": "0"})

@@ -13,25 +13,29 @@ from mirror_sdk.events import Event
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_MAX_FAILURES
 from mirror_sdk.widgets.base import MirrorWidget
-from mirror_sdk.widgets.grid import Column, Grid, Selection
+from mirror_sdk.widgets.grid import Grid, GridColumn, SelectionMode
 from mirror_sdk.widgets.markup import dim, heading, legend, problem, status
 from mirror_sdk.widgets.models.device_picker import DeviceChoice, GivenDevices
 from mirror_sdk.widgets.models.value_input import path_text
-from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
+from mirror_sdk.widgets.models.write_model import Stage, WriteLimits, WriteModel
 from mirror_sdk.widgets.models.write_rows import WRITE_MARKS, WriteRow
 from mirror_sdk.widgets.name_field import NameField
 from mirror_sdk.widgets.parts import FULL, CountFilter, Progress, button, row
 from mirror_sdk.widgets.value_field import ValueField
 
-_DEVICE_COLUMNS = (Column("device", "Device"), Column("type", "Type", width=90), Column("state", "State", width=112))
+_DEVICE_COLUMNS = (
+    GridColumn("device", "Device"),
+    GridColumn("type", "Type", width=90),
+    GridColumn("state", "State", width=112),
+)
 _PLAN_COLUMNS = (
-    Column("device", "Device"),
-    Column("state", "State", width=125),
-    Column("before", "Before", width=95),
-    Column("wanted", "Wanted", width=95),
-    Column("waits", "Waits", width=85),
-    Column("undo", "Undo", width=80),
-    Column("reason", "Why"),
+    GridColumn("device", "Device"),
+    GridColumn("state", "State", width=125),
+    GridColumn("before", "Before", width=95),
+    GridColumn("wanted", "Wanted", width=95),
+    GridColumn("waits", "Waits", width=85),
+    GridColumn("undo", "Undo", width=80),
+    GridColumn("reason", "Why"),
 )
 _DEVICES_HEIGHT_PX = 240
 _PLAN_HEIGHT_PX = 320
@@ -89,7 +93,7 @@ class WritePanel(MirrorWidget):
         keep_earlier: bool = False,
     ) -> None:
         super().__init__(client, live=live, keep_earlier=keep_earlier)
-        limits = Limits(expiry_seconds, canary, max_failures, include_offline)
+        limits = WriteLimits(expiry_seconds, canary, max_failures, include_offline)
         self.model: WriteModel = WriteModel(client, devices, self._live.run, path=path, limits=limits)
         self._listed_as_picked: set[str] = set()
         self.title_view = widgets.HTML(layout=FULL)
@@ -176,7 +180,7 @@ class WritePanel(MirrorWidget):
         self.state_filter = widgets.Dropdown(description="State", style=_SHORT, layout=_NARROW)
         self.type_filter.observe(self.changed(lambda wanted: devices.find(wanted, devices.state)), "value")
         self.state_filter.observe(self.changed(lambda wanted: devices.find(devices.type, wanted)), "value")
-        self.device_grid = Grid(_DEVICE_COLUMNS, label="Devices to write to", selection=Selection.MANY)
+        self.device_grid = Grid(_DEVICE_COLUMNS, label="Devices to write to", selection=SelectionMode.MANY)
         self.device_grid.observe(self.handler(self._pick), "selected")
         self.devices_view = widgets.HTML(layout=FULL)
         parts = [row(self.type_filter, self.state_filter), self.device_grid, self.devices_view]

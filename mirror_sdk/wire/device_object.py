@@ -113,7 +113,7 @@ class ResourceState(WireModel):
     desired: Desired
 
 
-class DeviceObject(WireModel):
+class DeviceObjectBody(WireModel):
     """The mirror of one device: a snapshot of every resource it has ever introduced.
 
     Attributes:

@@ -30,7 +30,7 @@ YET_TO_COME = "YET_TO_COME"
 """The reason where the fleet is asked for as of an instant that has not been."""
 
 BEFORE_HISTORY = "BEFORE_HISTORY"
-"""The reason where an instant lies before what is kept; see :class:`BeforeHistory`."""
+"""The reason where an instant lies before what is kept; see :class:`BeforeHistoryBody`."""
 
 
 class HistoryRow(WireModel):
@@ -108,7 +108,7 @@ class HistoryEnd(WireModel):
     after: str | None = None
 
 
-class BeforeHistory(ErrorBody):
+class BeforeHistoryBody(ErrorBody):
     """The 400 about an instant that lies before what is kept, of which ``oldest_at`` is the oldest."""
 
     oldest_at: Timestamp

@@ -20,10 +20,10 @@ from mirror_server.core.commands import Command
 from mirror_server.core.instants import after_seconds
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.link import (
-    Answer,
     CancelObservation,
     Content,
     DeviceCommand,
+    DeviceResponse,
     Execute,
     Observe,
     Outcome,
@@ -56,6 +56,7 @@ class _Delivery:
     """What is in flight to one device.
 
     Attributes:
+        device_id: The device.
         command_id: The number of the device request, if it is one.
         is_woken: Whether something else may wait for the device since this began.
         made_contact: Whether the device made contact since this began.
@@ -63,15 +64,17 @@ class _Delivery:
         timer: Ends the time for the response.
     """
 
+    device_id: str
     command_id: int | None = None
     is_woken: bool = False
     made_contact: bool = False
     ended: bool = False
     timer: Timer | None = None
 
-
-Finish = Callable[[Job, Answer | None], "Future[Any]"]
-"""Stores how a job ended (``None``: no answer in time); the future is done when that is on disk."""
+    def stop_timer(self) -> None:
+        """Let the time for the response not end."""
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class Dispatcher:
@@ -81,8 +84,7 @@ class Dispatcher:
         database: Where what waits is.
         clock: Domain time.
         backends: The ways to the devices.
-        begin_attempt: Stores that a command is about to be sent; the future gives whether it still may be.
-        finish: Stores how a job ended.
+        finish: Stores how a job ended, ``None`` for no answer in time; the future is done when that is on disk.
         answer_timeout_seconds: How long a device may take to answer.
 
     Attributes:
@@ -95,19 +97,17 @@ class Dispatcher:
         database: Database,
         clock: Clock,
         backends: DeviceBackends,
-        begin_attempt: Callable[[Command], Future[bool]],
-        finish: Finish,
+        finish: Callable[[Job, DeviceResponse | None], Future[Any]],
         answer_timeout_seconds: float,
     ) -> None:
         self._database = database
         self._clock = clock
         self._backends = backends
-        self._begin_attempt = begin_attempt
         self._finish = finish
         self.held: set[str] = set()
         self._answer_timeout_seconds = answer_timeout_seconds
         self._deliveries: dict[str, _Delivery] = {}
-        self._new: list[tuple[str, _Delivery]] = []
+        self._new: list[_Delivery] = []
         # Subscribe commands a device left unanswered: not repeated before it makes contact again.
         self._unanswered: dict[str, set[DeviceCommand]] = {}
         # What was logged of a device, until it works again.
@@ -126,7 +126,7 @@ class Dispatcher:
 
     def wake(self, *device_ids: str) -> None:
         """Send each of these devices what waits for it, unless something is in flight to it."""
-        failed: list[tuple[str, _Delivery, Exception]] = []
+        failed: list[tuple[_Delivery, Exception]] = []
         with self._lock:
             for device_id in device_ids:
                 delivery = self._deliveries.get(device_id)
@@ -134,13 +134,13 @@ class Dispatcher:
                     # The delivery is removed under the same lock, and this read behind that: no wake falls in between.
                     delivery.is_woken = True
                     continue
-                delivery = _Delivery()
+                delivery = _Delivery(device_id)
                 try:
                     if not self._backends.is_reachable(device_id):
                         continue
-                    self._new.append((device_id, delivery))
+                    self._new.append(delivery)
                 except Exception as error:
-                    failed.append((device_id, delivery, error))
+                    failed.append((delivery, error))
                 self._deliveries[device_id] = delivery
             has_new = bool(self._new)
         for failure in failed:
@@ -165,8 +165,7 @@ class Dispatcher:
             for delivery in deliveries:
                 delivery.ended = True
         for delivery in deliveries:
-            if delivery.timer is not None:
-                delivery.timer.cancel()
+            delivery.stop_timer()
 
     def wake_all(self) -> None:
         """Wake every device for which something waits."""
@@ -181,57 +180,56 @@ class Dispatcher:
         for some in parts(deliveries):
             self._begin_some(some)
 
-    def _begin_some(self, deliveries: Sequence[tuple[str, _Delivery]]) -> None:
-        now, device_ids = self._clock.now(), [device_id for device_id, _ in deliveries]
+    def _begin_some(self, deliveries: Sequence[_Delivery]) -> None:
+        now, device_ids = self._clock.now(), [delivery.device_id for delivery in deliveries]
         try:
             found = self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
         except Exception as error:
             for each in deliveries:
                 if len(deliveries) == 1 or isinstance(error, StorageFailed):
-                    self._retry_failed(*each, error)
+                    self._retry_failed(each, error)
                 else:
                     # By itself, so that a device whose rows cannot be read holds up no other.
                     self._begin_some([each])
             return
-        for device_id, delivery in deliveries:
+        for delivery in deliveries:
             try:
-                self._begin(device_id, delivery, found[device_id])
+                self._begin(delivery, found[delivery.device_id])
             except Exception as error:
-                self._give_up(device_id, delivery, error)
+                self._give_up(delivery, error)
 
-    def _give_up(self, device_id: str, delivery: _Delivery, error: Exception) -> None:
+    def _give_up(self, delivery: _Delivery, error: Exception) -> None:
         """End what could not be sent, and try the device again later."""
         with self._lock:
             delivery.ended = True
-        if delivery.timer is not None:
-            delivery.timer.cancel()
-        self._retry_failed(device_id, delivery, error)
+        delivery.stop_timer()
+        self._retry_failed(delivery, error)
 
-    def _retry_failed(self, device_id: str, delivery: _Delivery, error: Exception) -> None:
+    def _retry_failed(self, delivery: _Delivery, error: Exception) -> None:
         """Try a device again after an error, which is logged once, until there is another one.
 
         A device may fail each second for as long as the server runs.
         """
         if not isinstance(error, StorageFailed):
             with self._lock:
-                is_known = self._failing.get(device_id) is type(error)
-                self._failing[device_id] = type(error)
+                is_known = self._failing.get(delivery.device_id) is type(error)
+                self._failing[delivery.device_id] = type(error)
             if not is_known:
                 message = "device %s could not be sent what waits, or its answer not be stored; tried again each %d s"
-                _log.error(message, device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
-        self._release_later(device_id, delivery)
+                _log.error(message, delivery.device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
+        self._release_later(delivery)
 
-    def _begin(self, device_id: str, delivery: _Delivery, found: Waiting) -> None:
+    def _begin(self, delivery: _Delivery, found: Waiting) -> None:
         """Send what waits for a device; with nothing to send its delivery ends."""
-        job = self._next_job(device_id, found)
+        job = self._next_job(delivery.device_id, found)
         if job is not None:
             self._send(job, delivery)
             return
         with self._lock:
-            self._failing.pop(device_id, None)
-            self._remove(device_id, delivery)
+            self._failing.pop(delivery.device_id, None)
+            self._remove(delivery)
         if delivery.is_woken:
-            self.wake(device_id)
+            self.wake(delivery.device_id)
 
     def _next_job(self, device_id: str, found: Waiting) -> Job | None:
         asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
@@ -255,7 +253,12 @@ class Dispatcher:
             # Its response could not be stored.
             self._ended(job, delivery, None)
         else:
-            self._begin_attempt(command).add_done_callback(lambda future: self._attempt_begun(job, delivery, future))
+            # After a crash, the stored attempt says that the device may have acted.
+            stored = self._database.insist(
+                lambda session: commands.begin_attempt(session, command.command_id, self._clock.now()),
+                touched=(command.device_id,),
+            )
+            stored.add_done_callback(lambda future: self._attempt_begun(job, delivery, future))
 
     def _attempt_begun(self, job: Job, delivery: _Delivery, future: Future[bool]) -> None:
         try:
@@ -264,11 +267,11 @@ class Dispatcher:
             if future.result():
                 self._transmit(job, delivery)
             else:
-                self._ended(job, delivery, Answer(Outcome.NOT_SENT))
+                self._ended(job, delivery, DeviceResponse(Outcome.NOT_SENT))
         except NotLeader:
-            self._release_later(job.device_id, delivery)
+            self._release_later(delivery)
         except Exception as error:
-            self._give_up(job.device_id, delivery, error)
+            self._give_up(delivery, error)
 
     def _transmit(self, job: Job, delivery: _Delivery) -> None:
         due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
@@ -282,12 +285,12 @@ class Dispatcher:
         has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
 
         def cancelled(was_sent: bool) -> None:
-            self._ended(job, delivery, None if was_sent else Answer(Outcome.NOT_SENT))
+            self._ended(job, delivery, None if was_sent else DeviceResponse(Outcome.NOT_SENT))
 
         # Before it expires a response that comes late still tells something.
         self._backends.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
 
-    def _ended(self, job: Job, delivery: _Delivery, answer: Answer | None) -> None:
+    def _ended(self, job: Job, delivery: _Delivery, answer: DeviceResponse | None) -> None:
         is_lost = answer is None or not answer.outcome.is_of_device
         with self._lock:
             # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
@@ -298,16 +301,15 @@ class Dispatcher:
             if not is_lost:
                 self._take_late(job, answer)
             return
-        if delivery.timer is not None:
-            delivery.timer.cancel()
+        delivery.stop_timer()
         try:
             stored = self._finish(job, answer)
         except Exception as error:
-            self._retry_failed(job.device_id, delivery, error)
+            self._retry_failed(delivery, error)
         else:
-            stored.add_done_callback(lambda future: self._stored(job.device_id, delivery, future))
+            stored.add_done_callback(lambda future: self._stored(delivery, future))
 
-    def _take_late(self, job: Job, answer: Answer | None) -> None:
+    def _take_late(self, job: Job, answer: DeviceResponse | None) -> None:
         """Nobody waits for the answer any more, but it tells what the device has and does.
 
         Not so the end of an observation: another may have begun since.
@@ -316,30 +318,30 @@ class Dispatcher:
             return
         self._finish(job, answer).add_done_callback(lambda _: self.wake(job.device_id))
 
-    def _stored(self, device_id: str, delivery: _Delivery, future: Future[Any]) -> None:
+    def _stored(self, delivery: _Delivery, future: Future[Any]) -> None:
         if future.exception() is not None:
             # The database refuses; the job still waits in it and would be sent again at once, without end.
-            self._release_later(device_id, delivery)
+            self._release_later(delivery)
         else:
             with self._lock:
-                has_failed = self._failing.pop(device_id, None)
+                has_failed = self._failing.pop(delivery.device_id, None)
             if has_failed:
-                _log.info("what waits for device %s is sent again", device_id)
-            self._release(device_id, delivery)
+                _log.info("what waits for device %s is sent again", delivery.device_id)
+            self._release(delivery)
 
-    def _release_later(self, device_id: str, delivery: _Delivery) -> None:
+    def _release_later(self, delivery: _Delivery) -> None:
         due_at = after_seconds(self._clock.now(), _PAUSE_AFTER_ERROR_SECONDS)
-        self._clock.call_at(due_at, lambda: self._release(device_id, delivery))
+        self._clock.call_at(due_at, lambda: self._release(delivery))
 
-    def _release(self, device_id: str, delivery: _Delivery) -> None:
+    def _release(self, delivery: _Delivery) -> None:
         with self._lock:
-            self._remove(device_id, delivery)
-        self.wake(device_id)
+            self._remove(delivery)
+        self.wake(delivery.device_id)
 
-    def _remove(self, device_id: str, delivery: _Delivery) -> None:
+    def _remove(self, delivery: _Delivery) -> None:
         # After the devices were let go of and taken again, the delivery may be another one.
-        if self._deliveries.get(device_id) is delivery:
-            del self._deliveries[device_id]
+        if self._deliveries.get(delivery.device_id) is delivery:
+            del self._deliveries[delivery.device_id]
 
 
 def _command_of(command: Command) -> DeviceCommand:

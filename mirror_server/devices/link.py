@@ -1,33 +1,18 @@
 """The interface between the service and device connections, simulated ones and real ones alike.
 
-A connection reports what devices do to :class:`DeviceEvents`; the service asks devices through
-:class:`DeviceBackend`.
-Nobody holds a lock of its own while it calls the other side.
+A connection calls :class:`mirror_server.service.devices.DeviceService` with what devices do, and the service sends
+commands to devices through a :class:`DeviceBackend`. No side holds a lock of its own while it calls the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from mirror_server.core.instants import Instant
-
-
-@dataclass(frozen=True, slots=True)
-class IntroducedResource:
-    """A resource as a device announces it when it registers.
-
-    ``auto_observed`` where the device sends changes without a subscription.
-    """
-
-    path: str
-    resource_type: str = ""
-    content_type: str = "text/plain"
-    observable: bool = True
-    auto_observed: bool = False
+from mirror_server.store.resources import AnnouncedResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +26,7 @@ class Registration:
     endpoint_type: str
     queue_mode: bool
     lifetime_seconds: int
-    resources: tuple[IntroducedResource, ...]
+    resources: tuple[AnnouncedResource, ...]
     backend: str
     device_id: str | None = None
 
@@ -148,7 +133,7 @@ _WITHOUT_ANSWER = frozenset({Outcome.UNAVAILABLE, Outcome.NO_ANSWER, Outcome.NOT
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeviceResponse:
     """A device's answer to one command; ``content`` for a read and an observe that were done."""
 
     outcome: Outcome
@@ -160,7 +145,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionStatus:
     """How a device is connected, as its backend knows it; ``None`` where that has no such thing, or was not told.
 
     Attributes:
@@ -189,24 +174,19 @@ class DeviceBackend(Protocol):
     @property
     def name(self) -> str:
         """As the directory has it of each device that registered by it."""
-        ...
 
     @property
     def parts_of(self) -> PartsOf | None:
         """How an object instance is taken apart; ``None`` where devices read and write single resources only."""
-        ...
 
     def has(self, device_id: str) -> bool:
         """Whether the device is connected here; looked up for each command."""
-        ...
 
     def is_reachable(self, device_id: str) -> bool:
         """Whether a command sent now would arrive; false for a device that sleeps or is gone."""
-        ...
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         """Send a command; ``answer`` is called at most once, now or later, on any thread."""
-        ...
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
@@ -219,11 +199,9 @@ class DeviceBackend(Protocol):
             cancelled: Called once, on any thread, with false if nothing of the command was sent, nor will be.
             also_sent: Whether to stop to wait for the response to a command that was sent, too.
         """
-        ...
 
-    def describe(self, device_id: str) -> Connection | None:
+    def describe(self, device_id: str) -> ConnectionStatus | None:
         """How a device is connected; ``None`` for one that is not connected here."""
-        ...
 
 
 class NotRegistered(Exception):
@@ -232,44 +210,3 @@ class NotRegistered(Exception):
 
 class NameTaken(Exception):
     """A device of another backend has the endpoint name."""
-
-
-class DeviceEvents(Protocol):
-    """What the service wants to hear of devices. A future is done when what it tells is on disk."""
-
-    def registered(self, registration: Registration) -> Future[str]:
-        """A device made a full registration; gives its device id.
-
-        The future raises :class:`NameTaken` where a device of another backend has the name.
-        """
-        ...
-
-    def registration_updated(
-        self,
-        device_id: str,
-        resources: tuple[IntroducedResource, ...] | None = None,
-        *,
-        lifetime_seconds: int | None = None,
-        queue_mode: bool | None = None,
-    ) -> Future[None]:
-        """A device updated its registration; what is ``None`` stays: its structure, lifetime and queue mode.
-
-        The future raises :class:`NotRegistered` for a device whose registration ended.
-        """
-        ...
-
-    def deregistered(self, device_id: str) -> Future[None]:
-        """A device left."""
-        ...
-
-    def contact(self, device_id: str) -> None:
-        """A device can be reached from now on: what waits for it is delivered."""
-        ...
-
-    def observed(self, observations: Sequence[Observation]) -> Future[None]:
-        """Values came from devices on their own account."""
-        ...
-
-    def observation_ended(self, device_id: str, path: str) -> Future[None]:
-        """A device ended the observation of a resource by itself."""
-        ...

@@ -16,7 +16,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 
-class Channel(NamedTuple):
+class ChannelType(NamedTuple):
     """A type of channel.
 
     Attributes:
@@ -41,13 +41,13 @@ class Channels:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._types: dict[Channel, Callable[[Session, str], bool]] = {}
+        self._types: dict[ChannelType, Callable[[Session, str], bool]] = {}
 
-    def add(self, channel: Channel, exists: Callable[[Session, str], bool]) -> None:
+    def add(self, channel: ChannelType, exists: Callable[[Session, str], bool]) -> None:
         """Add a type, and a function that tells whether an application has a channel of it."""
         self._types[channel] = exists
 
-    def of(self, app_id: str) -> Channel:
+    def of(self, app_id: str) -> ChannelType:
         """Return the channel of an application.
 
         Raises:
@@ -59,7 +59,7 @@ class Channels:
             raise Refusal(404, f"this key has no notification channel; {ways}")
         return found
 
-    def other(self, session: Session, app_id: str, own: Channel) -> Refusal | None:
+    def other(self, session: Session, app_id: str, own: ChannelType) -> Refusal | None:
         """Return the error (400) for an application that has a channel of another type; ``None`` if it has none."""
         other = self._find(session, app_id, own)
         if other is None:
@@ -67,7 +67,7 @@ class Channels:
         cure = f"only one type of channel at a time; end it with DELETE {other.path} first"
         return Refusal(400, f"this key has {other.name}, and {cure}", reason="OTHER_CHANNEL")
 
-    def check(self, app_id: str, own: Channel) -> None:
+    def check(self, app_id: str, own: ChannelType) -> None:
         """Check that an application has no channel of another type.
 
         Raises:
@@ -77,12 +77,12 @@ class Channels:
         if refusal is not None:
             raise refusal
 
-    def _find(self, session: Session, app_id: str, own: Channel | None) -> Channel | None:
+    def _find(self, session: Session, app_id: str, own: ChannelType | None) -> ChannelType | None:
         types = self._types.items()
         return next((channel for channel, exists in types if channel != own and exists(session, app_id)), None)
 
 
-POLL = Channel("LONG_POLLING", "a poll channel", "/v2/notification/pull", "a GET of {} opens one to poll")
+POLL = ChannelType("LONG_POLLING", "a poll channel", "/v2/notification/pull", "a GET of {} opens one to poll")
 
 
 class PlainPolls:

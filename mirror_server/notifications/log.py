@@ -82,7 +82,7 @@ class Page:
         return made
 
 
-class _Read(NamedTuple):
+class _SharedPage(NamedTuple):
     """A page that was read after a number: how often waiters had been woken by then, and until when it is shared."""
 
     after: int
@@ -101,7 +101,7 @@ class Woken:
     """
 
     added: Page | None
-    read: _Read | None = None
+    read: _SharedPage | None = None
 
 
 More: TypeAlias = Waiter[Woken]
@@ -230,7 +230,7 @@ class NotificationLog:
         """
         # Before the entries are read: the instant must not cover what is appended after that.
         settled_at = self._settled_at()
-        last_seq, rows = self._read(app_id, after, most)
+        last_seq, rows = self._database.look(lambda session: logs.read(session, app_id, after, most, MOST_BYTES))
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
@@ -254,17 +254,8 @@ class NotificationLog:
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
             return found.page
         page = self.read(app_id, after)
-        woken.read = _Read(after, wakes, self._monotonic() + _SHARED_SECONDS, page)
+        woken.read = _SharedPage(after, wakes, self._monotonic() + _SHARED_SECONDS, page)
         return page
-
-    def _read(self, app_id: str, after: int, most: int) -> tuple[int, list[logs.Entry]]:
-        """Return the last number of a log, and the entries after another one."""
-        found = self._database.look(lambda session: logs.last_seq_and_entries(session, app_id, after, most, MOST_BYTES))
-        if found is not None:
-            return found
-        with self._database.read() as session:
-            state = logs.state(session, app_id)
-            return state.last_seq if state else 0, logs.entries(session, app_id, after, most, MOST_BYTES)
 
     def _settled_at(self) -> Instant | None:
         """Return the instant before which all that happened is on disk, for a read after this call."""

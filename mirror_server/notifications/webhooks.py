@@ -32,7 +32,7 @@ from mirror_server.config import Address, Network
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
-from mirror_server.notifications.channels import Channel, Channels
+from mirror_server.notifications.channels import Channels, ChannelType
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import logs
 from mirror_server.store.backend import NotLeader, StorageFailed
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-WEBHOOK = Channel("CALLBACK", "a webhook", "/v2/notification/callback", "a PUT to {} registers a webhook")
+WEBHOOK = ChannelType("CALLBACK", "a webhook", "/v2/notification/callback", "a PUT to {} registers a webhook")
 
 _TEST_FAILED = (
     f"the test call of the URL failed: it must answer PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"
@@ -137,7 +137,7 @@ class Webhooks:
         asyncio.set_event_loop(self._loop)
         # Names are looked up on its threads; with the few of the usual one, slow answers would hold up others.
         self._loop.set_default_executor(ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="webhook-names"))
-        self._caller = Caller(self._networks)
+        self._caller = WebhookCaller(self._networks)
         self._loop.run_forever()
 
     async def _cancel_all(self) -> None:
@@ -357,7 +357,7 @@ class _CheckedBackend(AsyncNetworkBackend):
         return await self._backend.connect_tcp(last, port, timeout, local_address, socket_options)
 
 
-class Caller:
+class WebhookCaller:
     """Calls URLs with ``PUT``."""
 
     def __init__(self, networks: Collection[Network]) -> None:

@@ -24,14 +24,14 @@ from mirror_server.core.commands import (
     may_try_again,
     retries,
 )
-from mirror_server.core.desired import Desired, write_accepted, write_finished
+from mirror_server.core.desired import DesiredState, write_accepted, write_finished
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
-from mirror_server.devices.link import Answer, Content, Outcome, PartsOf
+from mirror_server.devices.link import Content, DeviceResponse, Outcome, PartsOf
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import commands, devices, resources
-from mirror_server.store.changes import FinishedWrite, Listeners, Reported
+from mirror_server.store.changes import FinishedWrite, Listeners
 from mirror_server.store.commands import Target
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredUpdate, ReceivedValue
@@ -97,7 +97,7 @@ class _Completion:
     target: Target
     outcome: tuple[int, str | None]
     at: Instant
-    answer: Answer | None = None
+    answer: DeviceResponse | None = None
 
 
 class CommandService:
@@ -135,9 +135,9 @@ class CommandService:
         The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
         429 queue full, or that of a check.
         """
-        return self._database.submit_together(self._place, placement, touched=placement.touched)
+        return self._database.enqueue(self._place, items=[placement], touched=placement.touched)
 
-    def finish(self, session: Session, attempts: Sequence[tuple[Command, Answer | None]]) -> None:
+    def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
         """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
 
         What a device reports in response to a command that has ended before is stored too. Source: specification 2.2.
@@ -153,7 +153,7 @@ class CommandService:
                 self._complete(session, completed)
 
     def _attempted(
-        self, session: Session, command: Command, answer: Answer | None, target: Target | None
+        self, session: Session, command: Command, answer: DeviceResponse | None, target: Target | None
     ) -> _Completion | None:
         """The end of a command that an attempt brings; ``None`` where it goes on waiting, or had ended before."""
         if target is None or not target.unfinished:
@@ -175,14 +175,6 @@ class CommandService:
         # Of an execute the outcome is unknown, and that is what TIMEOUT says.
         failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
         return self._completion(command, target, failure.value)
-
-    def begin_attempt(self, session: Session, command: Command) -> bool:
-        """Store that a command is about to be sent; return false if it has ended or expired meanwhile.
-
-        This is for commands that are not idempotent: after a crash, the stored attempt says that the device may have
-        acted. To send any other command again does no harm, so it does without this transaction.
-        """
-        return commands.begin_attempt(session, command.command_id, self._clock.now())
 
     def end_interrupted(self, session: Session) -> None:
         """End the executes that an earlier leader sent and whose response it did not store: the outcome is unknown."""
@@ -284,7 +276,7 @@ class CommandService:
             self._complete(session, [self._completion(command, target, failure.value)])
 
     def _completion(
-        self, command: Command, target: Target, outcome: tuple[int, str | None], answer: Answer | None = None
+        self, command: Command, target: Target, outcome: tuple[int, str | None], answer: DeviceResponse | None = None
     ) -> _Completion:
         # The clock may have been set back meanwhile, or be that of another server.
         return _Completion(command, target, outcome, max(self._clock.now(), command.requested_at), answer)
@@ -306,7 +298,7 @@ class CommandService:
         ]
         self._log.append(session, ASYNC_RESPONSES, responses)
 
-    def _store_late(self, session: Session, command: Command, answer: Answer | None) -> None:
+    def _store_late(self, session: Session, command: Command, answer: DeviceResponse | None) -> None:
         """Store the response to a command that has ended before."""
         if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
@@ -314,26 +306,19 @@ class CommandService:
         if answer.outcome is not Outcome.DONE or not self._report(session, [(command, answer)], now):
             devices.touch(session, [command.device_id], now)
 
-    def _report(self, session: Session, done: Iterable[tuple[Command, Answer | None]], now: Instant) -> set[str]:
-        """Store the values that reads brought, and the contact of their devices, whose ids are returned."""
-        brought = [
-            (answer, _read_values(command, answer, answer.content, now))
+    def _report(
+        self, session: Session, done: Iterable[tuple[Command, DeviceResponse | None]], now: Instant
+    ) -> set[str]:
+        """Store the values that reads returned, and the contact of their devices, whose ids are returned."""
+        values = [
+            (value, answer.answered_at or now, False)
             for command, answer in done
             if command.request.method == "GET" and answer is not None and answer.content is not None
+            for value in _read_values(command, answer, answer.content, now)
         ]
-        values = [value for _, some in brought for value in some]
-        if not values:
-            return set()
-        revision = resources.report(session, values, contact_at=now)
-        if self._listeners.values_reported:
-            answered_at = [answer.answered_at for answer, some in brought for _ in some]
-            batch = [
-                Reported(number, value, value.at if at is None else at)
-                for number, (value, at) in enumerate(zip(values, answered_at, strict=True), revision)
-            ]
-            for listener in self._listeners.values_reported:
-                listener(session, batch)
-        return {value.device_id for value in values}
+        if values:
+            self._listeners.report(session, values, contact_at=now)
+        return {value.device_id for value, *_ in values}
 
     def _finish_writes(self, session: Session, completed: Sequence[_Completion], now: Instant) -> set[str]:
         """Store how writes ended, and the contact of devices that responded; returns the ids of all these devices."""
@@ -373,7 +358,7 @@ class CommandService:
 
     def _written(
         self, session: Session, target: Target, command_id: int, request: CommandRequest
-    ) -> Iterator[tuple[str, Content, Desired | None]]:
+    ) -> Iterator[tuple[str, Content, DesiredState | None]]:
         """The values that a write sets, by path, and the desired ones before; several for an object instance."""
         if not request.is_write:
             return
@@ -429,7 +414,7 @@ def _disjoint(items: Sequence[T], keys_of: Callable[[T], Collection[str]]) -> It
         yield group
 
 
-def _desired_after(completion: _Completion, current: Desired | None) -> Desired | None:
+def _desired_after(completion: _Completion, current: DesiredState | None) -> DesiredState | None:
     command_id, category = completion.command.command_id, completion.outcome[1]
     return write_finished(current, command_id=command_id, category=category, at=completion.at)
 
@@ -457,7 +442,7 @@ def _failure_at_expiry(command: Command) -> Failure:
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
-def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReceivedValue]:
+def _read_values(command: Command, answer: DeviceResponse, content: Content, now: Instant) -> list[ReceivedValue]:
     """The value that a read brought, or those of an object instance."""
     parts = ((command.request.path, content),) if answer.parts is None else answer.parts
     return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]

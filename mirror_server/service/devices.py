@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -19,23 +18,18 @@ from mirror_server.core import messages
 from mirror_server.core.errors import unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
-from mirror_server.devices.link import IntroducedResource, NameTaken, NotRegistered, Observation, Registration
+from mirror_server.devices.link import NameTaken, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, logs, maintenance, subscriptions
 from mirror_server.store import resources as stored_resources
-from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind, Reported
+from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
-from mirror_server.store.devices import DeviceObject, DeviceRow
+from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReceivedValue, ResourceRow
 from mirror_server.store.session import Session, Subscribers
-
-_CONTACTS_AT_ONCE = 1000
-"""The most devices whose last contact is noted in one piece of work, which holds up all others."""
-
-_COUNT_SECONDS = 5
 
 _MOST_BYTES = 64 * 1024 * 1024
 
@@ -101,17 +95,21 @@ class Described(NamedTuple):
 
 @dataclass(slots=True)
 class _CachedObject:
-    """A device as it is told to all applications but those that are told why a write of theirs failed.
+    """A device object as applications get it, and when it was known to be current.
 
-    It is that of the device at ``revision``, which was the newest at ``version`` of the database, and when the mirror's
-    last change was ``as_of``.
+    Attributes:
+        for_others: The object for all applications but those of ``for_issuers``.
+        for_issuers: The object for each application whose write failed, with the reason.
+        revision: The revision of the device.
+        version: The version of the database at which this was the device's newest revision.
+        as_of: The number of the mirror's last change at that time.
     """
 
     for_others: EncodedObject
     for_issuers: Mapping[str, EncodedObject]
     revision: int
-    version: Hashable | None
-    as_of: int | None
+    version: Hashable | None = None
+    as_of: int | None = None
 
     def __len__(self) -> int:
         return sum(len(encoded.content) for encoded in (self.for_others, *self.for_issuers.values()))
@@ -122,7 +120,10 @@ class TooManyResources(Exception):
 
 
 class DeviceService:
-    """Implements :class:`mirror_server.devices.link.DeviceEvents` and reads the mirror.
+    """Stores what devices do, and reads the mirror.
+
+    Device connections call :meth:`registered`, :meth:`registration_updated`, :meth:`deregistered`, :meth:`contact`,
+    :meth:`observed` and :meth:`observation_ended`. A future of these is done when the change is on disk.
 
     Args:
         database: Where the mirror is.
@@ -165,8 +166,6 @@ class DeviceService:
         self._expiry_due = expiry_due
         self._cache: LruCache[_CachedObject] = LruCache()
         self._last_change: tuple[Hashable, int] | None = None
-        self._recent_count = 0
-        self._count_again_at = 0.0
 
     def device_object(
         self,
@@ -192,52 +191,32 @@ class DeviceService:
             TooManyResources: It has more, which would have to be read and encoded.
         """
         cached = self._cache.get(device_id)
-        if cached is None or not self._is_current(cached, device_id, version):
-            # Before the device is read, so that what changes meanwhile counts as changed since.
+        if cached is None or version is None or cached.version != version:
+            # Before the device is read, so that later changes count as changes since.
             as_of = self._last_change_at(version)
-            known = None if cached is None else cached.revision
-            found = self._find(device_id, known, most + 1)
-            if found is None:
-                raise unknown_device(device_id)
-            if len(found[1]) > most:
-                raise TooManyResources(device_id)
-            if cached is not None and found[0].revision == known:
-                cached.version, cached.as_of = version, as_of
-            else:
-                cached = _encode_for_all(encode, *found, version, as_of)
-                self._cache.put(device_id, cached)
+            if cached is None or not self._is_unchanged(device_id, cached.as_of, as_of):
+                known_revision = devices.NO_REVISION if cached is None else cached.revision
+                found = self._database.look(
+                    lambda session: devices.object_of(session, device_id, most=most + 1, known_revision=known_revision)
+                )
+                if found is None:
+                    raise unknown_device(device_id)
+                if len(found[1]) > most:
+                    raise TooManyResources(device_id)
+                if cached is None or found[0].revision != known_revision:
+                    cached = _encode_for_all(encode, *found)
+                    self._cache.put(device_id, cached)
+            cached.version, cached.as_of = version, as_of
         return cached.for_issuers.get(app_id, cached.for_others)
 
-    def _find(self, device_id: str, known: int | None, most: int) -> DeviceObject | None:
-        """A device and up to ``most`` of its resources, which may be left out where it is at a known revision."""
-        if self._database.is_shared:
-            return self._database.look(lambda session: devices.object_at_once(session, device_id, known, most=most))
-        with self._database.read() as session:
-            return devices.object_of(session, device_id, most=most)
-
-    def _is_current(self, cached: _CachedObject, device_id: str, version: Hashable | None) -> bool:
-        if version is not None and version == cached.version:
-            return True
-        as_of = self._last_change_at(version)
-        if not self._is_unchanged(cached, device_id, as_of):
-            return False
-        cached.version, cached.as_of = version, as_of
-        return True
-
-    def _is_unchanged(self, cached: _CachedObject, device_id: str, as_of: int | None) -> bool:
-        """While much is committed, to ask the database of each device takes a fifth of the time of its answer."""
-        since, changes = cached.as_of, self._database.changes
-        if since is not None and as_of is not None and changes.is_unchanged(device_id, since, as_of):
-            return True
-        if self._database.is_shared:
-            # That is asked together with what has changed.
-            return False
-        return self._database.look(lambda session: devices.revision(session, device_id)) == cached.revision
+    def _is_unchanged(self, device_id: str, since: int | None, until: int | None) -> bool:
+        """Whether a device did not change after one change up to another, as far as this process knows."""
+        return since is not None and until is not None and self._database.changes.is_unchanged(device_id, since, until)
 
     def _last_change_at(self, version: Hashable | None) -> int | None:
-        """The number of the mirror's last change, looked up once for each version of the database.
+        """Return the number of the mirror's last change, read once for each version of the database.
 
-        ``None`` where others change devices too, so that it would not tell which this process knows of.
+        ``None`` where other processes change devices too, whose changes this one does not know.
         """
         if version is None or self._database.is_shared:
             return None
@@ -290,25 +269,21 @@ class DeviceService:
         told = [describe(session, rows) for describe in self.on_described]
         return [Described(row, dict(chain(*(each.get(row.device_id, {}).items() for each in told)))) for row in rows]
 
-    def recent_count(self) -> int:
-        """How many devices the directory had some seconds ago."""
-        if time.monotonic() >= self._count_again_at:
-            self._recent_count = self.count(())
-            self._count_again_at = time.monotonic() + _COUNT_SECONDS
-        return self._recent_count
-
-    def count(self, conditions: Sequence[Condition]) -> int:
-        """How many devices of the directory meet all conditions."""
-        return self._database.look(lambda session: devices.count(session, conditions))
+    def estimated_count(self) -> int:
+        """Return about how many devices the directory has, an estimate that takes no time."""
+        return self._database.look(devices.estimated_count)
 
     def registered(self, registration: Registration) -> Future[str]:
-        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        """A device made a full registration; the future has its device id.
+
+        The future raises :class:`NameTaken` where a device of another backend has the name.
+        """
 
         def work(session: Session) -> str:
             row, was_registered = self._row_of(session, registration)
             devices.put(session, row)
             subscriptions.reset_device(session, row.device_id)
-            self._announce(session, row.device_id, registration.resources)
+            stored_resources.announce(session, row.device_id, registration.resources)
             self._announced(session, row, REGISTRATIONS, state_change=not was_registered)
             session.after_commit(lambda: self._contact(row.device_id))
             return row.device_id
@@ -318,12 +293,15 @@ class DeviceService:
     def registration_updated(
         self,
         device_id: str,
-        resources: tuple[IntroducedResource, ...] | None = None,
+        resources: tuple[AnnouncedResource, ...] | None = None,
         *,
         lifetime_seconds: int | None = None,
         queue_mode: bool | None = None,
     ) -> Future[None]:
-        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        """A device updated its registration; what is ``None`` stays: its structure, lifetime and queue mode.
+
+        The future raises :class:`NotRegistered` for a device whose registration ended.
+        """
 
         def work(session: Session) -> None:
             row = devices.find(session, device_id)
@@ -335,18 +313,17 @@ class DeviceService:
                 lifetime_seconds=row.lifetime_seconds if lifetime_seconds is None else lifetime_seconds,
                 queue_mode=row.queue_mode if queue_mode is None else int(queue_mode),
             )
-            devices.put_manner(session, row)
-            devices.set_registered(session, device_id, registered=True, at=now)
+            devices.put_registration(session, row, now)
             devices.touch(session, [device_id], now)
             if resources is not None:
-                self._announce(session, device_id, resources)
+                stored_resources.announce(session, device_id, resources)
             self._announced(session, row, REG_UPDATES, state_change=False)
             session.after_commit(lambda: self._contact(device_id))
 
         return self._database.insist(work, touched=(device_id, logs.EVERY))
 
     def deregistered(self, device_id: str) -> Future[None]:
-        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        """A device left."""
 
         def work(session: Session) -> None:
             row = devices.find(session, device_id)
@@ -358,29 +335,22 @@ class DeviceService:
         return self._database.insist(work)
 
     def contact(self, device_id: str) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        """A device can be reached from now on: what waits for it is delivered."""
         now = self._clock.now()
         self._database.insist(lambda session: devices.touch(session, [device_id], now), touched=(device_id,))
         self._contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
-        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        """Values came from devices without a command."""
         # Where nobody else writes it is alone in any case, and thousands come in a second.
         touched = {logs.EVERY, *(each.device_id for each in observations)} if self._database.is_shared else None
-        return self._database.insist_together(self._observe, observations, touched=touched)
+        return self._database.enqueue(self._observe, items=observations, insists=True, by_leader=True, touched=touched)
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
-        """See :class:`~mirror_server.devices.link.DeviceEvents`."""
+        """A device ended the observation of a resource by itself."""
         return self._database.insist(
             lambda session: subscriptions.observation_ended(session, device_id, path), touched=(device_id,)
         )
-
-    def begin(self, session: Session) -> None:
-        """Tell that devices could not update their registrations while the service was down.
-
-        It was there last when the last thing was stored.
-        """
-        self._tell_resumed(session, maintenance.newest_instant(session, self._database.storages))
 
     def interrupt(self) -> None:
         """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""
@@ -388,17 +358,19 @@ class DeviceService:
             self._interrupted_at = self._clock.now()
 
     def resume(self, session: Session) -> None:
-        """Storing works again: registrations end in time again, with the time left to update them."""
+        """Storing works again after an interruption or a start: registrations end in time again.
+
+        Extensions give devices the time to update theirs. Before a start, the server last ran when it last stored
+        something.
+        """
+        since = self._interrupted_at or maintenance.newest_instant(session, self._database.storages)
         session.after_commit(self.forget_interruption)
-        self._tell_resumed(session, self._interrupted_at)
+        for tell in self.on_resumed:
+            tell(session, since or self._clock.now())
 
     def forget_interruption(self) -> None:
         """End registrations in time again."""
         self._interrupted_at = None
-
-    def _tell_resumed(self, session: Session, since: Instant | None) -> None:
-        for tell in self.on_resumed:
-            tell(session, since or self._clock.now())
 
     def expire_registrations(self, session: Session) -> bool:
         """End the registrations that were not updated in time; commands go on waiting.
@@ -414,9 +386,6 @@ class DeviceService:
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Delete the devices whose last connection was before the instant; what waits for them ends first."""
-        if devices.note_contacts(session, instant, most=_CONTACTS_AT_ONCE) == _CONTACTS_AT_ONCE:
-            session.after_commit(lambda: self._go_on_deleting(instant))
-            return
         silent = devices.silent_since(session, instant)
         for device_id in silent:
             self._commands.cancel_all(session, device_id)
@@ -430,18 +399,11 @@ class DeviceService:
         now = self._clock.now()
         told = list(_in_order(observations, subscriptions.subscribers(session, [each[:2] for each in observations])))
         self._subscriptions.notify(session, told)
-        values = [_observed_value(each, at, now, subscribers) for each, at, subscribers in told]
-        first_revision = stored_resources.report(session, values, contact_at=now)
-        if values and self._listeners.values_reported:
-            batch = [
-                Reported(revision, value, each.changed_at, each.is_published)
-                for revision, (value, (each, _, _)) in enumerate(zip(values, told, strict=True), first_revision)
-            ]
-            for listener in self._listeners.values_reported:
-                listener(session, batch)
-
-    def _go_on_deleting(self, instant: Instant) -> None:
-        self._database.insist(lambda session: self.delete_silent_since(session, instant))
+        values = [
+            (_observed_value(each, at, now, subscribers), each.changed_at, each.is_published)
+            for each, at, subscribers in told
+        ]
+        self._listeners.report(session, values, contact_at=now)
 
     def _row_of(self, session: Session, registration: Registration) -> tuple[DeviceRow, bool]:
         """The device as it is from now on, and whether it was registered before."""
@@ -464,19 +426,6 @@ class DeviceService:
         )
         return row, bool(known and known.registered)
 
-    def _announce(self, session: Session, device_id: str, resources: Sequence[IntroducedResource]) -> None:
-        stored_resources.announce(
-            session,
-            device_id,
-            [
-                # What a device sends unasked can be subscribed, also where it does not say that it can be observed.
-                AnnouncedResource(
-                    r.path, r.resource_type, r.content_type, r.observable or r.auto_observed, r.auto_observed
-                )
-                for r in resources
-            ],
-        )
-
     def _announced(self, session: Session, row: DeviceRow, kind: str, *, state_change: bool) -> None:
         """What a registration and its update have in common: rules are checked, and applications are told.
 
@@ -485,14 +434,7 @@ class DeviceService:
         self._subscriptions.presubscribe(session, row.device_id)
         now = self._clock.now()
         ended = subscriptions.note_ended(session, row.device_id, now) if kind == REGISTRATIONS else {}
-        event = self._registration_event(session, row, now)
-        own = {app_id: {"ended-subscriptions": paths} for app_id, paths in ended.items()}
-        self._log.append_for_each(session, kind, row.device_id, event, own)
-        self._tell_listeners(session, row, kind, now, state_change=state_change)
-        session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
-
-    def _registration_event(self, session: Session, row: DeviceRow, at: Instant) -> dict[str, Any]:
-        return messages.registration(
+        event = messages.registration(
             device_id=row.device_id,
             endpoint_name=row.endpoint_name,
             endpoint_type=row.endpoint_type,
@@ -501,13 +443,17 @@ class DeviceService:
                 (resource.path, resource.resource_type, resource.content_type, resource.observable)
                 for resource in stored_resources.announced(session, row.device_id)
             ],
-            at=at,
+            at=now,
         )
+        own = {app_id: {"ended-subscriptions": paths} for app_id, paths in ended.items()}
+        self._log.append_for_each(session, kind, row.device_id, event, own)
+        self._tell_listeners(session, row, kind, now, state_change=state_change)
+        session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _end_registration(self, session: Session, row: DeviceRow, kind: str) -> None:
         now = self._clock.now()
         device_id = row.device_id
-        devices.set_registered(session, device_id, registered=False, at=now)
+        devices.put_registration(session, replace(row, registered=0), now)
         subscriptions.reset_device(session, device_id)
         event = messages.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
@@ -544,14 +490,8 @@ def _observed_value(
     return reported_value(observation.device_id, observation.path, observation.content, now, origin, changed_at)
 
 
-def _encode_for_all(
-    encode: Encode,
-    device: DeviceRow,
-    resources: Sequence[ResourceRow],
-    version: Hashable | None,
-    as_of: int | None,
-) -> _CachedObject:
-    """Encode a device once, and once more for each application that is told why a write of its own failed."""
+def _encode_for_all(encode: Encode, device: DeviceRow, resources: Sequence[ResourceRow]) -> _CachedObject:
+    """Encode a device once, and once more for each application that gets the reason why its own write failed."""
 
     def encoded(app_id: str | None) -> EncodedObject:
         content = encode(device, resources, app_id)
@@ -559,7 +499,7 @@ def _encode_for_all(
 
     issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
     for_issuers = {str(app_id): encoded(app_id) for app_id in issuers}
-    return _CachedObject(encoded(None), for_issuers, device.revision, version, as_of)
+    return _CachedObject(encoded(None), for_issuers, device.revision)
 
 
 def known(session: Session, device_id: str) -> DeviceRow:

@@ -18,7 +18,7 @@ _ROUND_SECONDS = 3600
 _DEVICES_KEPT_MONTHS = 6
 
 
-class Deadline:
+class DeadlineTimer:
     """Makes a call at the earliest of the instants it was told of, and then asks for the next one."""
 
     def __init__(self, clock: Clock, action: Callable[[], None]) -> None:
@@ -77,9 +77,9 @@ class Housekeeping:
         self._device_service = device_service
         self._keep_log_seconds = keep_log_seconds
         self._every_hour = every_hour
-        self._next_round: Timer | None = None
-        self.commands = Deadline(clock, self.look_at_commands)
-        self.registrations = Deadline(clock, self.look_at_registrations)
+        self.commands = DeadlineTimer(clock, self.look_at_commands)
+        self.registrations = DeadlineTimer(clock, self.look_at_registrations)
+        self._next_round = DeadlineTimer(clock, self._round)
 
     def start(self) -> None:
         """Look at once at what became due while the server was down, and from now on at what becomes due."""
@@ -89,10 +89,8 @@ class Housekeeping:
 
     def stop(self) -> None:
         """Look after nothing, until started again."""
-        self.commands.forget()
-        self.registrations.forget()
-        if self._next_round is not None:
-            self._next_round.cancel()
+        for deadline in (self.commands, self.registrations, self._next_round):
+            deadline.forget()
 
     def look_at_commands(self) -> None:
         """End the commands whose time is over, and see when the next one's is."""
@@ -127,4 +125,4 @@ class Housekeeping:
 
         self._database.insist(work)
         self._every_hour(now)
-        self._next_round = self._clock.call_at(after_seconds(self._clock.now(), _ROUND_SECONDS), self._round)
+        self._next_round.at_latest(after_seconds(self._clock.now(), _ROUND_SECONDS))

@@ -22,14 +22,13 @@ from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.store import keys
 from mirror_server.store.database import Database
-from mirror_server.store.keys import FormerSecret, StoredKey
+from mirror_server.store.keys import StoredKey
 from mirror_server.store.session import Session
 
 _KEY = re.compile(r"ak_([0-9a-f]{16})_([\w-]{43})", re.ASCII)
 _BEARER = re.compile(r"bearer +(\S+) *\Z", re.IGNORECASE)
 _MALFORMED = "malformed access key; a key begins with ak_ and is shown when it is created"
 _UNKNOWN = "unknown or revoked access key; an operator makes one with 'mirror-server keys create NAME'"
-_NO_HASH = bytes(hashlib.sha256().digest_size)
 _WINDOW_SECONDS = 60
 
 
@@ -47,20 +46,7 @@ DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
     """Store a new key; gives the key itself, which cannot be had again."""
-    key = _fresh(secrets.token_hex(8))
-    stored = _stored(key, name, scopes, at)
-    database.write(lambda session: keys.put(session, stored))
-    return key
-
-
-def reissue(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
-    """A new key for the application of this name, whose old one is useless from then on; gives the key.
-
-    Its log, its subscriptions and its rules go on. An application that is not there yet, or was revoked, is made.
-    """
-    with database.read() as session:
-        known = [key.key_id for key in keys.list_all(session) if key.name == name and key.revoked_at is None]
-    key = _fresh(known[0] if known else secrets.token_hex(8))
+    key = fresh_key(secrets.token_hex(8))
     adopt(database, key, name, scopes, at)
     return key
 
@@ -83,7 +69,7 @@ def renew(database: Database, name: str, overlap_seconds: float, at: Instant) ->
 
     def work(session: Session) -> str:
         key_id = _key_in_use(session, name)
-        key = _fresh(key_id)
+        key = fresh_key(key_id)
         keys.renew(session, key_id, hash_of(parts_of(key)[1]), at, after_seconds(at, overlap_seconds))
         return key
 
@@ -106,7 +92,9 @@ def adopt(database: Database, key: str, name: str, scopes: Iterable[Scope], at: 
     Raises:
         ValueError: It has not the form of a key.
     """
-    stored = _stored(key, name, scopes, at)
+    key_id, secret = parts_of(key)
+    words = " ".join(sorted(set(scopes)))
+    stored = StoredKey(key_id, name, hash_of(secret), words, created_at=at, revoked_at=None)
     database.write(lambda session: keys.put(session, stored))
 
 
@@ -122,14 +110,9 @@ def parts_of(key: str) -> tuple[str, str]:
     return parts[1], parts[2]
 
 
-def _fresh(key_id: str) -> str:
+def fresh_key(key_id: str) -> str:
+    """Return a key with this id and a new secret; it is not stored."""
     return f"ak_{key_id}_{secrets.token_urlsafe(32)}"
-
-
-def _stored(key: str, name: str, scopes: Iterable[Scope], at: Instant) -> StoredKey:
-    key_id, secret = parts_of(key)
-    words = " ".join(sorted(set(scopes)))
-    return StoredKey(key_id, name, hash_of(secret), words, created_at=at, revoked_at=None)
 
 
 def hash_of(secret: str) -> bytes:
@@ -179,7 +162,6 @@ class Authenticator:
         key_id = parts[1]
         stored = self._find(key_id, version)
         if stored is None:
-            hmac.compare_digest(_NO_HASH, hash_of(parts[2]))
             raise self._failed(client(), "", _UNKNOWN)
         if not self._is_good(stored, hash_of(parts[2])):
             raise self._failed(client(), stored.key_id, _UNKNOWN)
@@ -204,12 +186,10 @@ class Authenticator:
         if stored.revoked_at is not None:
             return False
         # Others than the newest are looked for only when it is not that one.
-        return hmac.compare_digest(stored.secret_hash, given) or any(
-            hmac.compare_digest(former.secret_hash, given) for former in self._former(stored.key_id)
-        )
-
-    def _former(self, key_id: str) -> list[FormerSecret]:
-        return self._database.look(lambda session: keys.former_secrets(session, key_id, self._now()))
+        if hmac.compare_digest(stored.secret_hash, given):
+            return True
+        former = self._database.look(lambda session: keys.former_secrets(session, stored.key_id, self._now()))
+        return any(hmac.compare_digest(each.secret_hash, given) for each in former)
 
     def _find(self, key_id: str, version: Hashable | None) -> StoredKey | None:
         seen, stored = self._seen.get(key_id, (None, None))

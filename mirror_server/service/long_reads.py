@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from mirror_server.core.errors import Refusal
-from mirror_server.store.conditions import Condition
+from mirror_server.store.conditions import Condition, is_looked_up
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
         returned: How many of them the response has at most.
         counts: Whether all that are selected are counted too.
     """
-    if any(condition.is_looked_up for condition in conditions):
+    if any(is_looked_up(condition.column) for condition in conditions):
         return True
     values = sum(len(condition.values) for condition in conditions)
     named = [len(each.values) for each in conditions if each.comparison == "IN" and each.is_unique]
@@ -129,26 +129,25 @@ class LongRead(Future[T]):
 class LongReads:
     """Reads for requests that wait for them; the applications take turns, and each has its reads in order.
 
-    The next read of an application begins when the result of the one before was released: what its clients do not take
-    is not read, and takes no memory.
+    The next read of an application starts when the result of the one before was released. So results that clients do
+    not take need no memory.
 
     Args:
-        share: Which part of those that may wait at once one application may have.
+        share: The share of all waiting reads that one application may have.
     """
 
     def __init__(self, share: float) -> None:
         what = "questions that take long are being answered"
         self._slots = Slots(_MOST_WAITING, share, what=what, reason="TOO_MANY_QUESTIONS", again_seconds=_AGAIN_SECONDS)
+        # Each application is in the queue of the threads once at most.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="long-reads")
-        # The application whose turn is next comes first.
-        self._waiting: dict[str, deque[LongRead[Any]]] = {}
-        # The applications with a read that has begun and was not released.
-        self._begun: set[str] = set()
-        self._running = 0
+        self._waiting: defaultdict[str, deque[LongRead[Any]]] = defaultdict(deque)
+        # The applications that are in this queue, or have a read that was not released.
+        self._busy: set[str] = set()
         self._lock = threading.Lock()
 
     def begin(self, app_id: str, read: Callable[[], T]) -> LongRead[T]:
-        """Read when it is the turn of this; :meth:`release` it in any case.
+        """Start a read as soon as it is its turn; :meth:`release` it in any case.
 
         Raises:
             Refusal: Too many wait (429).
@@ -158,28 +157,25 @@ class LongReads:
             raise refusal
         begun = LongRead(app_id, read)
         with self._lock:
-            self._waiting.setdefault(app_id, deque()).append(begun)
-            self._start_next()
+            self._waiting[app_id].append(begun)
+            self._start_next(app_id)
         return begun
 
     def release(self, read: LongRead[Any]) -> None:
-        """Nobody needs its result any more; what has not begun is not read. A second time nothing happens."""
+        """Drop a read whose result is not needed any more, started or not. A second call does nothing."""
         with self._lock:
             if read.is_released:
                 return
             read.is_released = True
-            reads = self._waiting.get(read.app_id, deque())
             with suppress(ValueError):
-                reads.remove(read)
-            if not reads:
-                self._waiting.pop(read.app_id, None)
+                self._waiting[read.app_id].remove(read)
             if read.has_run:
                 self._end(read.app_id)
         read.cancel()
         self._slots.release(read.app_id)
 
     def close(self) -> None:
-        """Begin no more, and wait for those that have begun."""
+        """Start no more reads, and wait for those that have started."""
         with self._lock:
             waiting = [each for reads in self._waiting.values() for each in reads]
             self._waiting.clear()
@@ -187,36 +183,33 @@ class LongReads:
             each.cancel()
         self._threads.shutdown()
 
-    def _start_next(self) -> None:
-        """Begin what may begin; under the lock."""
-        while self._running < _THREADS:
-            app_id = next((each for each in self._waiting if each not in self._begun), None)
-            if app_id is None:
-                return
-            reads = self._waiting.pop(app_id)
-            read = reads.popleft()
-            if reads:
-                # Behind the others.
-                self._waiting[app_id] = reads
-            self._begun.add(app_id)
-            self._running += 1
-            self._threads.submit(self._run, read)
+    def _start_next(self, app_id: str) -> None:
+        """Queue an application that has a read to start; under the lock."""
+        if app_id in self._busy:
+            return
+        if self._waiting[app_id]:
+            self._busy.add(app_id)
+            self._threads.submit(self._run, app_id)
+        else:
+            del self._waiting[app_id]
 
-    def _run(self, read: LongRead[Any]) -> None:
+    def _run(self, app_id: str) -> None:
+        with self._lock:
+            if not self._waiting[app_id]:
+                self._end(app_id)
+                return
+            read = self._waiting[app_id].popleft()
         try:
             if read.set_running_or_notify_cancel():
                 read.set_result(read.read())
         except Exception as error:  # for whoever waits for it
             read.set_exception(error)
-        finally:
-            with self._lock:
-                read.has_run = True
-                self._running -= 1
-                if read.is_released:
-                    self._end(read.app_id)
-                self._start_next()
+        with self._lock:
+            read.has_run = True
+            if read.is_released:
+                self._end(app_id)
 
     def _end(self, app_id: str) -> None:
-        """It is the turn of the next; under the lock."""
-        self._begun.discard(app_id)
-        self._start_next()
+        """Let the next read of an application start; under the lock."""
+        self._busy.discard(app_id)
+        self._start_next(app_id)

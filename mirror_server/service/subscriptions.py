@@ -17,11 +17,11 @@ from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.core.rules import RuleIndex
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
+from mirror_server.devices.link import Content, DeviceResponse, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
 from mirror_server.store import devices, resources, subscriptions
-from mirror_server.store.changes import Listeners, Reported
+from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import AGAIN, WAITING, Session, Subscribers
@@ -151,7 +151,7 @@ class SubscriptionService:
         """Return the state of the application's subscription of a resource."""
         return _STATES[self._database.look(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
-    def finish(self, session: Session, job: Job, answer: Answer | None) -> None:
+    def finish(self, session: Session, job: Job, answer: DeviceResponse | None) -> None:
         """Store the response of a device to a subscribe command or its end; without a response it is sent again.
 
         A response may come late, after a second command or the end of the subscription.
@@ -167,7 +167,7 @@ class SubscriptionService:
         else:
             self._store_accepted(session, job.device_id, path, answer)
 
-    def _store_accepted(self, session: Session, device_id: str, path: str, answer: Answer) -> None:
+    def _store_accepted(self, session: Session, device_id: str, path: str, answer: DeviceResponse) -> None:
         """Send the initial value to the applications that waited for it.
 
         If it is a change, the applications that were subscribed before get it too. Without a value in the response,
@@ -179,24 +179,17 @@ class SubscriptionService:
         now = self._clock.now()
         waited = subscriptions.accepted(session, device_id, path, now)
         known = resources.known(session, device_id, path)
-        initial = answer.content
-        if initial is None:
-            if (stored := _stored_value(device_id, path, known)) is not None:
-                subscribers = Subscribers(
-                    device.endpoint_name, waited, auto_observed=True, changed_at=stored.changed_at
-                )
-                self.notify(session, [(stored, stored.changed_at, subscribers)])
-            return
-        changed_at = max(answer.answered_at or now, known.changed_at or 0)
-        value = reported_value(device_id, path, initial, now, "subscription", changed_at)
-        revision = resources.report(session, [value])
-        if self._listeners.values_reported:
-            batch = [Reported(revision, value, answer.answered_at or now)]
-            for listener in self._listeners.values_reported:
-                listener(session, batch)
-        app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
-        subscribers = Subscribers(device.endpoint_name, app_ids, auto_observed=False, changed_at=changed_at)
-        self.notify(session, [(Observation(device_id, path, initial, changed_at), changed_at, subscribers)])
+        if answer.content is None:
+            event, app_ids = _stored_value(device_id, path, known), waited
+        else:
+            changed_at = max(answer.answered_at or now, known.changed_at or 0)
+            value = reported_value(device_id, path, answer.content, now, "subscription", changed_at)
+            self._listeners.report(session, [(value, answer.answered_at or now, False)])
+            app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
+            event = Observation(device_id, path, answer.content, changed_at)
+        if event is not None:
+            subscribers = Subscribers(device.endpoint_name, app_ids, auto_observed=False, changed_at=event.changed_at)
+            self.notify(session, [(event, event.changed_at, subscribers)])
 
     def notify(self, session: Session, observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> None:
         """Append observation events to the logs of the subscribers; each has its observation and its time."""
@@ -247,7 +240,7 @@ def _stored_value(device_id: str, path: str, known: resources.Known) -> Observat
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
-def _is_news(known: resources.Known, answer: Answer) -> bool:
+def _is_news(known: resources.Known, answer: DeviceResponse) -> bool:
     """Whether an initial value is a change without an observation event yet; a read may have brought it before."""
     if answer.content is None or answer.content.payload != known.value:
         return True

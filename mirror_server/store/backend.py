@@ -126,19 +126,13 @@ class Backend(Protocol):
         """
 
     def begin_work(self) -> None:
-        """Begin a part of the transaction that may be undone alone."""
-
-    def end_work(self) -> None:
-        """Keep what the part did."""
+        """Begin a part of the transaction, which may be undone alone until the next one begins."""
 
     def undo_work(self) -> None:
         """Undo what the part did."""
 
     def commit(self) -> None:
         """Put the transaction on disk."""
-
-    def rest(self) -> None:
-        """Do what has to be done now and then; called when who waited for a transaction was told. It must not raise."""
 
     def undo(self) -> None:
         """Undo the transaction, if there still is one."""
@@ -237,10 +231,6 @@ class Location(ABC):
         """
         return []
 
-    def exposed_files(self) -> list[Path]:
-        """Find the files of it that others than their owner may read or change."""
-        return []
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
@@ -260,14 +250,3 @@ class Storage:
     erase: Callable[[Session, str, str | None], Mapping[str, int]] | None = None
     end_application: Callable[[Session, str], object] | None = None
     newest_instant: Callable[[Session], Instant | None] | None = None
-
-
-def of_table(branch: Branch, table: str, column: str) -> Storage:
-    """A table whose rows of a device, or of an application, are deleted by this column."""
-
-    def delete(session: Session, value: str) -> int:
-        return session.run(f"DELETE FROM {table} WHERE {column} = :value", value=value)
-
-    if column == "app_id":
-        return Storage(branch=branch, end_application=delete)
-    return Storage(branch=branch, erase=lambda session, device_id, _: {table: delete(session, device_id)})

@@ -11,12 +11,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
+from mirror_server.store import resources
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import ReceivedValue
 from mirror_server.store.session import Session
 
 
-class Reported(NamedTuple):
+class ReportedChange(NamedTuple):
     """A value that a device reported.
 
     Attributes:
@@ -86,7 +87,27 @@ class Listeners:
         devices_deleted: Called with device ids, before the rows of these devices are deleted.
     """
 
-    values_reported: list[Callable[[Session, Sequence[Reported]], object]] = field(default_factory=list)
+    values_reported: list[Callable[[Session, Sequence[ReportedChange]], object]] = field(default_factory=list)
     write_finished: list[Callable[[Session, Sequence[FinishedWrite]], object]] = field(default_factory=list)
     registration_changed: list[Callable[[Session, Sequence[RegistrationChange]], object]] = field(default_factory=list)
     devices_deleted: list[Callable[[Session, Sequence[str]], object]] = field(default_factory=list)
+
+    def report(
+        self,
+        session: Session,
+        values: Sequence[tuple[ReceivedValue, Instant, bool]],
+        *,
+        contact_at: Instant | None = None,
+    ) -> None:
+        """Store values that devices reported, see :func:`mirror_server.store.resources.report`, and pass them on.
+
+        Args:
+            session: The transaction.
+            values: The values, each with :attr:`Reported.changed_at` and :attr:`Reported.is_published`.
+            contact_at: When they came, where that is not noted otherwise.
+        """
+        first = resources.report(session, [value for value, *_ in values], contact_at=contact_at)
+        if values and self.values_reported:
+            batch = [ReportedChange(revision, *each) for revision, each in enumerate(values, first)]
+            for listener in self.values_reported:
+                listener(session, batch)

@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import Any
 
 from mirror_server.core.commands import Command, CommandRequest
-from mirror_server.core.desired import Desired
+from mirror_server.core.desired import DesiredState
 from mirror_server.core.instants import Instant
 from mirror_server.store import resources, subscriptions
 from mirror_server.store.session import Row, Session
@@ -44,16 +44,8 @@ def row_of(command: Command) -> Row:
     """A command as :data:`INSERT` takes it."""
     request = command.request
     asked = (request.method, request.path, request.query, request.payload, request.content_type, request.accept)
-    times = (command.requested_at, command.expires_at)
-    return (
-        command.app_id,
-        command.async_id,
-        command.device_id,
-        *asked,
-        *times,
-        command.retries,
-        int(command.is_silent),
-    )
+    limits = (command.requested_at, command.expires_at, command.retries)
+    return command.app_id, command.async_id, command.device_id, *asked, *limits, int(command.is_silent)
 
 
 def find(session: Session, app_id: str, async_id: str) -> Command | None:
@@ -68,11 +60,7 @@ def find(session: Session, app_id: str, async_id: str) -> Command | None:
 
 def waiting(session: Session, device_id: str) -> list[Command]:
     """All commands of the device that have not ended yet, in order."""
-    rows = session.rows(
-        f"SELECT {COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL ORDER BY command_id",
-        device_id=device_id,
-    )
-    return [command_of(row) for row in rows]
+    return _unfinished(session, "device_id = :device_id", device_id=device_id)
 
 
 def devices_with_waiting(session: Session) -> list[str]:
@@ -90,20 +78,17 @@ def next_expiry(session: Session, after: Instant) -> Instant | None:
 
 def expired(session: Session, now: Instant) -> list[Command]:
     """The waiting commands whose time is over, in order."""
-    rows = session.rows(
-        f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND expires_at <= :now ORDER BY command_id",
-        now=now,
-    )
-    return [command_of(row) for row in rows]
+    return _unfinished(session, "expires_at <= :now", now=now)
 
 
 def interrupted(session: Session) -> list[Command]:
     """The commands that were sent, may not be sent again, and have not ended."""
-    rows = session.rows(
-        f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND method = 'POST' AND attempts > retries"
-        " ORDER BY command_id"
-    )
-    return [command_of(row) for row in rows]
+    return _unfinished(session, "method = 'POST' AND attempts > retries")
+
+
+def _unfinished(session: Session, where: str, **parameters: Any) -> list[Command]:
+    statement = f"SELECT {COLUMNS} FROM commands WHERE finished_at IS NULL AND {where} ORDER BY command_id"
+    return [command_of(row) for row in session.rows(statement, **parameters)]
 
 
 def begin_attempt(session: Session, command_id: int, now: Instant) -> bool:
@@ -197,7 +182,7 @@ class Target:
     queue_mode: bool
     unfinished: int
     is_resource: bool
-    desired: Desired | None
+    desired: DesiredState | None
 
 
 def targets_of_placed(session: Session, asked: Sequence[tuple[str, str]]) -> list[Target | None]:
@@ -226,16 +211,8 @@ def _target(device_id: str, path: str, rows: Sequence[Row]) -> Target | None:
     if not rows:
         return None
     endpoint_name, queue_mode, unfinished, known_path, *desired = rows[0]
-    is_resource = known_path is not None
-    return Target(
-        device_id,
-        path,
-        endpoint_name,
-        bool(queue_mode),
-        unfinished,
-        is_resource,
-        resources.desired_of(tuple(desired)),
-    )
+    about = resources.desired_of(tuple(desired))
+    return Target(device_id, path, endpoint_name, bool(queue_mode), unfinished, known_path is not None, about)
 
 
 _COMMAND, _WANTED, _UNWANTED = "command", "wanted", "unwanted"

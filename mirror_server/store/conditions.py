@@ -25,14 +25,9 @@ class Condition:
     among: str | None = None
     is_unique: bool = False
 
-    @property
-    def is_looked_up(self) -> bool:
-        """Whether the column is a subquery, which is run for each row and takes long where there are many."""
-        return is_looked_up(self.column)
-
 
 def is_looked_up(column: str) -> bool:
-    """Whether a column is a subquery."""
+    """Whether a column is a subquery, which is run for each row and takes long where there are many."""
     return "(SELECT " in column
 
 

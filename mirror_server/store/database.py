@@ -6,16 +6,15 @@ import pkgutil
 from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import DEFAULT_URL, LOCATIONS, Location, Storage, Violation, no_url
 from mirror_server.store.schema import Branch
-from mirror_server.store.session import RecentChanges, Session
+from mirror_server.store.session import Session
 from mirror_server.store.writer import Writer
 
 T = TypeVar("T")
-Item = TypeVar("Item")
 
 
 class Database(Writer):
@@ -31,6 +30,9 @@ class Database(Writer):
 
     Attributes:
         storages: What extensions store in it.
+        is_shared: Whether other processes may serve it at the same time, and change devices too.
+        process_id: Identifies this process among those on the database.
+        changes: The devices that this process changed lately.
 
     Raises:
         DatabaseError: The URL is of another kind, or the database cannot be opened or written.
@@ -48,6 +50,9 @@ class Database(Writer):
         self.storages = storages
         branches = [core or schema.CORE, *(storage.branch for storage in storages)]
         super().__init__(location_of(url).open(branches, must_exist=must_exist, as_it_is=as_it_is))
+        self.is_shared = self.backend.is_shared
+        self.process_id = self.backend.process_id
+        self.changes = self.backend.writing.changes
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
         """A session that sees one state of the database for as long as it is open.
@@ -78,26 +83,9 @@ class Database(Writer):
         """
         return self.backend.look(statement)
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes may serve it too, and change devices beside this one."""
-        return self.backend.is_shared
-
-    @property
-    def changes(self) -> RecentChanges:
-        """The devices that this process changed lately."""
-        return self.backend.writing.changes
-
     def submit(self, work: Callable[[Session], T], *, touched: Collection[str] | None = None) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.enqueue`."""
         return self.enqueue(work, touched=touched)
-
-    def submit_together(
-        self, work: Callable[[Session, list[Item]], Sequence[T]], item: Item, *, touched: Collection[str] | None = None
-    ) -> Future[T]:
-        """Run ``work`` with this item as :meth:`submit` does, once for several calls; gives the result of this one."""
-        together: Callable[..., Any] = work
-        return self.enqueue(together, items=(item,), touched=touched)
 
     def insist(
         self, work: Callable[[Session], T], *, by_leader: bool = True, touched: Collection[str] | None = None
@@ -109,18 +97,9 @@ class Database(Writer):
         """
         return self.enqueue(work, insists=True, by_leader=by_leader, touched=touched)
 
-    def insist_together(
-        self, work: Callable[[Session, list[T]], None], items: Sequence[T], *, touched: Collection[str] | None = None
-    ) -> Future[None]:
-        """Run ``work`` with these items as :meth:`insist` does, once for several calls.
-
-        Each call is still on its own where one of them fails.
-        """
-        return self.enqueue(work, items=items, insists=True, by_leader=True, touched=touched)
-
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""
-        return self.enqueue(work).result(timeout_seconds)
+        return self.submit(work).result(timeout_seconds)
 
     def on(self, kind: str, handler: Callable[..., None]) -> None:
         """Have this called when a signal of a kind is published, given what each of several is about.
@@ -128,21 +107,6 @@ class Database(Writer):
         It must not block; see :meth:`Session.publish`.
         """
         self.backend.writing.handlers[kind] = handler
-
-    def receive(self, *messages: str) -> None:
-        """Handle signals of another process, each as its kind and, after a space, what it is about."""
-        received: dict[str, list[str]] = {}
-        for message in messages:
-            kind, _, what = message.partition(" ")
-            received.setdefault(kind, []).append(what)
-        for kind, handler in self.backend.writing.handlers.items():
-            if kind in received:
-                handler(*received[kind])
-
-    @property
-    def process_id(self) -> str:
-        """Tells this process from the others on the database."""
-        return self.backend.process_id
 
     def violations(self) -> list[Violation]:
         """Find what is wrong with what is stored."""

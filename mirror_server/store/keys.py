@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
-_COLUMNS = "key_id, name, secret_hash, scopes, created_at, revoked_at"
-
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
@@ -20,6 +18,9 @@ class StoredKey:
     scopes: str
     created_at: Instant
     revoked_at: Instant | None
+
+
+_COLUMNS = ", ".join(StoredKey.__slots__)
 
 
 @dataclass(frozen=True, slots=True)

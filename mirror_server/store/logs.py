@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
 from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Row, Session
+from mirror_server.store.session import Session
 
 EVERY = "logs"
 """The name that work touches which appends to a log or changes where it stands; which logs, it finds when it is run."""
-
-_ROWS_AT_A_TIME = 50
 
 COUNT = (
     "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
@@ -89,54 +87,22 @@ def counted(app_id: str, entries: Sequence[tuple[str, bytes]], read_seq: int) ->
     return {"app_id": app_id, "count": len(entries), "size": size, "read_seq": read_seq}
 
 
-def entries(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> list[Entry]:
-    """Up to ``limit`` entries behind ``after``; none behind what reaches the bytes."""
-    found: list[Entry] = []
-    while len(found) < limit and most_bytes > 0:
-        rows = session.rows(
-            "SELECT seq, kind, body, logged_at FROM notifications WHERE app_id = :app_id AND seq > :after"
-            " ORDER BY seq LIMIT :limit",
-            app_id=app_id,
-            after=found[-1][0] if found else after,
-            limit=min(_ROWS_AT_A_TIME, limit - len(found)),
-        )
-        most_bytes = _take(rows, found, most_bytes)
-        if len(rows) < _ROWS_AT_A_TIME:
-            break
-    return found
+_READ = (
+    "SELECT last_seq, n.seq, kind, body, logged_at FROM logs LEFT JOIN notifications n ON n.app_id = logs.app_id"
+    " AND n.seq > :after AND n.seq <= (SELECT max(seq) FROM (SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before"
+    " FROM (SELECT seq, length(body) AS size FROM notifications WHERE app_id = :app_id AND seq > :after"
+    " ORDER BY seq LIMIT :limit) AS sizes) AS sums WHERE before < :most_bytes)"
+    " WHERE logs.app_id = :app_id ORDER BY n.seq"
+)
 
 
-def last_seq_and_entries(
-    session: Session, app_id: str, after: int, limit: int, most_bytes: int
-) -> tuple[int, list[Entry]] | None:
-    """The last number of a log, 0 where none is kept, and its :func:`entries`, by one statement.
+def read(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> tuple[int, list[Entry]]:
+    """Return the last number of a log, 0 where there is none, and up to ``limit`` entries after a number.
 
-    ``None`` where there may be more of these than are taken at a time.
+    The entry that reaches ``most_bytes`` is the last one.
     """
-    at_a_time = min(_ROWS_AT_A_TIME, limit)
-    rows = session.rows(
-        "SELECT behind.seq, behind.kind, behind.body, behind.logged_at, logs.last_seq FROM logs LEFT JOIN"
-        " (SELECT app_id, seq, kind, body, logged_at FROM notifications WHERE app_id = :app_id AND seq > :after"
-        " ORDER BY seq LIMIT :limit) AS behind ON behind.app_id = logs.app_id"
-        " WHERE logs.app_id = :app_id ORDER BY behind.seq",
-        app_id=app_id,
-        after=after,
-        limit=at_a_time,
-    )
-    if not rows:
-        return 0, []
-    found: list[Entry] = []
-    most_bytes = _take((row[:4] for row in rows if row[0] is not None), found, most_bytes)
-    return None if len(found) == at_a_time < limit and most_bytes > 0 else (rows[0][4], found)
-
-
-def _take(rows: Iterable[Row], found: list[Entry], most_bytes: int) -> int:
-    """Take entries until they reach so many bytes; gives how many may still come."""
-    for seq, kind, body, logged_at in rows:
-        if most_bytes > 0:
-            found.append((seq, kind, body, logged_at))
-            most_bytes -= len(body)
-    return most_bytes
+    rows = session.rows(_READ, app_id=app_id, after=after, limit=limit, most_bytes=most_bytes)
+    return (rows[0][0] if rows else 0), [(*entry,) for _, *entry in rows if entry[0] is not None]
 
 
 def set_position(session: Session, app_id: str, position: int) -> None:
@@ -214,9 +180,6 @@ def _delete_up_to(session: Session, app_id: str, seq: int) -> None:
     session.run("DELETE FROM notifications WHERE app_id = :app_id AND seq <= :seq", app_id=app_id, seq=seq)
 
 
-_WEBHOOK_COLUMNS = "registration, registered_at, last_success_at, failures, last_error, next_attempt_at, failing_since"
-
-
 @dataclass(frozen=True, slots=True)
 class WebhookRow:
     """A webhook: its registration as JSON, and how its delivery stands."""
@@ -228,6 +191,9 @@ class WebhookRow:
     last_error: str | None
     next_attempt_at: Instant | None
     failing_since: Instant | None
+
+
+_WEBHOOK_COLUMNS = ", ".join(WebhookRow.__slots__)
 
 
 def webhook(session: Session, app_id: str) -> WebhookRow | None:

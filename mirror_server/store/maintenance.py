@@ -28,8 +28,8 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
     Returns:
         How many rows of each table, how many rules, and what extensions have erased.
     """
-    rules = _erase_rules(session, device_id)
     name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
+    rules = _erase_rules(session, device_id, name)
     rows: dict[str, int] = {}
     for storage in storages:
         if storage.erase is not None:
@@ -49,11 +49,10 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
     return rows | {"presubscription_rules": rules}
 
 
-def _erase_rules(session: Session, device_id: str) -> int:
+def _erase_rules(session: Session, device_id: str, name: str | None) -> int:
     """Delete the presubscription rules that are about this device alone, of all applications; gives their number."""
     # A rule for more devices whose names begin alike is none that names this one.
-    named = session.rows("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
-    names = {device_id, f"{device_id}*", *(name for (name,) in named)}
+    names = {device_id, f"{device_id}*", name or device_id}
     erased = 0
     for app_id, text in subscriptions.all_rules(session).items():
         rules = orjson.loads(text)

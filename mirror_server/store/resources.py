@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
-from mirror_server.core.desired import Desired
+from mirror_server.core.desired import DesiredState
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Row, Session
 
@@ -104,27 +104,20 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedResource:
-    """A resource as the device announces it now."""
+    """A resource as a device announces it when it registers.
+
+    ``auto_observed`` where the device sends changes without a subscription.
+    """
 
     path: str
-    resource_type: str
-    content_type: str
-    observable: bool
+    resource_type: str = ""
+    content_type: str = "text/plain"
+    observable: bool = True
     auto_observed: bool = False
 
 
 NO_LIMIT = 2**31 - 1
 """More resources than any device has."""
-
-
-def of_device(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list[ResourceRow]:
-    """Up to ``most`` of the resources the device has ever introduced."""
-    rows = session.rows(
-        f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id LIMIT :most",
-        device_id=device_id,
-        most=most,
-    )
-    return [ResourceRow._make(row) for row in rows]
 
 
 def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
@@ -150,6 +143,11 @@ def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list
 
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
     """Take the device's structure into the mirror: new resources are added, none is ever removed."""
+    rows = [
+        # A resource that the device sends unasked can be subscribed, even if the device does not say so.
+        (device_id, r.path, r.resource_type, r.content_type, int(r.observable or r.auto_observed), int(r.auto_observed))
+        for r in announced_now
+    ]
     session.run("UPDATE resources SET present = 0 WHERE device_id = :device_id", device_id=device_id)
     session.run_many(
         "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable, auto_observed)"
@@ -157,10 +155,7 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
         " ON CONFLICT (device_id, path) DO UPDATE SET present = 1, resource_type = excluded.resource_type,"
         " content_type = excluded.content_type, observable = excluded.observable,"
         " auto_observed = excluded.auto_observed",
-        [
-            (device_id, each.path, each.resource_type, each.content_type, int(each.observable), int(each.auto_observed))
-            for each in announced_now
-        ],
+        rows,
     )
     session.note_change([device_id])
 
@@ -216,13 +211,15 @@ def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Ins
     return first
 
 
-def desired_of(row: Row) -> Desired | None:
+def desired_of(row: Row) -> DesiredState | None:
     """The desired value in a row of :data:`DESIRED_COLUMNS`; ``None`` where there is none."""
     command_id, app_id, value, content_type, status, *rest = row
-    return None if status is None else Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+    return (
+        None if status is None else DesiredState(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+    )
 
 
-def desired(session: Session, device_id: str, path: str) -> Desired | None:
+def desired(session: Session, device_id: str, path: str) -> DesiredState | None:
     """The last desired value of a resource."""
     row = session.row(
         f"SELECT {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
@@ -232,7 +229,7 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
     return desired_of(row) if row else None
 
 
-def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, Desired]]:
+def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, DesiredState]]:
     """The desired values that a command set and no later one has, with their paths."""
     rows = session.rows(
         f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
@@ -248,7 +245,7 @@ class DesiredUpdate(NamedTuple):
 
     device_id: str
     path: str
-    desired: Desired
+    desired: DesiredState
 
 
 DESIRE = (
@@ -260,12 +257,12 @@ DESIRE = (
 
 
 def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at: Instant | None = None) -> int:
-    """Store the desired values of resources, each of another one.
+    """Store the desired values of resources, at least one, each of another resource.
 
     Args:
         session: The transaction.
-        values: The values, at least one.
-        contact_at: When the devices were heard of, where that is to be noted too.
+        values: The values.
+        contact_at: The instant of the last contact of their devices, if that changes too.
 
     Returns:
         The revision of the first value; each of the others has the next one.

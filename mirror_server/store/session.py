@@ -155,7 +155,7 @@ class Cursor(Protocol):
         """All rows that are left."""
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """A connection of ``sqlite3``, or one that takes the same statements."""
 
     def execute(self, statement: str, parameters: Parameters = ..., /) -> Cursor:
@@ -177,7 +177,7 @@ class Session:
             other processes that arrive together are handled kind by kind, in the order in which the kinds stand here.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: DatabaseConnection) -> None:
         self._connection = connection
         self._effects: list[Callable[[], None]] = []
         self.changes = RecentChanges()

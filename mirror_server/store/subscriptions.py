@@ -21,8 +21,11 @@ _FORGOTTEN = (
 )
 """Resources that the device should observe, and may not observe any more."""
 
-_KEPT_UP = "s.state IN ('wanted', 'active')"
-"""The subscriptions that need an observation: neither refused nor ended ones."""
+_NOT_KEPT_UP = (
+    "NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
+    " AND s.state IN ('wanted', 'active'))"
+)
+"""No subscription needs an observation of the resource ``r``: refused and ended ones do not."""
 
 WANTED = (
     "SELECT path, min(position) AS place FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
@@ -31,10 +34,7 @@ WANTED = (
 )
 """The resources of a device that need a subscribe command, with the position of their rule, by which they are sent."""
 
-UNWANTED = (
-    "SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND NOT EXISTS"
-    f" (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND {_KEPT_UP})"
-)
+UNWANTED = f"SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND {_NOT_KEPT_UP}"
 """The resources that a device observes though nobody is subscribed to them any more."""
 
 SUBSCRIBERS = (
@@ -180,9 +180,7 @@ def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[
 def clear_ended(session: Session, device_id: str) -> None:
     """Mark the resources of a device that nobody is subscribed to any more as not subscribed."""
     session.run(
-        "UPDATE resources SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND NOT EXISTS"
-        f" (SELECT 1 FROM subscriptions s WHERE s.device_id = resources.device_id AND s.path = resources.path"
-        f" AND {_KEPT_UP})",
+        f"UPDATE resources AS r SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND {_NOT_KEPT_UP}",
         device_id=device_id,
     )
     session.note_change([device_id])
@@ -193,8 +191,7 @@ def devices_with_work(session: Session) -> list[str]:
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'wanted'"
         f" UNION SELECT device_id FROM ({_FORGOTTEN}) AS forgotten"
-        " UNION SELECT device_id FROM resources r WHERE observing = 1 AND NOT EXISTS"
-        f" (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND {_KEPT_UP})"
+        f" UNION SELECT device_id FROM resources r WHERE observing = 1 AND {_NOT_KEPT_UP}"
     )
     return [row[0] for row in rows]
 

@@ -9,14 +9,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Any, TypeVar
+from itertools import chain, repeat
+from typing import Any
 
 from mirror_server.store.backend import Backend, NotLeader, StorageFailed, TooMuchWaiting
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 MOST_WAITING = 5000
 """How much work may wait; what does not insist is refused beyond that."""
@@ -85,13 +83,13 @@ class Writer:
 
     def enqueue(
         self,
-        run: Callable[..., T],
+        run: Callable[..., Any],
         *,
         items: Sequence[Any] | None = None,
         insists: bool = False,
         by_leader: bool = False,
         touched: Collection[str] | None = None,
-    ) -> Future[T]:
+    ) -> Future[Any]:
         """Run work in a transaction.
 
         The future gives its result when the transaction is on disk. If the work raises, what it wrote is undone, its
@@ -99,9 +97,10 @@ class Writer:
 
         Args:
             run: The work, given the session. It may be run more than once, and what it did before is undone then.
-            items: What the work is given besides. Work that is the same may be run once, with the items of all in
-                their order, and gives ``None`` or a result for each item. So it may be run before other work that was
-                submitted before it and touches nothing of what it touches.
+            items: What the work gets as its second argument. Calls with the same work may be run once, with the items
+                of all in their order: it returns ``None``, or a result for each call, which has one item then. So it
+                may be run before other work that was submitted earlier and touches nothing of what it touches. Each
+                call still succeeds or fails separately.
             insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
                 cannot be refused.
             by_leader: Whether it is only to be stored while this process is the leader.
@@ -112,7 +111,7 @@ class Writer:
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
         much waits; :class:`NotLeader` where another process has taken over.
         """
-        future: Future[T] = Future()
+        future: Future[Any] = Future()
         with self._changed:
             if not insists and self._unfinished >= MOST_WAITING:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
@@ -155,7 +154,6 @@ class Writer:
             with self._changed:
                 self._unfinished -= len(group) - len(self._postponed)
                 self._changed.notify_all()
-            self.backend.rest()
 
     def _next_group(self) -> list[_Work]:
         """Return the work that waits, or nothing when postponed work is due again; note the end."""
@@ -235,8 +233,6 @@ class Writer:
             self.backend.undo_work()
             self._session.forget_effects(mark)
             work.error = error
-        else:
-            self.backend.end_work()
 
     def _undo(self) -> None:
         self._session.forget_effects(0)
@@ -313,10 +309,8 @@ def _part_for(work: _Work, parts: Sequence[_Part]) -> _Part | None:
 
 def _touched_by(group: Sequence[_Work]) -> set[str] | None:
     """Return what the work of a group touches together; ``None`` where some of it has to be alone."""
-    whole = _Part([], set())
-    for work in group:
-        whole.add(work)
-    return whole.touched
+    touched = [work.touched for work in group]
+    return None if None in touched else set(chain.from_iterable(each for each in touched if each is not None))
 
 
 def _perform_effect(effect: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """A mirror whose devices are played in its own process, at the interface a device connection has.
 
 It is given the database, and for how many seconds to keep a history where it is to have one. It speaks lines of JSON.
-What a device sends goes to :class:`mirror_server.devices.link.DeviceEvents` as a connection
+What a device sends goes to :class:`mirror_server.service.devices.DeviceService` as a connection
 would hand it over; the cost of the protocol between device and server is no part of any figure.
 """
 
@@ -19,12 +19,13 @@ from typing import Any
 
 from measuring import percentile
 
-from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.devices.link import Content, Observation, Registration
 from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.applier import RuleApplier
 from mirror_server.extensions.logs.handler import configure
 from mirror_server.hooks import read_settings
 from mirror_server.server import Services
+from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.session import Session
 from mirror_server.web.serve import listen, serve
 
@@ -75,7 +76,7 @@ class DeviceSide:
 
     def register(self, prefix: str, number: int, resources: int) -> dict[str, Any]:
         """Register devices that were never seen; gives the seconds it took for each."""
-        introduced = tuple(IntroducedResource(f"/3303/{each}/5700") for each in range(resources))
+        introduced = tuple(AnnouncedResource(f"/3303/{each}/5700") for each in range(resources))
         names = count()
 
         def one() -> Any:

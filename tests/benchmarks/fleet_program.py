@@ -64,7 +64,7 @@ def rows(device: DeviceObject) -> list[dict[str, Any]]:
 
 def snapshot(form: Any, url: str, key: str) -> Any:
     with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
-        return client.snapshot(as_=form)
+        return client.fleet.snapshot(as_=form)
 
 
 def from_file(path: str, _key: str) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def from_file(path: str, _key: str) -> pd.DataFrame:
 
 def dataset(url: str, key: str) -> pd.DataFrame:
     with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client, TemporaryDirectory(dir=Path.cwd()) as folder:
-        written = client.snapshot_dataset(Path(folder) / "fleet")
+        written = client.fleet.dataset(Path(folder) / "fleet")
         return pd.DataFrame(index=range(written.rows))
 
 

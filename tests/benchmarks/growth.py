@@ -6,7 +6,7 @@ rules applied to a fleet.
 
 What an event costs more in a large fleet is its pages: devices that are far apart share none, so each event writes
 two, its value's and its device's, to the log beside the database, and at a checkpoint to the database. Statements take
-3 us longer, the commit 9 us. Checkpoints after 8000 changes instead of after 1000 pages write a page once for several
+3 us longer, the commit 9 us. Checkpoints after 8000 pages instead of after 1000 write a page once for several
 events.
 
 How many pages that is, the order tells more than the fleet: a thousand devices that report one after the other, in the

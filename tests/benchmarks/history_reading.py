@@ -35,7 +35,7 @@ from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService, OpenPast
 from mirror_server.extensions.snapshots.arrow import arrow_stream
-from mirror_server.extensions.snapshots.service import Selection, SnapshotService
+from mirror_server.extensions.snapshots.service import SnapshotSelection, SnapshotService
 from mirror_server.hooks import open_database
 from mirror_server.service.devices import LruCache
 from mirror_server.service.long_reads import Slots
@@ -109,7 +109,7 @@ class _Past:
     def snapshot(self) -> float:
         def read() -> None:
             snapshots = SnapshotService(self._database, self._clock, Slots.of_downloads(share=1))
-            with closing(snapshots.open("benchmark", Selection())) as snapshot:
+            with closing(snapshots.open("benchmark", SnapshotSelection())) as snapshot:
                 for _ in arrow_stream(snapshot, "none", LruCache(), b"{}"):
                     pass
 

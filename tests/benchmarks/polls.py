@@ -28,12 +28,10 @@ where it is 3.6 to 3.8 on the disk. The answer was made, and a task woken to sen
 it took 6 to 13 % longer then (751 to 876 instead of 710 to 778, in turn in four runs). One event in a hundred took 9 to
 36 ms, all of them in the commit: it made the log of SQLite longer, and the sync of a file that grows waits for the
 journal of the file system (ext4), and so for all that others wrote. A sync behind 12 KiB took 355 us, 12 ms at the 99th
-percentile, where the file grew, 234 us and 4 ms where it did not. Since the file is kept longer than what is in it
-(``store/sqlite/files.py``) the commit takes 390 to 450 us instead of 600 to 1,950, and the whole 4.6 to 5.9 ms at
-the 99th percentile instead of 9 to 16, in turn on the same disk. Neither garbage (one event in a hundred, 0.2 ms of
-young objects), nor the checkpoint's thread, nor the interpreter's switch interval had a part in any of the slowest;
-what is left of them is the disk's, and the file being made longer. Where other programs compute too, the thread that
-writes waits for a core after its sync, as anything else does.
+percentile, where the file grew, 234 us and 4 ms where it did not. The file grows until the first checkpoint after a
+start; from then on SQLite writes into what is there (decision 21). Neither garbage (one event in a hundred, 0.2 ms of
+young objects) nor the interpreter's switch interval had a part in any of the slowest. Where other programs compute too,
+the thread that writes waits for a core after its sync, as anything else does.
 
 10,000 polls that one event wakes: 40 us of the server's core each, where it was 52 to 56 in turn in one run, and 120
 before that: the page is encoded once with its head, each answer is one write, the metrics of a route are looked up

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel, Serialization, SerializationConfig
-from mirror_sdk.wire.device_object import Desired, DeviceObject, Reported, ResourceState
+from mirror_sdk.wire.device_object import Desired, DeviceObjectBody, Reported, ResourceState
 from mirror_sdk.wire.device_requests import ASYNC_ID_PATTERN, DeviceRequestBody
 from mirror_sdk.wire.directory import Device, DevicePage
 from mirror_sdk.wire.errors import ErrorBody
@@ -72,7 +72,7 @@ REFUSED: dict[str, Case] = {
         ("desired",),
     ),
     "another object than the device's": (
-        DeviceObject,
+        DeviceObjectBody,
         {"object": "device", "device_id": "015f", "created_at": "2026-11-20T12:37:55.576Z", "resources": []},
         ("object",),
     ),

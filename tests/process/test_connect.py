@@ -12,7 +12,7 @@ PROGRAM = """
 from mirror_sdk import AsyncMirrorClient, examples
 for _ in range(2):
     with examples.connect() as client:
-        print(client.base_url, client.is_healthy() and len(client.devices.list()))
+        print(client.base_url, client.service.is_healthy() and len(client.devices.list()))
 print(AsyncMirrorClient.from_env().base_url)
 """
 
@@ -39,6 +39,6 @@ def test_where_none_is_one_is_started_that_ends_with_the_program(host: str) -> N
 
 
 def test_a_mirror_elsewhere_is_never_replaced() -> None:
-    program = PROGRAM.replace("client.is_healthy() and len(client.devices.list())", "'not asked'")
+    program = PROGRAM.replace("client.service.is_healthy() and len(client.devices.list())", "'not asked'")
     url = "https://mirror.invalid"
     assert run_connecting(program, API_HOST=url, API_KEY="ak_real") == [f"{url} not asked", f"{url} not asked", url]

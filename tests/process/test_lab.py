@@ -53,7 +53,7 @@ def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab):
         simulator = Simulator(client)
         begun_at = simulator.get_clock()
         wait_until(lambda: simulator.get_clock() > begun_at, "time to pass")
-        client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
 
 
 def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab):
@@ -129,7 +129,7 @@ def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(sha
         environment = _environment_of(jupyter)
         with MirrorClient(environment["API_HOST"], environment["API_KEY"]) as client:
             assert len(client.devices.list()) == 3 + 4 * WITH_COAP
-            assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
+            assert [rule.resource_path for rule in client.subscriptions.rules.list()] == [["/3303/*"]]
         lab.process.send_signal(signal.SIGINT)
         assert lab.process.wait(PATIENCE_SECONDS) == 0
     finally:

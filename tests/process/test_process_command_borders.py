@@ -339,8 +339,8 @@ from mirror_sdk import MirrorClient
 with MirrorClient.from_env() as client:
     device_id = client.devices.get({device!a}).id
     client.plan([(device_id, {NAME!r}, {TEXT!a})]).save("plan.json")
-    print(ascii(client.load_plan("plan.json").planned[0].endpoint_name))
-    client.snapshot_dataset("fleet", endpoint_name={device!a})
+    print(ascii(client.plans.load("plan.json").planned[0].endpoint_name))
+    client.fleet.dataset("fleet", endpoint_name={device!a})
 """
     environment = child_environment(**shell.base, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     command = [sys.executable, "-c", program]

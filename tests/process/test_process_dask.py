@@ -101,7 +101,7 @@ def table(frame: dd.DataFrame) -> pd.DataFrame:
 )
 def test_the_workers_load_what_a_snapshot_shows(server, cluster, key, selection):
     with MirrorClient(server.url, key) as client:
-        expected = client.snapshot(**selection)
+        expected = client.fleet.snapshot(**selection)
     frame = read_mirror(server.url, key, devices_per_partition=9, **selection)
     pd.testing.assert_frame_equal(table(frame), expected)
     pd.testing.assert_series_equal(table(frame["reported_at"]), expected["reported_at"])
@@ -118,7 +118,7 @@ def test_the_workers_load_what_a_snapshot_shows(server, cluster, key, selection)
 def test_each_partition_tells_what_it_is_based_on(server, cluster, key):
     frame = read_mirror(server.url, key, devices_per_partition=15)
     with MirrorClient(server.url, key) as client:
-        assert len(frame) == len(client.snapshot())
+        assert len(frame) == len(client.fleet.snapshot())
     abouts = [part.compute().attrs["mirror"] for part in frame.partitions]
     assert [about["devices"] for about in abouts] == [15, 15, 6]
     assert all(about["one_instant"] and about["revision"] > 0 and about["complete"] for about in abouts)

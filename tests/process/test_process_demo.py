@@ -25,7 +25,7 @@ from process_server import (
 
 from mirror_sdk import MirrorClient, Simulator, examples
 from mirror_sdk.lab.demo import DemoError, DemoServer
-from mirror_sdk.lab.real_devices import RealDevices
+from mirror_sdk.lab.real_devices import LabDevices
 
 pytestmark = pytest.mark.process
 
@@ -60,7 +60,7 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
     assert first.read_line() == f"# In a browser: {old['API_HOST']}/#key={old['API_KEY']}"
     assert f"# The key is kept in {tmp_path}/kept.db.key" in first.read_line()
     with client_of(old) as client:
-        client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         Simulator(client).add_device("mine")
         Simulator(client).advance(timedelta(hours=5))
     first.kill()
@@ -68,7 +68,7 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
     new = read_exports(start_demo(option))
     assert new["API_KEY"] == old["API_KEY"]
     with MirrorClient(new["API_HOST"], old["API_KEY"]) as client:
-        assert [rule.resource_path for rule in client.get_presubscriptions()] == [["/3303/*"]]
+        assert [rule.resource_path for rule in client.subscriptions.rules.list()] == [["/3303/*"]]
         assert len(client.devices.list(endpoint_name="mine")) == 1
         assert Simulator(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
         assert "registration" in client.history()["event"].tolist()
@@ -142,9 +142,9 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
     program = (
         "import sys\n"
         "from mirror_sdk.lab.demo import DemoServer\n"
-        "from mirror_sdk.lab.real_devices import RealDevices\n"
+        "from mirror_sdk.lab.real_devices import LabDevices\n"
         "server = DemoServer(devices=1, coap=True)\n"
-        "devices = RealDevices(server.coap_url, server.client(), count=2)\n"
+        "devices = LabDevices(server.coap_url, server.client(), count=2)\n"
         "print(server.base_url, server.environment['API_KEY'], devices._process.pid, flush=True)\n"
         "sys.stdin.read()\n"
         "devices.close()\n"
@@ -182,7 +182,7 @@ def test_devices_that_do_not_come_are_told(monkeypatch: pytest.MonkeyPatch) -> N
             server.client() as client,
             pytest.raises(DemoError, match=r"did not register \(real-01, real-02\);"),
         ):
-            RealDevices("coap://no.such.name.invalid", client, count=2)
+            LabDevices("coap://no.such.name.invalid", client, count=2)
     finally:
         server.close()
 

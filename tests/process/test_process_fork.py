@@ -114,14 +114,19 @@ def ports_of(client):
 
 def test_a_fork_while_another_thread_waits(client, simulator, devices):
     simulator.patch_device(devices[0], online=False)
-    waiting = client.begin_read(devices[0], TEMPERATURE)
+    waiting = client.requests.begin_read(devices[0], TEMPERATURE)
     with in_thread(waiting.result, 120) as answer:
         wait_until(lambda: client._session.pump._is_reading, "a poll")
 
         def act():
             first = client.read_value(devices[1], TEMPERATURE, timeout=60)
             done = waiting.done()
-            return [first, done, client.read_value(devices[2], TEMPERATURE, timeout=60), client.status().watches]
+            return [
+                first,
+                done,
+                client.read_value(devices[2], TEMPERATURE, timeout=60),
+                client.notifications.status().watches,
+            ]
 
         assert Forked(act).result() == [21.5, False, 21.5, 0]
         closing = Forked(client.close)
@@ -133,7 +138,7 @@ def test_a_fork_while_another_thread_waits(client, simulator, devices):
 
 def test_a_request_is_answered_to_both(client, simulator, devices):
     simulator.patch_device(devices[0], online=False)
-    request = client.begin_read(devices[0], TEMPERATURE)
+    request = client.requests.begin_read(devices[0], TEMPERATURE)
     child = Forked(lambda: request.result(60).python)
     simulator.patch_device(devices[0], online=True)
     assert request.result(60).python == 21.5
@@ -154,7 +159,7 @@ def test_a_watch_stays_with_the_parent(client, simulator, devices):
 
         def act():
             began = time.monotonic()
-            shown = [watch.is_running, repr(watch), client.status().watches]
+            shown = [watch.is_running, repr(watch), client.notifications.status().watches]
             client.close()
             return [*shown, time.monotonic() - began < A_STOP_SECONDS]
 
@@ -195,10 +200,10 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
 def test_a_webhook_stays_with_the_parent(shared_server, devices):
     client = MirrorClient(shared_server.url, shared_server.key())
     with client, WebhookReceiver() as receiver:
-        client.use_webhook(receiver)
+        client.notifications.use_webhook(receiver)
 
         def act():
-            request = client.begin_read(devices[0], TEMPERATURE)
+            request = client.requests.begin_read(devices[0], TEMPERATURE)
             with pytest.raises(ConfigError, match="listens in the parent"):
                 request.result(60)
             receiver.close()
@@ -207,7 +212,7 @@ def test_a_webhook_stays_with_the_parent(shared_server, devices):
         child = Forked(act)
         assert child.result()
         assert client.read_value(devices[0], TEMPERATURE, timeout=60) == 21.5
-        client.use_long_polling()
+        client.notifications.use_long_polling()
 
 
 def test_a_lock_that_another_thread_holds_is_free_in_a_child():
@@ -240,13 +245,13 @@ class Slow:
 
 client = MirrorClient.from_env()
 sys.meta_path.insert(0, Slow())
-thread = threading.Thread(target=client.snapshot)
+thread = threading.Thread(target=client.fleet.snapshot)
 thread.start()
 assert began.wait(60)
 child = os.fork()
 if not child:
     faulthandler.dump_traceback_later(60, exit=True)
-    assert client.snapshot() is not None
+    assert client.fleet.snapshot() is not None
     os._exit(0)
 thread.join()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -284,13 +289,13 @@ def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, simulator,
         async with AsyncMirrorClient(shared_server.url, simulator.key) as client:
             await client.subscribe(devices[0], TEMPERATURE)
             simulator.patch_device(devices[1], online=False)
-            waiting = await client.begin_read(devices[1], TEMPERATURE)
+            waiting = await client.requests.begin_read(devices[1], TEMPERATURE)
             reading = asyncio.create_task(waiting.result(120))
             async with await client.watch(seen.append, paths=[TEMPERATURE]) as watch:
                 ports = ports_of(client)
 
                 async def in_child():
-                    shown = [watch.is_running, repr(watch), client.status().watches]
+                    shown = [watch.is_running, repr(watch), client.notifications.status().watches]
                     await watch.stop()
                     async with client:
                         wrong = await ask_async(client, devices)

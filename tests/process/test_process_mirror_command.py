@@ -152,7 +152,7 @@ def test_no_answer_in_time_is_status_3(run, application, light):
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
     assert "may still finish: it waits until " in result.stderr
     assert "(--expiry-seconds makes that less) for the device, or behind an earlier request" in result.stderr
-    assert "; give a longer --timeout, or take it up in Python with client.resume_request(" in result.stderr
+    assert "; give a longer --timeout, or take it up in Python with client.requests.resume(" in result.stderr
     assert result.stderr.endswith("'mirror devices --connections' whether the device can be reached\n")
     (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
     assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")
@@ -216,7 +216,7 @@ def test_a_file_to_be_shared_has_pseudonyms(
 ):
     file, key = tmp_path / f"state.{ending}", tmp_path / "secret"
     key.write_text(f"{PSEUDONYM_KEY}\n")
-    arguments = ["snapshot", str(file), "--pseudonymise"]
+    arguments = ["snapshot", str(file), "--pseudonymize"]
     if told_by == "file":
         arguments += ["--pseudonym-key-file", str(key)]
     else:
@@ -227,7 +227,7 @@ def test_a_file_to_be_shared_has_pseudonyms(
     assert not any(word in result.output + result.stderr for word in (PSEUDONYM_KEY, light, application.name))
     frame = read_parquet(file) if ending == "parquet" else pd.read_csv(file)
     with MirrorClient(shared_server.url, application.key) as client:
-        expected = mirror(client.snapshot([light])).pseudonymise(PSEUDONYM_KEY)
+        expected = mirror(client.fleet.snapshot([light])).pseudonymize(PSEUDONYM_KEY)
     assert set(expected["device_id"]) < set(frame["device_id"])
     assert light not in set(frame["device_id"])
     assert not any(word.encode() in file.read_bytes() for word in (light, application.name, PSEUDONYM_KEY))
@@ -236,11 +236,11 @@ def test_a_file_to_be_shared_has_pseudonyms(
 @pytest.mark.parametrize(
     ("arguments", "key", "word"),
     [
-        (["--pseudonymise"], None, "MIRROR_PSEUDONYM_KEY"),
-        (["--pseudonymise"], "too short", "the key has 9 bytes"),
-        (["--pseudonymise", "--dataset"], PSEUDONYM_KEY, "--pseudonymise: goes without --dataset"),
-        (["--pseudonymise", "--pseudonym-key-file", "nowhere.key"], None, "nowhere.key"),
-        (["--pseudonym-key-file", __file__], None, "goes with --pseudonymise alone"),
+        (["--pseudonymize"], None, "MIRROR_PSEUDONYM_KEY"),
+        (["--pseudonymize"], "too short", "the key has 9 bytes"),
+        (["--pseudonymize", "--dataset"], PSEUDONYM_KEY, "--pseudonymize: goes without --dataset"),
+        (["--pseudonymize", "--pseudonym-key-file", "nowhere.key"], None, "nowhere.key"),
+        (["--pseudonym-key-file", __file__], None, "goes with --pseudonymize alone"),
     ],
 )
 def test_without_a_key_nothing_is_written(run, monkeypatch, tmp_path, arguments, key, word):
@@ -258,7 +258,7 @@ def test_on_a_terminal_the_key_is_asked_for_and_not_shown(application, shared_se
     ours, theirs = pty.openpty()
     environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
     program = "from mirror_sdk.cli import main; main()"
-    command = [sys.executable, "-c", program, "snapshot", "state.parquet", "--pseudonymise"]
+    command = [sys.executable, "-c", program, "snapshot", "state.parquet", "--pseudonymize"]
     # Without a terminal of its own it is not that of whoever runs the tests that is asked.
     process = subprocess.Popen(
         command, stdin=theirs, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, start_new_session=True

@@ -106,10 +106,10 @@ def test_a_recording_over_a_kill_of_the_server_is_complete(server, client, chang
 def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss_or_a_rule_too_many(
     start_recorder, client, change, folder
 ):
-    client.put_presubscriptions([{"endpoint_name": "others"}])
-    others = client.get_presubscriptions()
+    client.subscriptions.rules.replace([{"endpoint_name": "others"}])
+    others = client.subscriptions.rules.list()
     killed = start_recorder("--path", "/3303/*", "--subscribe")
-    assert [rule.resource_path for rule in client.get_presubscriptions()] == [None, ["/3303/*"]]
+    assert [rule.resource_path for rule in client.subscriptions.rules.list()] == [None, ["/3303/*"]]
     change(*range(1, 11))
     wait_until(lambda: 3 in observed(folder), "a part of it to be recorded")
     running, before = seen(folder), read_recording(folder)["seq"].tolist()
@@ -117,11 +117,11 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss_or_a_rule_
     killed.send_signal(signal.SIGKILL)
     killed.wait(PATIENCE_SECONDS)
     change(*range(11, 21))
-    assert len(client.get_presubscriptions()) == 2
+    assert len(client.subscriptions.rules.list()) == 2
     left = read_recording(folder)["seq"].tolist()
     assert seen(folder) == left[: len(seen(folder))]
-    sealed = CliRunner().invoke(main, ["record", str(folder), "--seal"])
-    assert sealed.stdout.startswith("complete from ")
+    finalized = CliRunner().invoke(main, ["record", str(folder), "--finalize"])
+    assert finalized.stdout.startswith("complete from ")
     assert seen(folder) == left
     last = start_recorder("--path", "/3303/*")
     last.send_signal(signal.SIGTERM)
@@ -130,7 +130,7 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss_or_a_rule_
     assert output.startswith("complete from ")
     assert observed(folder) == list(range(1, 21))
     assert seen(folder) == read_recording(folder)["seq"].tolist()
-    assert client.get_presubscriptions() == others
+    assert client.subscriptions.rules.list() == others
 
 
 def test_the_command_records_for_a_while_and_audits(server, key, change, folder):

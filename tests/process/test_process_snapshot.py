@@ -36,7 +36,7 @@ def add_large_device(client: MirrorClient, simulator: Simulator, name: str) -> N
     resources = [{"path": path, "value": LARGE, "observable": True} for path in LARGE_PATHS]
     resources.append({"path": TEMPERATURE, "value": "0", "observable": True, "auto_observable": True})
     device_id = simulator.add_device(name, resources)
-    requests = [client.begin_read(device_id, path) for path in [*LARGE_PATHS, TEMPERATURE]]
+    requests = [client.requests.begin_read(device_id, path) for path in [*LARGE_PATHS, TEMPERATURE]]
     for request in requests:
         request.result(60)
 
@@ -63,7 +63,7 @@ def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess) -> None:
         device = client.devices.list()[0].id
         for _ in range(20):
             client.read_value(device, TEMPERATURE, timeout=60)
-        assert len(client.snapshot()) == 11 * DEVICES
+        assert len(client.fleet.snapshot()) == 11 * DEVICES
         assert len(read_some(stalled, 5_000_000)) == 5_000_000
 
 
@@ -84,7 +84,7 @@ def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> Non
         thread = threading.Thread(target=report)
         thread.start()
         try:
-            frames = [client.snapshot(paths=[TEMPERATURE]) for _ in range(8)]
+            frames = [client.fleet.snapshot(paths=[TEMPERATURE]) for _ in range(8)]
             refreshed = frames[0]
             for _ in range(8):
                 refreshed = refreshed.mirror.refresh(client)
@@ -92,7 +92,7 @@ def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> Non
         finally:
             stop.set()
             thread.join(120)
-        pd.testing.assert_frame_equal(refreshed.mirror.refresh(client), client.snapshot(paths=[TEMPERATURE]))
+        pd.testing.assert_frame_equal(refreshed.mirror.refresh(client), client.fleet.snapshot(paths=[TEMPERATURE]))
     for frame in frames:
         numbers = frame.set_index("device_id")["reported_num"].astype(float).reindex(ids)
         # In the order of the writes: the devices of the new round first, then those of the round before.

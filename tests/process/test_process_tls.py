@@ -152,14 +152,14 @@ def test_sdk_trusts_what_the_environment_names(served_files, server, tmp_path, m
     key = server.key()
     with MirrorClient(server.url, key) as client:
         assert len(client.devices.list()) == 2
-        client.use_websocket()
-        assert client.status().channel == "websocket"
+        client.notifications.use_websocket()
+        assert client.notifications.status().channel == "websocket"
     assert asyncio.run(devices_of(server.url, key)) == 2
 
 
 def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(server):
     with MirrorClient(server.url, "key", max_retries=0) as client:
-        for call in (client.devices.list, client.use_websocket):
+        for call in (client.devices.list, client.notifications.use_websocket):
             with pytest.raises(ConnectionFailed, match=r"CERTIFICATE_VERIFY_FAILED.*; .*SSL_CERT_FILE"):
                 call()
     with (

@@ -35,7 +35,7 @@ def device(application: Application) -> str:
 @pytest.fixture
 def client(shared_server: ServerProcess, application: Application) -> Iterator[MirrorClient]:
     with MirrorClient(shared_server.url, application.key, timeout=PATIENCE_SECONDS) as made:
-        made.use_websocket()
+        made.notifications.use_websocket()
         yield made
 
 
@@ -45,8 +45,8 @@ def open_polls(application: Application) -> int:
 
 
 def test_answers_and_events_come_by_websocket(client, application, device):
-    assert client.status().channel == "websocket"
-    assert "by websocket" in repr(client.status())
+    assert client.notifications.status().channel == "websocket"
+    assert "by websocket" in repr(client.notifications.status())
     events = client.events(timeout=PATIENCE_SECONDS, limit=3)
     client.subscribe(device, TEXT)
     for value in ("1", "2"):
@@ -61,8 +61,8 @@ def test_answers_and_events_come_by_websocket(client, application, device):
 def test_answers_and_events_come_by_websocket_on_a_loop(shared_server, application, device):
     async def act() -> tuple[object, list[Any]]:
         async with AsyncMirrorClient(shared_server.url, application.key, timeout=PATIENCE_SECONDS) as client:
-            await client.use_websocket()
-            assert client.status().channel == "websocket"
+            await client.notifications.use_websocket()
+            assert client.notifications.status().channel == "websocket"
             async with client.events(timeout=PATIENCE_SECONDS, limit=2) as events:
                 await client.subscribe(device, TEXT)
                 writes = [client.write_value(device, TEXT, str(number)) for number in range(5)]
@@ -99,7 +99,7 @@ def test_kill_of_the_server_loses_nothing(start_server):
     resource = {"path": TEXT, "value": "0", "writable": True, "observable": True}
     device = application.add_device("killed", resource)
     with MirrorClient(server.url, application.key, timeout=PATIENCE_SECONDS) as client:
-        client.use_websocket()
+        client.notifications.use_websocket()
         events = client.events(timeout=PATIENCE_SECONDS, limit=21, paths=[TEXT])
         client.subscribe(device, TEXT)
         for number in range(1, 21):
@@ -115,8 +115,8 @@ def test_kill_of_the_server_loses_nothing(start_server):
 def test_wrong_key_is_told_and_nothing_falls_back(shared_server):
     with MirrorClient(shared_server.url, "ak_0000000000000000_" + "a" * 43) as client:
         with pytest.raises(AuthenticationError):
-            client.use_websocket()
-        assert client.status().channel == "long polling"
+            client.notifications.use_websocket()
+        assert client.notifications.status().channel == "long polling"
 
 
 def test_child_process_has_websockets_of_its_own(client, application, device):
@@ -125,12 +125,16 @@ def test_child_process_has_websockets_of_its_own(client, application, device):
     assert client.read_value(device, TEXT) == "0"
 
     def act() -> object:
-        return [client.read_value(device, TEXT), [event.value.python for event in events], client.status().channel]
+        return [
+            client.read_value(device, TEXT),
+            [event.value.python for event in events],
+            client.notifications.status().channel,
+        ]
 
     assert Forked(act).result() == ["0", ["0"], "websocket"]
     client.write_value(device, TEXT, "1")
     assert [event.value.python for event in events] == ["0"]
-    assert client.status().last_failure is None
+    assert client.notifications.status().last_failure is None
 
 
 class Older(BaseHTTPRequestHandler):
@@ -158,8 +162,8 @@ def test_service_without_websockets_is_told_and_nothing_falls_back(status, error
     try:
         with MirrorClient(f"http://127.0.0.1:{server.server_port}", "key") as client:
             with pytest.raises(error, match="proxy, pass websockets on, or read by long polling"):
-                client.use_websocket()
-            assert client.status().channel == "long polling"
+                client.notifications.use_websocket()
+            assert client.notifications.status().channel == "long polling"
     finally:
         server.shutdown()
         server.server_close()
@@ -171,4 +175,4 @@ def test_transport_of_its_own_is_refused():
         MirrorClient("http://mirror", "key", transport=transport) as client,
         pytest.raises(InvalidValue, match="transport="),
     ):
-        client.use_websocket()
+        client.notifications.use_websocket()

@@ -19,7 +19,8 @@ _COMMAND = (sys.executable, "-m", "mirror_server")
 # It ends with this program, however that ends.
 _SERVE = (
     *(sys.executable, "-c"),
-    "from mirror_server.config import stop_with_stdin; stop_with_stdin(); from mirror_server.cli import main; main()",
+    "from mirror_server.extensions.options import stop_with_stdin; stop_with_stdin();"
+    " from mirror_server.cli import main; main()",
 )
 _SCOPES = ("read", "write", "subscribe", "admin")
 _START_SECONDS = 60

@@ -50,4 +50,4 @@ def resource(
 
 def device(*resources, device_id="015f00", endpoint_name="sensor-1", **members):
     body = {"device_id": device_id, "endpoint_name": endpoint_name, "created_at": TAKEN_AT, "resources": resources}
-    return DeviceObject.from_wire(wire.DeviceObject.model_validate(body | members))
+    return DeviceObject.from_wire(wire.DeviceObjectBody.model_validate(body | members))

@@ -17,17 +17,17 @@ def lights(client, simulator):
     for device in devices:
         client.read_value(device, LEVEL)
         simulator.set_answer(device, "reject")
-        assert client.begin_write(device, LEVEL, 40).exception().category == "REJECTED"
+        assert client.requests.begin_write(device, LEVEL, 40).exception().category == "REJECTED"
     return devices
 
 
 def failed(client, **options):
-    return set(client.snapshot().mirror.drift(**options)["device_id"])
+    return set(client.fleet.snapshot().mirror.drift(**options)["device_id"])
 
 
 def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lights):
-    before = client.snapshot()
-    client.acknowledge_failed_write(lights[0], LEVEL, by="night shift")
+    before = client.fleet.snapshot()
+    client.requests.acknowledge_failed_write(lights[0], LEVEL, by="night shift")
     assert failed(client) == set(lights[1:])
     assert failed(client, acknowledged=True) == set(lights)
     desired = client.get_device(lights[0])[LEVEL].desired
@@ -35,10 +35,10 @@ def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lig
     assert desired.to_dict()["acknowledged_at"] is not None
     assert client.get_device(lights[1])[LEVEL].desired.acknowledged_at is None
     assert "by night shift, and does not count as failed." in str(client.devices.explain(lights[0], LEVEL))
-    now = client.snapshot()
-    pd.testing.assert_frame_equal(client.refresh(before), now)
+    now = client.fleet.snapshot()
+    pd.testing.assert_frame_equal(client.fleet.refresh(before), now)
     pd.testing.assert_frame_equal(client.state_frame(), now)
-    assert client.begin_write(lights[0], LEVEL, 41).exception().category == "REJECTED"
+    assert client.requests.begin_write(lights[0], LEVEL, 41).exception().category == "REJECTED"
     assert failed(client) == set(lights)
 
 
@@ -46,17 +46,17 @@ def test_of_a_table_the_others_are_acknowledged(client, simulator, lights):
     simulator.set_answer(lights[1], "normal")
     client.write_value(lights[1], LEVEL, 40)
     with pytest.raises(Conflict, match="has not failed") as caught:
-        client.acknowledge_failed_write(client.snapshot(), LEVEL)
+        client.requests.acknowledge_failed_write(client.fleet.snapshot(), LEVEL)
     assert "1 of 3 resources were refused" in caught.value.__notes__[0]
     assert failed(client) == set()
 
 
 def test_another_write_than_the_caller_saw_is_not_acknowledged(client, lights):
     seen = client.get_device(lights[0])[LEVEL]
-    client.begin_write(lights[0], LEVEL, 41).exception()
+    client.requests.begin_write(lights[0], LEVEL, 41).exception()
     with pytest.raises(Conflict, match="read the resource again"):
-        client.acknowledge_failed_write(lights[0], LEVEL, if_match=seen)
-    client.acknowledge_failed_write(lights[0], LEVEL, if_match=client.get_device(lights[0])[LEVEL].desired)
+        client.requests.acknowledge_failed_write(lights[0], LEVEL, if_match=seen)
+    client.requests.acknowledge_failed_write(lights[0], LEVEL, if_match=client.get_device(lights[0])[LEVEL].desired)
     assert failed(client) == set(lights[1:])
 
 
@@ -72,10 +72,10 @@ def test_another_write_than_the_caller_saw_is_not_acknowledged(client, lights):
     ids=["pandas", "without path", "index", "Polars", "floats"],
 )
 def test_a_table_does_not_acknowledge_a_failure_that_came_after_it(client, lights, path, in_form):
-    seen = in_form(client.snapshot().mirror.drift().query("kind == 'failed'"))
-    client.begin_write(lights[1], LEVEL, 41).exception()
+    seen = in_form(client.fleet.snapshot().mirror.drift().query("kind == 'failed'"))
+    client.requests.begin_write(lights[1], LEVEL, 41).exception()
     with pytest.raises(Conflict, match="read the resource again") as caught:
-        client.acknowledge_failed_write(seen, path)
+        client.requests.acknowledge_failed_write(seen, path)
     assert f"1 of 3 resources were refused, the others are done: {LEVEL} of {lights[1]}" in caught.value.__notes__[0]
     assert failed(client) == {lights[1]}
 
@@ -83,40 +83,40 @@ def test_a_table_does_not_acknowledge_a_failure_that_came_after_it(client, light
 def test_a_table_that_shows_no_write_acknowledges_none_that_failed_after_it(client, simulator):
     device = simulator.add_device("light", [DIMMER])
     client.read_value(device, LEVEL)
-    seen = client.snapshot()
+    seen = client.fleet.snapshot()
     simulator.set_answer(device, "reject")
-    client.begin_write(device, LEVEL, 40).exception()
+    client.requests.begin_write(device, LEVEL, 40).exception()
     for table, path in ((seen, None), (seen.assign(path="/3/0/0"), LEVEL)):
         with pytest.raises(Conflict, match="read the resource again"):
-            client.acknowledge_failed_write(table, path)
+            client.requests.acknowledge_failed_write(table, path)
     assert failed(client) == {device}
 
 
 def test_a_table_needs_no_revisions_and_those_it_has_are_numbers(client, lights):
-    table = client.snapshot().mirror.drift()
+    table = client.fleet.snapshot().mirror.drift()
     with pytest.raises(InvalidValue, match=r"pd\.to_numeric"):
-        client.acknowledge_failed_write(table.astype({"desired_revision": "string"}))
+        client.requests.acknowledge_failed_write(table.astype({"desired_revision": "string"}))
     assert failed(client) == set(lights)
-    client.acknowledge_failed_write(table[["device_id", "path"]])
+    client.requests.acknowledge_failed_write(table[["device_id", "path"]])
     assert failed(client) == set()
 
 
 def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, lights):
     rows = json.loads(shell("drift", "--json").stdout)
     shown = next(str(row["desired_revision"]) for row in rows if row["device"] == "light-0")
-    plain.begin_write(lights[0], LEVEL, 41).exception()
+    plain.requests.begin_write(lights[0], LEVEL, 41).exception()
     assert "read the resource again" in shell("acknowledge", "light-0", LEVEL, "--if-match", shown).stderr
     now = str(plain.get_device(lights[0])[LEVEL].desired.revision)
     shell("acknowledge", "light-0", LEVEL, "--if-match", now)
     assert failed(plain) == set(lights[1:])
     for light in lights[1:]:
-        plain.acknowledge_failed_write(light, LEVEL)
+        plain.requests.acknowledge_failed_write(light, LEVEL)
     assert "--acknowledged shows" in shell("drift").stderr
     assert "--acknowledged shows" not in shell("drift", "--acknowledged").stderr
 
 
 def test_what_cannot_be_acknowledged_is_refused(client, lights):
     with pytest.raises(NotFound):
-        client.acknowledge_failed_write("015f00000000000000000000000000ff", LEVEL)
+        client.requests.acknowledge_failed_write("015f00000000000000000000000000ff", LEVEL)
     with pytest.raises(InvalidValue, match="if_match= goes with one resource"):
-        client.acknowledge_failed_write(client.snapshot(), if_match=1)
+        client.requests.acknowledge_failed_write(client.fleet.snapshot(), if_match=1)

@@ -24,7 +24,7 @@ def warm(client, simulator, rooms):
         simulator.set_value(room, TEMPERATURE, str(28 + number))
         client.read_value(room, TEMPERATURE)
         client.read_value(room, LEVEL)
-    found = client.snapshot().query("path == '/3303/0/5700' and reported_num > 29")
+    found = client.fleet.snapshot().query("path == '/3303/0/5700' and reported_num > 29")
     assert len(found["device_id"].cat.categories) > found["device_id"].nunique() == 2
     return found
 
@@ -43,23 +43,23 @@ FORMS = {
 def test_each_form_of_a_table_names_devices_and_resources(client, rooms, warm):
     for name, form in FORMS.items():
         found = form(warm)
-        assert set(client.snapshot(found, paths=[LEVEL])["device_id"]) == set(rooms[2:]), name
+        assert set(client.fleet.snapshot(found, paths=[LEVEL])["device_id"]) == set(rooms[2:]), name
         assert client.state_frame(devices=found)["device_id"].nunique() == 2, name
         client.subscribe(found)
-        subscriptions = [client.list_subscriptions(room) for room in rooms]
+        subscriptions = [client.subscriptions.list(room) for room in rooms]
         assert subscriptions == [[], [], [TEMPERATURE], [TEMPERATURE]], name
         client.subscribe(found, LEVEL)
         client.unsubscribe(found)
-        assert client.list_subscriptions(rooms[3]) == [LEVEL], name
+        assert client.subscriptions.list(rooms[3]) == [LEVEL], name
         client.unsubscribe(found, LEVEL)
         wanted = client.plan(found, path=LEVEL, value=0).frame[["device_id", "path", "wanted_num"]]
         assert wanted.values.tolist() == [[room, LEVEL, 0] for room in rooms[2:]], name
     assert client.plan(warm, path=LEVEL, value=0).apply()["status"].tolist() == ["success"] * 2
-    assert client.snapshot(devices=warm["device_id"]).attrs["mirror"]["devices"] == 2
+    assert client.fleet.snapshot(devices=warm["device_id"]).attrs["mirror"]["devices"] == 2
 
 
 def test_each_row_may_have_a_value_of_its_own(client, rooms, warm):
-    found = client.snapshot(devices=warm).query("path == @LEVEL")
+    found = client.fleet.snapshot(devices=warm).query("path == @LEVEL")
     plan = client.plan(found, value=found["reported_num"] + 1)
     assert plan.frame["wanted_num"].tolist() == [11, 11]
     assert client.plan(found, value=[1, 2]).frame["wanted_num"].tolist() == [1, 2]
@@ -67,7 +67,7 @@ def test_each_row_may_have_a_value_of_its_own(client, rooms, warm):
 
 
 def test_events_are_those_of_the_devices_of_a_table(client, simulator, rooms, warm):
-    client.subscribe(client.snapshot(paths=[TEMPERATURE]))
+    client.subscribe(client.fleet.snapshot(paths=[TEMPERATURE]))
     events = client.events(timeout=0, devices=warm, after=0)
     simulator.set_value(rooms[0], TEMPERATURE, "35")
     simulator.set_value(rooms[3], TEMPERATURE, "36")
@@ -81,10 +81,15 @@ def test_what_names_no_devices_is_refused_and_nothing_is_done(client, rooms, war
         (warm.assign(device_id=[1, 2]), "device_id of a row is 1"),
         (pd.concat([warm, warm[["device_id"]]], axis=1), "2 columns device_id|more than once"),
     ):
-        for act in (client.snapshot, client.state_frame, client.subscribe, lambda frame: client.plan(frame, value=0)):
+        for act in (
+            client.fleet.snapshot,
+            client.state_frame,
+            client.subscribe,
+            lambda frame: client.plan(frame, value=0),
+        ):
             with pytest.raises(InvalidValue, match=said):
                 act(wrong)
-    assert [client.list_subscriptions(room) for room in rooms] == [[]] * 4
+    assert [client.subscriptions.list(room) for room in rooms] == [[]] * 4
 
 
 def test_a_table_without_paths_needs_one(client, warm):
@@ -113,34 +118,34 @@ def test_a_value_that_goes_with_no_row_is_refused(client, warm):
 
 
 def test_a_table_without_rows_does_nothing_and_says_so(client, rooms):
-    nothing = client.snapshot().query("reported_num > 1000")
+    nothing = client.fleet.snapshot().query("reported_num > 1000")
     with pytest.warns(EmptyTableWarning, match="no rows") as told:
-        assert client.snapshot(devices=nothing).empty
+        assert client.fleet.snapshot(devices=nothing).empty
     assert "mirror_sdk" not in told[0].filename
     with pytest.warns(EmptyTableWarning):
         client.subscribe(nothing)
     assert "nothing is wanted" in repr(client.plan(nothing, value=3))
-    assert all(client.list_subscriptions(room) == [] for room in rooms)
+    assert all(client.subscriptions.list(room) == [] for room in rooms)
 
 
 def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
     gone = warm.astype({"device_id": object}).assign(device_id=["0" * 32, rooms[3]])
     with pytest.raises(NotFound):
-        client.snapshot(devices=gone)
+        client.fleet.snapshot(devices=gone)
     with pytest.raises(NotFound) as caught:
         client.subscribe(gone)
     assert re.match(f"1 of 2 resources were refused, the others are done.*{'0' * 32}", caught.value.__notes__[0])
-    assert client.list_subscriptions(rooms[3]) == [TEMPERATURE]
+    assert client.subscriptions.list(rooms[3]) == [TEMPERATURE]
     assert client.plan(gone, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
     with pytest.raises(UnknownDevice, match="room-9"):
         client.subscribe(warm.assign(device_id=["room-9", "room-1"]))
-    assert client.list_subscriptions(rooms[1]) == []
+    assert client.subscriptions.list(rooms[1]) == []
     with pytest.raises(UnknownResource):
         client.subscribe(warm, "/3303/7/5700")
 
 
 def test_widgets_take_the_devices_of_a_table(plain, rooms):
-    state = plain.snapshot().query("path == @LEVEL and endpoint_name != 'room-0'")
+    state = plain.fleet.snapshot().query("path == @LEVEL and endpoint_name != 'room-0'")
     with WritePanel(plain, state, path=LEVEL, live=False) as panel:
         assert panel.model.devices.picked == sorted(rooms[1:])
     with EventWatcher(plain, state, live=False) as watcher:

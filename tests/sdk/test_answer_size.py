@@ -37,8 +37,8 @@ def answered(client_of):
 
 GZIP = {"Content-Encoding": "gzip"}
 CALLS = {
-    "snapshot": lambda client, folder: client.snapshot(),
-    "snapshot_dataset": lambda client, folder: client.snapshot_dataset(folder / "fleet"),
+    "snapshot": lambda client, folder: client.fleet.snapshot(),
+    "snapshot_dataset": lambda client, folder: client.fleet.dataset(folder / "fleet"),
     "list_devices": lambda client, folder: list(client.devices.list()),
     "get_device": lambda client, folder: client.get_device(DEVICE),
 }
@@ -124,7 +124,7 @@ def test_only_those_are_asked_for(client_of):
     client = client_of(transport=httpx.MockTransport(answer))
     client.get_device(DEVICE)
     with pytest.raises(MirrorError):
-        client.snapshot()
+        client.fleet.snapshot()
     assert asked == ["gzip, deflate", "identity", "gzip, deflate"]
 
 

@@ -72,7 +72,7 @@ def held(device_id, prefer="wait=1"):
 
 
 def counts(client):
-    status = client.status()
+    status = client.notifications.status()
     return status.waiting, status.unclaimed, status.duplicates
 
 
@@ -80,14 +80,14 @@ def test_one_request_reads_writes_and_executes(over, simulator, device_id):
     client, transport = over()
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     transport.told()
-    begins = client.status().position
+    begins = client.notifications.status().position
     simulator.set_value(device_id, TEMPERATURE, 22.5)
     assert client.read_value(device_id, TEMPERATURE) == 22.5
     client.write_value(device_id, SWITCH, True)
     client.execute(device_id, REBOOT)
     assert transport.told() == [held(device_id)] * 3
     # As if each had been read in the log.
-    assert client.status().position == begins + 3
+    assert client.notifications.status().position == begins + 3
     assert counts(client) == (0, 0, 0)
     assert client.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
 
@@ -96,7 +96,7 @@ def test_a_failure_is_the_same_error_with_the_request_and_by_a_poll(over, device
     client, transport = over()
     with pytest.raises(DeviceRequestFailed) as by_request:
         client.write_value(device_id, TEMPERATURE, 30.0, allow_read_only=True)
-    request = client.begin_write(device_id, TEMPERATURE, 30.0, allow_read_only=True)
+    request = client.requests.begin_write(device_id, TEMPERATURE, 30.0, allow_read_only=True)
     by_poll = request.exception()
     assert by_request.value.category == by_poll.category == "METHOD_NOT_ALLOWED"
     assert transport.told()[-2:] == [held(device_id, None), ("GET", CHANNEL, None)]
@@ -130,17 +130,17 @@ def observing(over, mirror, device_id):
 def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing, simulator, device_id):
     client, transport = observing
     events = client.events(timeout=0)
-    begins = client.status().position
+    begins = client.notifications.status().position
     simulator.set_value(device_id, TEMPERATURE, 23.5)
     for _ in range(3):
         assert client.read_value(device_id, TEMPERATURE) == 23.5
     # The observation stands before.
-    assert client.status().position == begins
-    request = client.begin_read(device_id, SWITCH)
+    assert client.notifications.status().position == begins
+    request = client.requests.begin_read(device_id, SWITCH)
     transport.told()
     assert request.result().python is False
     assert {path for _, path, _ in transport.told()} == {CHANNEL}
-    assert client.status().position > begins + 3
+    assert client.notifications.status().position > begins + 3
     assert counts(client) == (0, 0, 0)
     assert len([event for event in events if event.kind.name == "ASYNC_RESPONSE"]) == 4
 
@@ -148,7 +148,7 @@ def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing,
 def test_who_else_waits_has_the_log_read(over, simulator, device_id):
     client, transport = over()
     simulator.set_online(device_id, False)
-    request = client.begin_read(device_id, SWITCH)
+    request = client.requests.begin_read(device_id, SWITCH)
     other = simulator.add_device("other", [{"path": TEMPERATURE, "value": "7"}])
     transport.told()
     assert client.read_value(other, TEMPERATURE) == 7.0
@@ -202,7 +202,7 @@ def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, de
     answer = {"status": 200, "payload": "MjEuNQ=="}
     client, _ = over(held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert client.begin_read(device_id, TEMPERATURE).result().python == 21.5
+    assert client.requests.begin_read(device_id, TEMPERATURE).result().python == 21.5
     assert counts(client) == (0, 0, 0)
 
 
@@ -251,7 +251,7 @@ def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, devi
     client, _ = over(lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
     pause_in_no_time(client)
     with pytest.raises(ServerError) as told:
-        client.begin_write(device_id, SWITCH, True)
+        client.requests.begin_write(device_id, SWITCH, True)
     assert told.value.attempts == 3
 
 
@@ -263,24 +263,24 @@ def test_a_webhook_brings_nothing_of_before_and_nothing_is_made_of_what_comes_tw
         simulator.set_value(device_id, TEMPERATURE, number)
     client.read_value(device_id, SWITCH)
     with WebhookReceiver() as receiver:
-        client.use_webhook(receiver)
+        client.notifications.use_webhook(receiver)
         events = client.events(limit=1, timeout=60)
         simulator.set_value(device_id, TEMPERATURE, 30)
         assert [event.value.python for event in events] == [30.0]
-        assert client.status().unclaimed == 0
+        assert client.notifications.status().unclaimed == 0
         transport.told()
         for _ in range(3):
             assert client.read_value(device_id, SWITCH) is False
         assert transport.told() == [held(device_id)] * 3
-        assert client.begin_read(device_id, SWITCH).result().python is False
+        assert client.requests.begin_read(device_id, SWITCH).result().python is False
         assert counts(client) == (0, 0, 0)
-        client.use_long_polling()
+        client.notifications.use_long_polling()
 
 
 def test_a_cassette_has_its_answers_by_polls(over, tmp_path, device_id):
     client, transport = over()
     transport.told()
-    with client.cassette(tmp_path / "run.zip"):
+    with client.cassettes.use(tmp_path / "run.zip"):
         assert client.read_value(device_id, TEMPERATURE) == 21.5
     asked = transport.told()
     assert asked[-1][1] == CHANNEL

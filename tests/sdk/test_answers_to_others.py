@@ -35,7 +35,7 @@ def test_an_answer_about_another_device(client_over, simulator, ids, path, ask):
 
     client = client_over(swap)
     simulator.set_online(ids[1], False)
-    client.begin_read(ids[1], TEMPERATURE)
+    client.requests.begin_read(ids[1], TEMPERATURE)
     assert ask(client, ids[1])
     with pytest.raises(UnexpectedAnswer, match=f"about device '{ids[0]}'.*about '{ids[1]}'"):
         ask(client, ids[0])
@@ -50,13 +50,13 @@ def test_a_request_under_another_async_id(client_over, ids):
     client = client_over(change)
     bodies = [b'{"async-response-id":"other"}', b"<html>", b"[]", b"", b"{}"]
     with pytest.raises(UnexpectedAnswer, match=r"request 'mine'.*about 'other'"):
-        client.begin_read(ids[0], TEMPERATURE, async_id="mine")
+        client.requests.begin_read(ids[0], TEMPERATURE, async_id="mine")
     for _ in range(2):
         with pytest.raises(UnexpectedAnswer):
-            client.begin_read(ids[0], TEMPERATURE, async_id="mine")
+            client.requests.begin_read(ids[0], TEMPERATURE, async_id="mine")
     # A service that says nothing of it is taken at its word.
     for taken in ("empty", "without"):
-        assert client.begin_read(ids[0], TEMPERATURE, async_id=taken).result(60).python == 21.5
+        assert client.requests.begin_read(ids[0], TEMPERATURE, async_id=taken).result(60).python == 21.5
 
 
 def test_devices_of_another_selection(client_over, ids):
@@ -87,18 +87,18 @@ def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arr
         return httpx.Response(200, headers=answer.headers, content=kept[0].content)
 
     client = client_over(change)
-    whole = client.snapshot()
+    whole = client.fleet.snapshot()
     assert whole["device_id"].nunique() == 3
     with pytest.raises(UnexpectedAnswer, match=r"id__in.*the answer has one with id"):
-        client.snapshot(ids[:2])
+        client.fleet.snapshot(ids[:2])
     with pytest.raises(UnexpectedAnswer, match=r"endpoint_name__eq='a'.*endpoint_name"):
-        client.snapshot(endpoint_name="a")
+        client.fleet.snapshot(endpoint_name="a")
     with pytest.raises(UnexpectedAnswer, match=f"asked for {TEMPERATURE}, {UNIT}, and the answer has"):
-        client.snapshot(paths=[TEMPERATURE])
-    assert client.snapshot(paths=["/*"]).shape == whole.shape
+        client.fleet.snapshot(paths=[TEMPERATURE])
+    assert client.fleet.snapshot(paths=["/*"]).shape == whole.shape
     plain.write_value(ids[0], LIGHT, False)
     with pytest.raises(UnexpectedAnswer, match="follows revision"):
-        client.refresh(plain.snapshot())
+        client.fleet.refresh(plain.fleet.snapshot())
 
 
 def test_ranges_that_are_not_of_one_selection():

@@ -22,9 +22,17 @@ CALLS = {
     "a number for an address": (lambda c, d: MirrorClient(8080, "a-key"), ConfigError, "base_url"),
     "no key": (lambda c, d: MirrorClient("http://localhost", None), ConfigError, "api_key"),
     "no device id": (lambda c, d: c.get_device(None), TypeError, "device_id must be a text, not None"),
-    "a number for a path": (lambda c, d: c.begin_read(d, 3303), TypeError, "path must be a text, not a int"),
-    "a number for an async-id": (lambda c, d: c.begin_read(d, SWITCH, async_id=1), TypeError, "async_id must be a"),
-    "an empty async-id": (lambda c, d: c.begin_read(d, SWITCH, async_id=""), ValueError, "async_id '' must be 1 to"),
+    "a number for a path": (lambda c, d: c.requests.begin_read(d, 3303), TypeError, "path must be a text, not a int"),
+    "a number for an async-id": (
+        lambda c, d: c.requests.begin_read(d, SWITCH, async_id=1),
+        TypeError,
+        "async_id must be a",
+    ),
+    "an empty async-id": (
+        lambda c, d: c.requests.begin_read(d, SWITCH, async_id=""),
+        ValueError,
+        "async_id '' must be 1 to",
+    ),
     "an argument that is no text": (lambda c, d: c.execute(d, "/3/0/4", 3), TypeError, "argument must be a text"),
     "an id that no address holds": (lambda c, d: c.get_device("d" * 100_000), InvalidValue, "cannot be sent"),
     "a limit below 0": (lambda c, d: c.devices.list(limit=-1), InvalidValue, "limit=-1 must be a whole number"),
@@ -50,7 +58,7 @@ def test_it_is_refused_with_its_name_and_the_cure(client, device_id, tmp_path, m
 
 
 def test_a_time_out_that_is_none_is_refused_before_the_request_is_sent(client, device_id):
-    request = client.begin_read(device_id, SWITCH)
+    request = client.requests.begin_read(device_id, SWITCH)
     calls = [
         lambda timeout: client.read_value(device_id, SWITCH, timeout=timeout),
         lambda timeout: client.write_value(device_id, SWITCH, True, timeout=timeout),
@@ -84,22 +92,22 @@ def test_a_moment_without_a_zone_is_refused(client, device_id):
 CLOSED = [
     lambda c: c.get_device("d"),
     lambda c: c.devices.list(),
-    lambda c: c.begin_read("d", SWITCH),
+    lambda c: c.requests.begin_read("d", SWITCH),
     lambda c: c.write_value("d", SWITCH, True),
     lambda c: c.devices.explain("d", SWITCH),
-    lambda c: c.snapshot(),
+    lambda c: c.fleet.snapshot(),
     lambda c: c.plan([("d", SWITCH, True)]),
-    lambda c: c.is_healthy(),
+    lambda c: c.service.is_healthy(),
     lambda c: c.watch(print),
     lambda c: c.record("run.parquet"),
     lambda c: list(c.events(timeout=0)),
-    lambda c: c.use_long_polling(),
+    lambda c: c.notifications.use_long_polling(),
 ]
 
 
 def test_a_closed_client_says_so(client, device_id, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    request = client.begin_read(device_id, SWITCH)
+    request = client.requests.begin_read(device_id, SWITCH)
     events = client.events()
     client.close()
     client.close()
@@ -107,7 +115,7 @@ def test_a_closed_client_says_so(client, device_id, tmp_path, monkeypatch):
     for call in (*CLOSED, lambda _: request.result(), lambda _: next(iter(events))):
         with pytest.raises(ClientClosed, match="this client is closed; make a new one"):
             call(client)
-    assert "not connected" not in repr(client.status())
+    assert "not connected" not in repr(client.notifications.status())
 
 
 @pytest.mark.both_clients

@@ -23,7 +23,7 @@ def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, simulator
     simulator.set_online(device_id, False)
 
     async def scene(client):
-        requests = [await client.begin_read(device_id, TEMPERATURE) for _ in range(3)]
+        requests = [await client.requests.begin_read(device_id, TEMPERATURE) for _ in range(3)]
         waits = [asyncio.create_task(request.result(60)) for request in requests]
         await until(lambda: client._session.pump._is_reading and len(client._session.pump._onlookers) == 2)
         waits[0].cancel()

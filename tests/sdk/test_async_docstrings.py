@@ -32,7 +32,7 @@ from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import AsyncRecorder
 
 CLASSES = [AsyncSimulator, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
-CLASSES += ASYNC_RESOURCES.values()
+CLASSES += [*ASYNC_RESOURCES.values(), *AsyncMirrorClient.__bases__]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 EXAMPLES = examples_of([*CLASSES, PlacedRequest, PlanReport])
 
@@ -56,7 +56,7 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
         await client.devices.list()
         names = {"client": client, "simulator": AsyncSimulator(operator), **given(simulator, folder)}
         names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
-        if test.name == "AsyncMirrorClient.use_websocket":
+        if test.name == "AsyncNotifications.use_websocket":
             server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))
             over_websocket = AsyncMirrorClient(server.base_url, server.environment[KEY_VARIABLE])
             names["client"] = await stack.enter_async_context(over_websocket)
@@ -64,7 +64,7 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
             await client.read_value("light-01", "/3311/0/5851")
             names["plan"] = await client.plan(WANTED)
         if test.name.startswith("PlacedRequest."):
-            names["request"] = request = await client.begin_read("station-01", "/3303/0/5700")
+            names["request"] = request = await client.requests.begin_read("station-01", "/3303/0/5700")
             await request.result()
         for example in test.examples:
             code = compile(example.source, test.name, "single", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

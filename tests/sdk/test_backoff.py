@@ -24,5 +24,5 @@ def test_it_takes_no_number_of_a_program_that_seeded_its_own(plain):
     random.seed(7)
     expected = random.getstate()
     assert Backoff().failed() > 0
-    assert plain.is_healthy()
+    assert plain.service.is_healthy()
     assert random.getstate() == expected

@@ -40,7 +40,7 @@ class FastService:
 
 async def cancel_after(client: AsyncMirrorClient, turns: int, times: int) -> None:
     """Cancel concurrent calls after so many turns of the event loop, in as many turns as given."""
-    calls = [asyncio.create_task(client.get_presubscriptions()) for _ in range(AT_ONCE)]
+    calls = [asyncio.create_task(client.subscriptions.rules.list()) for _ in range(AT_ONCE)]
     for _ in range(turns):
         await asyncio.sleep(0)
     for _ in range(times):
@@ -55,10 +55,10 @@ def test_calls_cancelled_at_any_moment_leave_no_connection_in_use(times: int) ->
     async def scene() -> None:
         service = FastService()
         async with service.served() as url, AsyncMirrorClient(url, "an-access-key", timeout=5) as client:
-            await client.get_presubscriptions()
+            await client.subscriptions.rules.list()
             for turns in range(MOST_TURNS):
                 await cancel_after(client, turns, times)
-            found = await asyncio.gather(*[client.get_presubscriptions() for _ in range(AT_ONCE)])
+            found = await asyncio.gather(*[client.subscriptions.rules.list() for _ in range(AT_ONCE)])
             assert found == [[]] * AT_ONCE
             while service.open_count > AT_ONCE:  # the service notices later that a connection was closed
                 await asyncio.sleep(0)

@@ -34,7 +34,7 @@ from mirror_sdk import (
 from mirror_sdk.cassette.asking import asked_of, is_poll
 from mirror_sdk.cassette.opening import open_cassette
 from mirror_sdk.cassette.player import Played, Player, Wait
-from mirror_sdk.cassette.recorder import Recorder
+from mirror_sdk.cassette.recorder import CassetteRecorder
 from tests.sdk.conftest import URL
 
 
@@ -65,7 +65,7 @@ def playing(alone, file):
 
         def playing(**options):
             other = alone(**options)
-            cassettes.enter_context(other.cassette(file))
+            cassettes.enter_context(other.cassettes.use(file))
             return other
 
         yield playing
@@ -73,11 +73,11 @@ def playing(alone, file):
 
 def both(client, alone, file, program):
     """What a program gives while it is recorded, and then when it is played."""
-    with client.cassette(file) as cassette:
+    with client.cassettes.use(file) as cassette:
         assert (cassette.is_recording, cassette.is_playing) == (True, False)
         recorded = program(client)
     other = alone()
-    with other.cassette(file, mode="replay") as cassette:
+    with other.cassettes.use(file, mode="replay") as cassette:
         assert (cassette.is_recording, cassette.is_playing) == (False, True)
         played = program(other)
     return recorded, played
@@ -85,24 +85,24 @@ def both(client, alone, file, program):
 
 def tables(client):
     """Everything that asks for tables and values, one after the other."""
-    yield client.snapshot()
+    yield client.fleet.snapshot()
     yield client.state_frame()
-    yield client.snapshot(paths=["/3303/*"], compression="zstd")
+    yield client.fleet.snapshot(paths=["/3303/*"], compression="zstd")
     yield client.devices.list().to_frame()
     client.read_value("light-0", TEMPERATURE)
     client.write_value("light-1", LEVEL, 40)
-    requests = [client.begin_read(f"light-{number}", LEVEL) for number in range(3)]
+    requests = [client.requests.begin_read(f"light-{number}", LEVEL) for number in range(3)]
     for request in requests:
         request.result()
-    yield client.requests_frame(requests)
+    yield client.requests.frame(requests)
     client.subscribe("light-0", TEMPERATURE)
-    yield client.events_frame(after=0, timeout=0)
-    plan = client.plan(client.snapshot(paths=[LEVEL]), value=41, if_match=True)
+    yield client.notifications.events_frame(after=0, timeout=0)
+    plan = client.plan(client.fleet.snapshot(paths=[LEVEL]), value=41, if_match=True)
     yield plan.frame
     # Of writes side by side each may tell the time of another's answer.
     yield plan.apply(concurrency=1)
     yield plan.undo().frame
-    yield client.snapshot()
+    yield client.fleet.snapshot()
 
 
 @pytest.mark.both_clients
@@ -144,7 +144,7 @@ def test_an_answer_that_did_not_come_does_not_come_again(client, alone, simulato
     simulator.set_online(lights[0], False)
 
     def program(one):
-        request = one.begin_read("light-0", TEMPERATURE)
+        request = one.requests.begin_read("light-0", TEMPERATURE)
         with pytest.raises(WaitTimeout):
             request.result(timeout=0.2)
         return request.done()
@@ -153,32 +153,32 @@ def test_an_answer_that_did_not_come_does_not_come_again(client, alone, simulato
 
 
 def test_what_only_looks_may_be_asked_more_often(client, playing, lights, file):
-    with client.cassette(file):
+    with client.cassettes.use(file):
         told = client.get_device("light-0")
         client.subscribe("light-0", TEMPERATURE)
-        client.begin_read("light-0", TEMPERATURE, async_id="mine").result()
+        client.requests.begin_read("light-0", TEMPERATURE, async_id="mine").result()
     other = playing()
     for _ in range(3):
         assert other.get_device("light-0") == told
         other.subscribe("light-0", TEMPERATURE)
-    other.begin_read("light-0", TEMPERATURE).result()
+    other.requests.begin_read("light-0", TEMPERATURE).result()
     with pytest.raises(NotRecorded, match=r"made more often than it was recorded.*run\.zip.*mode='record'"):
-        other.begin_read("light-0", TEMPERATURE)
+        other.requests.begin_read("light-0", TEMPERATURE)
 
 
 def test_what_was_not_asked_is_named_with_the_cure(client, playing, lights, file):
-    with client.cassette(file):
+    with client.cassettes.use(file):
         client.get_device("light-0")
     with pytest.raises(NotRecorded, match=f"GET /v3/devices/{lights[1]}/echo was not recorded in") as caught:
         playing().get_device(lights[1])
     assert f"/v3/devices/{lights[0]}/echo" in str(caught.value)
     assert "mode='record'" in str(caught.value)
     with pytest.raises(NotRecorded, match="POST /v2/device-requests"):
-        playing().begin_write(lights[0], LEVEL, 3)
-    with client.cassette(file, mode="record"):
+        playing().requests.begin_write(lights[0], LEVEL, 3)
+    with client.cassettes.use(file, mode="record"):
         client.write_value(lights[0], LEVEL, 2)
     with pytest.raises(NotRecorded, match="as it was made now: another body or header was sent"):
-        playing().begin_write(lights[0], LEVEL, 3)
+        playing().requests.begin_write(lights[0], LEVEL, 3)
 
 
 def test_a_cassette_that_is_not_there_is_missed_before_a_key_is(tmp_path, no_environment):
@@ -213,8 +213,10 @@ def poll_of(player):
 def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, lights, file, monkeypatch):
     """The recording was slow; it is played at once, and one of its requests is late."""
     recorded_seconds = itertools.count(step=10)
-    monkeypatch.setattr("mirror_sdk.cassette.opening.Recorder", partial(Recorder, clock=lambda: next(recorded_seconds)))
-    with plain.cassette(file):
+    monkeypatch.setattr(
+        "mirror_sdk.cassette.opening.CassetteRecorder", partial(CassetteRecorder, clock=lambda: next(recorded_seconds))
+    )
+    with plain.cassettes.use(file):
         plain.read_value("light-0", TEMPERATURE)
         plain.devices.list()
     seconds = 0.0
@@ -242,7 +244,7 @@ def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_
             assert may_go.wait(PATIENCE_SECONDS)
 
     slow = MirrorClient(URL, mirror.new_key(), transport=Between(mirror, before=hold_the_first))
-    with slow, slow.cassette(file), ThreadPoolExecutor(1) as pool:
+    with slow, slow.cassettes.use(file), ThreadPoolExecutor(1) as pool:
         first = pool.submit(slow.devices.list)
         assert has_come.wait(PATIENCE_SECONDS)
         slow.read_value(lights[0], TEMPERATURE)
@@ -262,7 +264,7 @@ def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_
 
 
 def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
-    with plain.cassette(file):
+    with plain.cassettes.use(file):
         plain.read_value("light-0", TEMPERATURE)
     player = open_cassette(file, "replay", URL, "another-key")
     poll = asked_of(httpx.Request("GET", f"{URL}/v2/notification/pull?after=7"), "")
@@ -281,16 +283,16 @@ def test_many_threads_are_recorded_and_played_also_by_tasks(plain, lights, file,
         with ThreadPoolExecutor(8) as pool:
             values = list(pool.map(lambda number: one.read_value(f"light-{number % 3}", TEMPERATURE), range(24)))
             list(pool.map(lambda number: one.write_value(f"light-{number}", LEVEL, number), range(3)))
-        return values, one.snapshot()["desired_num"].dropna().tolist()
+        return values, one.fleet.snapshot()["desired_num"].dropna().tolist()
 
     async def by_tasks():
         async with AsyncMirrorClient.from_cassette(file, transport=NOWHERE) as one:
             assert (one.base_url, one._session.cassette.begun_at) == (URL, begun_at)
             values = await asyncio.gather(*(one.read_value(f"light-{n % 3}", TEMPERATURE) for n in range(24)))
             await asyncio.gather(*(one.write_value(f"light-{number}", LEVEL, number) for number in range(3)))
-            return values, (await one.snapshot())["desired_num"].dropna().tolist()
+            return values, (await one.fleet.snapshot())["desired_num"].dropna().tolist()
 
-    with plain.cassette(file) as cassette:
+    with plain.cassettes.use(file) as cassette:
         recorded, begun_at = by_threads(plain), cassette.begun_at
     assert (recorded[0], set(recorded[1])) == ([21.5] * 24, {0, 1, 2})
     with MirrorClient.from_cassette(file, transport=NOWHERE) as other:
@@ -309,7 +311,7 @@ def test_it_is_as_private_as_other_new_files(client, lights, file):
     for mask in (0o077, 0o022, 0o002):
         before = os.umask(mask)
         try:
-            with client.cassette(file, mode="record"):
+            with client.cassettes.use(file, mode="record"):
                 client.state_frame()
         finally:
             os.umask(before)
@@ -325,7 +327,7 @@ def test_the_key_is_not_in_it_even_where_a_service_says_it_back(client_of, file)
     headers = {"X-Request-ID": key, "Set-Cookie": f"key={key}", "ETag": f'"{key}"'}
     echo = httpx.MockTransport(lambda _: httpx.Response(400, headers=headers, stream=Arriving(body, 1000)))
     client = client_of(URL, key, transport=echo)
-    with client.cassette(file), pytest.raises(BadRequest):
+    with client.cassettes.use(file), pytest.raises(BadRequest):
         client.devices.list(endpoint_name=key)
     told = everything_in(file).lower()
     for secret in (b"a-secret-of", b"bearer", b"authorization", b"set-cookie"):
@@ -338,10 +340,10 @@ def test_a_client_of_a_cassette_records_it_where_it_was_opened_when_it_is_closed
     monkeypatch.chdir(file.parent)
     with MirrorClient.from_cassette(file.name, **options) as recording:
         monkeypatch.chdir("/")
-        frame = recording.snapshot()
+        frame = recording.fleet.snapshot()
         assert not file.exists()
     with closing(MirrorClient.from_cassette(file, transport=NOWHERE)) as played:
-        pd.testing.assert_frame_equal(played.snapshot(), frame)
+        pd.testing.assert_frame_equal(played.fleet.snapshot(), frame)
     before = file.read_bytes()
     with pytest.raises(ZeroDivisionError), MirrorClient.from_cassette(file, mode="record", **options) as recording:
         1 / (len(recording.devices.list()) - 3)
@@ -350,20 +352,20 @@ def test_a_client_of_a_cassette_records_it_where_it_was_opened_when_it_is_closed
 
 def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"record it with client\.cassette"):
-        client.cassette(file, mode="replay")
-    with client.cassette(file, mode="none") as cassette:
+        client.cassettes.use(file, mode="replay")
+    with client.cassettes.use(file, mode="none") as cassette:
         client.devices.list()
         assert (cassette.is_recording, cassette.is_playing) == (False, False)
     assert not file.exists()
     for mode in ("once", "once", "record", "replay"):
-        with client.cassette(file, mode=mode):
+        with client.cassettes.use(file, mode=mode):
             assert len(client.devices.list()) == 3
     with pytest.raises(InvalidValue, match="must be one of once, replay, record, none"):
-        client.cassette(file, mode="again")
-    with client.cassette(file), pytest.raises(InvalidValue, match="there is a cassette in this client"):
-        client.cassette(tmp_path / "other.zip").__enter__()
+        client.cassettes.use(file, mode="again")
+    with client.cassettes.use(file), pytest.raises(InvalidValue, match="there is a cassette in this client"):
+        client.cassettes.use(tmp_path / "other.zip").__enter__()
     assert len(client.devices.list()) == 3
-    with client.cassette(file):
+    with client.cassettes.use(file):
         client.close()
     with pytest.raises(Exception, match="closed"):
         client.devices.list()
@@ -371,10 +373,10 @@ def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):
 
 @pytest.mark.both_clients
 def test_outside_of_the_block_the_service_is_asked(client, simulator, lights, file):
-    with client.cassette(file):
+    with client.cassettes.use(file):
         client.devices.list()
     simulator.add_device("light-9", DIMMED)
-    with client.cassette(file):
+    with client.cassettes.use(file):
         assert len(client.devices.list()) == 3
     assert len(client.devices.list()) == 4
     assert client.read_value("light-9", TEMPERATURE) == 21.5
@@ -384,7 +386,7 @@ def test_a_recording_that_fails_leaves_what_there_was(client, lights, file):
     for before in (None, b"earlier"):
         if before is not None:
             file.write_bytes(before)
-        with pytest.raises(ZeroDivisionError), client.cassette(file, mode="record"):
+        with pytest.raises(ZeroDivisionError), client.cassettes.use(file, mode="record"):
             1 / (len(client.devices.list()) - 3)
         assert (file.read_bytes() if file.exists() else None) == before
     assert [one.name for one in file.parent.iterdir() if "run.zip" in one.name] == ["run.zip"]
@@ -407,7 +409,7 @@ def test_a_lost_connection_is_lost_again(mirror, client_of, alone, lights, file)
     none = client_of(URL, mirror.new_key(), transport=Between(mirror, before=lose_every_other), max_retries=0)
     again = client_of(URL, "another-key", transport=NOWHERE, max_retries=0)
     for one in (none, again):
-        with one.cassette(file.with_name("other.zip")), pytest.raises(ConnectionFailed, match="nobody there"):
+        with one.cassettes.use(file.with_name("other.zip")), pytest.raises(ConnectionFailed, match="nobody there"):
             one.devices.list()
 
 
@@ -424,13 +426,13 @@ def write(file, manifest, contents):
 
 
 def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file):
-    with client.cassette(file):
+    with client.cassettes.use(file):
         client.devices.list()
     whole = file.read_bytes()
     for kept in (0, 10, 300, -30):
         file.write_bytes(whole[:kept])
         with pytest.raises(CassetteDamaged, match=r"run\.zip"):
-            alone().cassette(file).__enter__()
+            alone().cassettes.use(file).__enter__()
     file.write_bytes(whole)
     manifest, contents = contents_of(file)
     (exchange,) = manifest["exchanges"]
@@ -442,7 +444,7 @@ def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file):
         ({}, {}, "bodies/000001 is missing"),
     ):
         write(file, manifest | change, bodies)
-        for open_it in (lambda: alone().cassette(file).__enter__(), lambda: MirrorClient.from_cassette(file)):
+        for open_it in (lambda: alone().cassettes.use(file).__enter__(), lambda: MirrorClient.from_cassette(file)):
             with pytest.raises(CassetteDamaged, match=told) as caught:
                 open_it()
             assert str(file) in str(caught.value)
@@ -450,7 +452,7 @@ def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file):
 
 
 def test_headers_that_no_mirror_sends_are_played_or_refused_in_words(client, playing, lights, file):
-    with client.cassette(file):
+    with client.cassettes.use(file):
         client.read_value("light-0", TEMPERATURE)
     manifest, contents = contents_of(file)
     headers = ("mirror-cursor", "mirror-time", "date", "etag")
@@ -464,7 +466,7 @@ def test_headers_that_no_mirror_sends_are_played_or_refused_in_words(client, pla
 
 @pytest.mark.both_clients
 def test_a_body_that_is_damaged_is_named_when_it_is_read(client, playing, lights, file):
-    with client.cassette(file):
+    with client.cassettes.use(file):
         client.devices.list()
     with zipfile.ZipFile(file) as archive:
         begin = archive.getinfo("bodies/000001").header_offset + 30 + len("bodies/000001") + 20
@@ -482,7 +484,7 @@ def test_a_service_below_a_path_is_played_at_another_address(client_of, playing,
 
     below = Between(mirror, before=strip)
     client = client_of("https://example.com/below", mirror.new_key(), transport=below)
-    with client.cassette(file):
+    with client.cassettes.use(file):
         assert len(client.devices.list()) == 3
     assert len(playing(url="http://localhost:1").devices.list()) == 3
 
@@ -490,5 +492,5 @@ def test_a_service_below_a_path_is_played_at_another_address(client_of, playing,
 def test_a_webhook_is_refused(plain, file, monkeypatch):
     monkeypatch.setattr(plain._session, "callbacks", object())
     with pytest.raises(InvalidValue, match="use_long_polling"):
-        plain.cassette(file)
+        plain.cassettes.use(file)
     monkeypatch.undo()

@@ -16,7 +16,7 @@ from mirror_sdk._service.channels import AnswerPump, Events, Watch
 from mirror_sdk._service.inbox import Inbox
 from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk._service.sender import Sender
-from mirror_sdk.config import Settings
+from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning, ServerError
 from mirror_sdk.events import Event, EventKind
 
@@ -95,7 +95,7 @@ def lost() -> httpx.Response:
 
 
 def send_to(log: Callable[[httpx.Request], httpx.Response]) -> Any:
-    settings = Settings.of("localhost", "key")
+    settings = ClientSettings.of("localhost", "key")
     return Sender(settings, timeout_seconds=5, transport=httpx.MockTransport(log), sleep=lambda _: None).send
 
 

@@ -44,7 +44,7 @@ def test_devices_are_chosen_by_every_filter_given_and_no_more_than_are_wanted(cl
 
 def test_a_handle_tells_what_was_asked_and_when(client, device_id):
     before = datetime.now(UTC)
-    request = client.begin_read(device_id, TEMPERATURE, expiry_seconds=30, async_id="my-id")
+    request = client.requests.begin_read(device_id, TEMPERATURE, expiry_seconds=30, async_id="my-id")
     asked = (request.async_id, request.device_id, request.path, request.method, request.expiry_seconds)
     assert asked == ("my-id", device_id, TEMPERATURE, "GET", 30)
     assert before <= request.issued_at <= datetime.now(UTC)
@@ -56,12 +56,12 @@ def test_a_handle_tells_what_was_asked_and_when(client, device_id):
 
 def test_a_wait_that_timed_out_can_be_taken_up_again(client, simulator, device_id):
     simulator.set_online(device_id, False)
-    request = client.begin_read(device_id, TEMPERATURE)
+    request = client.requests.begin_read(device_id, TEMPERATURE)
     with pytest.raises(WaitTimeout, match="may still finish"):
         request.result(timeout=0)
     assert not request.done()
     # Answers find their requests in any order.
-    writes = [client.begin_write(device_id, SWITCH, number % 2 == 0) for number in range(5)]
+    writes = [client.requests.begin_write(device_id, SWITCH, number % 2 == 0) for number in range(5)]
     simulator.set_online(device_id, True)
     assert request.result().python == 21.5
     assert [write.exception() for write in reversed(writes)] == [None] * 5
@@ -106,7 +106,7 @@ def test_a_watch_hears_what_it_asked_for(client, simulator, device_id):
 
 def test_the_poll_channel_can_be_deleted_at_any_time(client, device_id):
     for _ in range(2):
-        client.delete_poll_channel()
+        client.notifications.delete_poll_channel()
         assert client.read_value(device_id, TEMPERATURE) == 21.5
 
 
@@ -117,7 +117,7 @@ def test_the_key_is_in_no_repr_and_in_no_error(mirror):
     key = mirror.new_key(Scope.READ)
     with MirrorClient("http://mirror.localhost", key, transport=mirror.transport) as client:
         with pytest.raises(AccessDenied) as denied:
-            client.get_presubscriptions()
+            client.subscriptions.rules.list()
         texts = [repr(client), repr(Simulator(client)), repr(denied.value), str(vars(denied.value))]
     assert texts[0] == "<MirrorClient http://mirror.localhost>"
     assert not [text for text in texts if key in text]

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from mirror_sdk import example_app
 from mirror_sdk._service import environment
 from mirror_sdk.cli import main as mirror
-from mirror_sdk.config import DEFAULT_BASE_URL, Settings, read_base_url
+from mirror_sdk.config import DEFAULT_BASE_URL, ClientSettings, read_base_url
 from mirror_sdk.errors import AuthenticationError, ConfigError, ConnectionFailed
 from mirror_server.cli import main as server_commands
 
@@ -49,21 +49,21 @@ def test_a_password_in_an_address_is_refused_and_not_shown():
 
 def test_arguments_go_before_the_environment():
     environ = {"API_HOST": "from.environment", "API_KEY": "from_environment"}
-    assert Settings.load("localhost", KEY, environ) == Settings.of("localhost", KEY)
-    assert KEY not in repr(Settings.of("localhost", KEY))
-    settings = Settings.load(environ=environ)
+    assert ClientSettings.load("localhost", KEY, environ) == ClientSettings.of("localhost", KEY)
+    assert KEY not in repr(ClientSettings.of("localhost", KEY))
+    settings = ClientSettings.load(environ=environ)
     assert (settings.base_url, settings.api_key.get_secret_value()) == ("https://from.environment", "from_environment")
 
 
 @pytest.mark.parametrize("environ", [{}, {"API_HOST": "localhost"}, {"API_HOST": "localhost", "API_KEY": ""}])
 def test_a_missing_key_is_named_with_both_places(environ):
     with pytest.raises(ConfigError, match=r"(?=.*api_key=)(?=.*API_KEY)"):
-        Settings.load(environ=environ)
+        ClientSettings.load(environ=environ)
 
 
 @pytest.mark.parametrize("environ", [{"API_KEY": KEY}, {"API_HOST": "", "API_KEY": KEY}])
 def test_without_an_address_it_is_that_of_a_local_mirror(environ):
-    assert Settings.load(environ=environ).base_url == DEFAULT_BASE_URL
+    assert ClientSettings.load(environ=environ).base_url == DEFAULT_BASE_URL
 
 
 @pytest.mark.parametrize("command", ["run", "demo"])
@@ -119,7 +119,7 @@ def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypat
 @pytest.mark.parametrize("key", ["  ", "two words", "umläut", "line\nbreak", "tab\tbed"])
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key):
     with pytest.raises(ConfigError) as refusal:
-        Settings.of("localhost", key)
+        ClientSettings.of("localhost", key)
     assert key.strip() not in str(refusal.value) or not key.strip()
 
 
@@ -130,7 +130,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key):
 def test_a_key_that_is_not_known_here_may_be_that_of_an_earlier_demo(client_of, url, may_be_a_demo):
     refused = httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "unknown"})
     client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: refused))
-    for ask in (lambda: client.devices.get("0" * 32), client.snapshot):
+    for ask in (lambda: client.devices.get("0" * 32), client.fleet.snapshot):
         with pytest.raises(AuthenticationError, match="unknown") as failure:
             ask()
         assert ("'mirror-server demo' makes a new key at each start" in str(failure.value)) == may_be_a_demo

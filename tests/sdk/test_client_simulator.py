@@ -10,7 +10,7 @@ from mirror_sdk import InvalidValue, NotFound
 
 def test_a_device_can_have_a_value_that_is_wrong_only_as_a_text(client, simulator, device_id):
     simulator.set_value(device_id, TEMPERATURE, "warm")
-    assert client.begin_read(device_id, TEMPERATURE).result().raw == b"warm"
+    assert client.requests.begin_read(device_id, TEMPERATURE).result().raw == b"warm"
     with pytest.raises(InvalidValue):
         simulator.set_value(device_id, TEMPERATURE, b"\x00\x01")
 

@@ -42,9 +42,9 @@ def keeping() -> Iterator[str]:
 def test_connections_of_a_loop_that_has_ended_are_dropped_and_hide_no_error_about_another_loop(keeping):
     async def use() -> None:
         async with client:
-            await client.get_presubscriptions()
+            await client.subscriptions.rules.list()
 
     client = AsyncMirrorClient(keeping, "an-access-key")
-    asyncio.run(client.get_presubscriptions())
+    asyncio.run(client.subscriptions.rules.list())
     with pytest.raises(ConfigError, match="belongs to another event loop"):
         asyncio.run(use())

@@ -39,7 +39,7 @@ def test_no_damage_ends_the_process_or_gives_a_wrong_table():
     for form, content in damaged:
         with MirrorClient("http://localhost", "key", transport=answer_with(form, content)) as client:
             try:
-                frame = client.snapshot(raw=True)
+                frame = client.fleet.snapshot(raw=True)
             except (ConnectionFailed, UnexpectedAnswer):
                 refused += 1
                 continue
@@ -83,7 +83,7 @@ def refused(answering):
 
     def refused(message, *answer, error=UnexpectedAnswer, **limits):
         with pytest.raises(error, match=message):
-            answering(*answer, **limits).snapshot()
+            answering(*answer, **limits).fleet.snapshot()
 
     return refused
 
@@ -137,14 +137,14 @@ def test_what_contradicts_itself_is_refused(answering, refused, tmp_path):
     for damage, (rows, message) in DAMAGED.items():
         refused(message, ARROW, arrow_stream(rows))
         with pytest.raises(UnexpectedAnswer, match=message):
-            answering(ARROW, arrow_stream(rows)).snapshot_dataset(tmp_path / "fleet")
+            answering(ARROW, arrow_stream(rows)).fleet.dataset(tmp_path / "fleet")
         assert list(tmp_path.glob("*fleet*")) == [], damage
 
 
 def test_a_whole_one_is_read(answering, tmp_path):
     client = answering(ARROW, arrow_stream(streams.batches()), {"Mirror-Total": "12"})
-    assert len(client.snapshot()) == len(client.snapshot_dataset(tmp_path / "fleet").to_frame()) == 30
-    assert len(answering(NDJSON, ndjson_stream()).snapshot()) == 30
+    assert len(client.fleet.snapshot()) == len(client.fleet.dataset(tmp_path / "fleet").to_frame()) == 30
+    assert len(answering(NDJSON, ndjson_stream()).fleet.snapshot()) == 30
 
 
 def test_nothing_may_follow_the_end(refused):
@@ -183,7 +183,7 @@ def test_as_many_devices_come_as_were_announced(answering, refused, form):
     content = ndjson_stream() if form == NDJSON else arrow_stream(streams.batches())
     refused("12 devices and tells of 13", form, content, {"Mirror-Total": "13"})
     # What is no number announces nothing.
-    assert len(answering(form, content, {"Mirror-Total": "9" * 5000}).snapshot()) == 30
+    assert len(answering(form, content, {"Mirror-Total": "9" * 5000}).fleet.snapshot()) == 30
 
 
 def test_columns_of_other_types_are_refused_and_further_ones_passed_over(answering, refused):
@@ -193,7 +193,7 @@ def test_columns_of_other_types_are_refused_and_further_ones_passed_over(answeri
         for other in (SCHEMA.remove(index), null, SCHEMA.append(field)):
             refused(field.name, ARROW, arrow_stream([[]], schema=other))
     further = SCHEMA.append(pa.field("colour", pa.list_(pa.large_string())))
-    assert len(answering(ARROW, arrow_stream(streams.batches(), schema=further)).snapshot()) == 30
+    assert len(answering(ARROW, arrow_stream(streams.batches(), schema=further)).fleet.snapshot()) == 30
 
 
 def test_an_instant_that_cannot_be_told_in_utc_is_refused(refused):
@@ -207,17 +207,17 @@ def test_what_arrow_would_decompress_is_counted(answering, compression, tmp_path
     large = arrow_stream([[resources(0, reported_value=bytes(2_000_000))]], compression)
     assert compression is None or len(large) < 50_000
     client = answering(ARROW, large)
-    for read in (client.snapshot, lambda: client.snapshot_dataset(tmp_path / "fleet")):
+    for read in (client.fleet.snapshot, lambda: client.fleet.dataset(tmp_path / "fleet")):
         with pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
             read()
-    assert len(answering(ARROW, large, max_snapshot_bytes=3_000_000).snapshot()) == FULL
+    assert len(answering(ARROW, large, max_snapshot_bytes=3_000_000).fleet.snapshot()) == FULL
 
 
 def test_many_small_parts_are_counted_together(answering, refused):
     rows = [[device(number)] for number in range(1, 60)]
     for form, content in ((ARROW, arrow_stream(rows, "lz4")), (NDJSON, ndjson_stream())):
         refused("max_snapshot_bytes", form, content, max_snapshot_bytes=3_000)
-        answering(form, content).snapshot()
+        answering(form, content).fleet.snapshot()
 
 
 def test_one_part_is_bounded_however_much_all_may_have(refused, monkeypatch):
@@ -252,7 +252,7 @@ def test_a_limit_that_is_none_is_refused(limit):
 
 
 def test_a_refresh_is_looked_at_likewise(answering, plain, ids):
-    frame = plain.snapshot()
+    frame = plain.fleet.snapshot()
     with pytest.raises(UnexpectedAnswer, match="twice or out of order"):
         frame.mirror.refresh(answering(ARROW, arrow_stream([[device(1), device(1)]])))
     frame.attrs["mirror"]["selection"] = ["damaged"]
@@ -266,7 +266,7 @@ def test_a_disk_that_takes_nothing_is_told_as_it_is(answering, tmp_path, monkeyp
 
     monkeypatch.setattr("mirror_sdk.snapshot.dataset.DatasetWriter.add", full)
     with pytest.raises(OSError, match="No space left"):
-        answering(ARROW, arrow_stream(streams.batches())).snapshot_dataset(tmp_path / "fleet")
+        answering(ARROW, arrow_stream(streams.batches())).fleet.dataset(tmp_path / "fleet")
 
 
 def test_an_answer_that_breaks_off_is_told_apart(refused):
@@ -280,7 +280,7 @@ def test_an_answer_that_breaks_off_is_told_apart(refused):
 
 @pytest.fixture
 def written(tmp_path, plain, ids):
-    plain.snapshot_dataset(tmp_path / "fleet")
+    plain.fleet.dataset(tmp_path / "fleet")
     return tmp_path / "fleet"
 
 

@@ -9,7 +9,7 @@ from changed_answers import RESOURCES, TEMPERATURE
 from mirror_sdk import BeforeHistory, InvalidValue, MirrorClient
 from mirror_sdk.dask import read_history
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 MINUTE = timedelta(minutes=1)
 pytestmark = pytest.mark.keeps_history
@@ -26,7 +26,7 @@ def access(mirror, address):
 def interval(mirror, simulator, plain):
     """Five devices that tell of something in each of ten minutes, in which the service is silent once."""
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
-    plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     begin = simulator.advance(60)
     for number in range(10):
         simulator.advance(MINUTE)
@@ -36,7 +36,7 @@ def interval(mirror, simulator, plain):
 
     def put_gap(session):
         revision = session.note_change(())
-        history.add(session, [HistoryRow(revision, None, None, None, at - 300_000, at, "gap", until=at - 60_000)])
+        history.add(session, [StoredHistoryRow(revision, None, None, None, at - 300_000, at, "gap", until=at - 60_000)])
 
     mirror.services.database.write(put_gap)
     return begin, end

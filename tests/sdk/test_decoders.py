@@ -168,7 +168,7 @@ def test_client_reads_explains_and_shows_values_of_the_decoder(client_over, devi
     client = client_over(from_vendor)
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert client.get_device(device_id)[TEMPERATURE].reported.value.content_type == EXAMPLE
-    for table in (client.snapshot(paths=[TEMPERATURE]), client.state_frame(paths=[TEMPERATURE])):
+    for table in (client.fleet.snapshot(paths=[TEMPERATURE]), client.state_frame(paths=[TEMPERATURE])):
         assert table["reported_num"].tolist() == [21.5]
     assert "The last reported value is 21.5, received" in str(client.devices.explain(device_id, TEMPERATURE))
 
@@ -184,7 +184,7 @@ def test_widgets_show_values_of_the_decoder(mirror, plain, device_id):
 
 def test_write_sends_what_the_encoder_made(client, simulator):
     light = simulator.add_device("light", [DIMMER])
-    request = client.begin_write(light, LEVEL, 40, content_type=EXAMPLE)
+    request = client.requests.begin_write(light, LEVEL, 40, content_type=EXAMPLE)
     assert (request.asked.raw, request.asked.python, request.asked.content_type) == (b'{"value": 40}', 40, EXAMPLE)
     desired = client.get_device(light)[LEVEL].desired.value
     assert (desired.raw, desired.python) == (b'{"value": 40}', 40)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from mirror_sdk import AccessDenied, BadRequest, NotFound, UnknownDevice, UnknownQuery
-from mirror_sdk.privacy import pseudonymise
+from mirror_sdk.privacy import pseudonymize
 from mirror_server.service.keys import Scope
 
 LAMP = {"name": "Lamp", "description": "by the window", "attributes": {"room": "B12"}}
@@ -28,7 +28,7 @@ def test_devices_are_found_by_what_is_said(client, device_id):
     room = "custom_attributes__room"
     for filters in ({"name": "Lamp"}, {room: "B12"}, {f"{room}__in": ["B12", "x"]}):
         assert client.devices.list(filters=filters).ids == [device_id]
-        assert len(client.snapshot(filters=filters)["device_id"].unique()) == 1
+        assert len(client.fleet.snapshot(filters=filters)["device_id"].unique()) == 1
     assert client.devices.list(filters={room: "B13"}).ids == []
 
 
@@ -147,6 +147,6 @@ def test_the_table_of_devices_has_their_attributes_as_columns(client, ids):
 
 def test_attributes_of_devices_become_pseudonyms(client, ids):
     client.devices.update(ids[0], attributes={"owner": "Anna", "path": "/6/0/0"})
-    frame = pseudonymise(client.devices.list().to_frame(), b"a key of at least 16 bytes")
+    frame = pseudonymize(client.devices.list().to_frame(), b"a key of at least 16 bytes")
     assert frame.astype(str).isin(["Anna", "/6/0/0"]).sum().sum() == 0
     assert frame["custom_attributes__owner"].notna().sum() == 1

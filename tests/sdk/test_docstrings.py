@@ -39,11 +39,12 @@ CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
     *(PlacedRequest, Questions, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
     *CLIENT_RESOURCES.values(),
+    *MirrorClient.__bases__,
 ]
 MODULES = [
     "mirror_sdk",
     *(f"mirror_sdk.{name}" for name in ("examples", "frames", "frames.accessor", "history", "object_table", "plan")),
-    *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymising")),
+    *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymizing")),
     *(f"mirror_sdk.{name}" for name in ("progress", "recording", "snapshot", "values", "values.typed", "widgets")),
 ]
 WITHOUT = {
@@ -61,7 +62,7 @@ WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
 """What the plan is of that a :class:`PlanReport` has in its examples."""
 STATION = RESOURCES[:1]
 LIGHT = [{"path": "/3/0/4", "value": "", "executable": True}, RESOURCES[2], DIMMER]
-GENERATED = {Simulator, DeviceRequest, MirrorClient, Plan, *CLIENT_RESOURCES.values()}
+GENERATED = {Simulator, DeviceRequest, MirrorClient, Plan, *CLIENT_RESOURCES.values(), *MirrorClient.__bases__}
 """Made from asynchronous classes, whose examples test_async_docstrings.py runs."""
 
 
@@ -102,7 +103,7 @@ def test_the_example_gives_what_it_shows(name, names, mirror, monkeypatch, reque
         names["client"].read_value("light-01", "/3311/0/5851")
         names["plan"] = names["client"].plan(WANTED)
     if name.startswith("PlacedRequest."):
-        names["request"] = names["client"].begin_read("station-01", "/3303/0/5700")
+        names["request"] = names["client"].requests.begin_read("station-01", "/3303/0/5700")
         names["request"].result()
     test = EXAMPLES[name]
     test.globs = names

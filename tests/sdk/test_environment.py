@@ -86,7 +86,7 @@ def test_both_clients_agree(environment, client_of):
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     environment.setenv("NO_PROXY", "elsewhere.test,127.0.0.0/8")
     with HostileService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
-        client_of(service.url).delete_presubscriptions()
+        client_of(service.url).subscriptions.rules.delete_all()
 
 
 def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
@@ -147,7 +147,7 @@ def test_a_proxy_that_does_not_lead_there_is_named_with_the_cure(environment, cl
 def check_named(environment, client_of, address, place):
     environment.setenv("ALL_PROXY", f"http://user:hidden@{place}")
     with pytest.raises(ConnectionFailed) as failure:
-        client_of(address, max_retries=0).delete_presubscriptions()
+        client_of(address, max_retries=0).subscriptions.rules.delete_all()
     told = str(failure.value)
     assert f"through the proxy http://{place} " in told
     assert "NO_PROXY" in told
@@ -157,4 +157,4 @@ def check_named(environment, client_of, address, place):
 
 def test_tls_to_a_service_that_speaks_none_is_told_with_the_cure(client_of, address):
     with pytest.raises(ConnectionFailed, match="begin its address with http://"):
-        client_of(address.replace("http://", "https://"), max_retries=0).delete_presubscriptions()
+        client_of(address.replace("http://", "https://"), max_retries=0).subscriptions.rules.delete_all()

@@ -98,10 +98,12 @@ def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, s
     assert kinds(client.events(after=backlog, timeout=0, devices=["sensor-2"])) == ["registration"]
     assert kinds(client.events(after=backlog, timeout=0, devices=["sensor-1"])) == HAPPENED
     assert kinds(client.events(after=backlog, timeout=0, devices=[other], paths=["/3303/*"])) == []
-    frame = client.events_frame(after=backlog, timeout=0, devices=["sensor-1"], paths=["/3303/0/*"], limit=2)
+    frame = client.notifications.events_frame(
+        after=backlog, timeout=0, devices=["sensor-1"], paths=["/3303/0/*"], limit=2
+    )
     assert list(frame["seq"]) == [backlog + 1, backlog + 7]
     assert frame.attrs["mirror"]["position"] == backlog + 7
-    rest = client.events_frame(after=frame.attrs["mirror"]["position"], timeout=0, devices=["sensor-1"])
+    rest = client.notifications.events_frame(after=frame.attrs["mirror"]["position"], timeout=0, devices=["sensor-1"])
     assert list(rest["event"]) == HAPPENED[7:]
 
 
@@ -209,7 +211,7 @@ HOSTILE = {
 def test_what_no_table_takes_keeps_no_other_event_out_of_one(what):
     key, more = HOSTILE[what]
     message = {"de-registrations": [left(4), left(6, uid="w")], key: [left(5, **{"uid": "v", **more})]}
-    frame = answering(message).events_frame(after=3, timeout=0)
+    frame = answering(message).notifications.events_frame(after=3, timeout=0)
     assert frame["seq"].tolist() == [4, 5, 6]
 
 
@@ -316,6 +318,6 @@ def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(ref
 
     client = MirrorClient(URL, "key", transport=httpx.MockTransport(answer))
     with WebhookReceiver() as receiver, expectation:
-        client.use_webhook(receiver)
+        client.notifications.use_webhook(receiver)
     assert [b"include_seq" in body for body in asked] == has_number
     assert b"deregistrations_as_object" in asked[-1]

@@ -62,44 +62,44 @@ def test_it_hears_what_its_resources_report_and_leaves_nothing_behind(
         assert next_observation(events) == (device_id, TEMPERATURE, 21.5)
         simulator.set_value(device_id, TEMPERATURE, 25)
         assert next_observation(events) == (device_id, TEMPERATURE, 25.0)
-        assert own.list_subscriptions(device_id) == [TEMPERATURE]
-        assert len(own.get_presubscriptions()) == 1
-    assert own.get_presubscriptions() == []
-    assert own.list_subscriptions(device_id) == []
+        assert own.subscriptions.list(device_id) == [TEMPERATURE]
+        assert len(own.subscriptions.rules.list()) == 1
+    assert own.subscriptions.rules.list() == []
+    assert own.subscriptions.list(device_id) == []
     assert status_of(CALLBACK, key) == 404
 
 
 def test_what_the_key_had_before_stays(polling, own, device_id):
     rule = {"endpoint_type": "Light", "resource_path": [SWITCH]}
-    own.put_presubscriptions([rule], apply_now=True)
+    own.subscriptions.rules.replace([rule], apply_now=True)
     # Else it could come when the application hears already.
     assert next_observation(own.events(after=0))[1:] == (SWITCH, False)
     with listening(polling) as events:
         assert next_observation(events)[1:] == (TEMPERATURE, 21.5)
-        assert len(own.get_presubscriptions()) == 2
-        assert sorted(own.list_subscriptions(device_id)) == [TEMPERATURE, SWITCH]
-    assert [kept.resource_path for kept in own.get_presubscriptions()] == [[SWITCH]]
-    assert own.list_subscriptions(device_id) == [SWITCH]
+        assert len(own.subscriptions.rules.list()) == 2
+        assert sorted(own.subscriptions.list(device_id)) == [TEMPERATURE, SWITCH]
+    assert [kept.resource_path for kept in own.subscriptions.rules.list()] == [[SWITCH]]
+    assert own.subscriptions.list(device_id) == [SWITCH]
     # What another rule subscribes too stays subscribed.
-    own.put_presubscriptions([{"resource_path": ["/3303/*"], "endpoint_type": "Light"}], apply_now=True)
+    own.subscriptions.rules.replace([{"resource_path": ["/3303/*"], "endpoint_type": "Light"}], apply_now=True)
     with listening(polling):
         pass
-    assert TEMPERATURE in own.list_subscriptions(device_id)
+    assert TEMPERATURE in own.subscriptions.list(device_id)
 
 
 def test_what_a_killed_run_left_behind_is_removed_with_the_next_one(polling, own, device_id):
-    own.put_presubscriptions([{"endpoint_name": "*", "resource_path": ["/3303/*"]}], apply_now=True)
+    own.subscriptions.rules.replace([{"endpoint_name": "*", "resource_path": ["/3303/*"]}], apply_now=True)
 
     def fail():
         # An empty variable counts as missing.
         with listening(polling | {"DEVICE_ID": "", "RESOURCE": ""}):
-            assert len(own.get_presubscriptions()) == 1
+            assert len(own.subscriptions.rules.list()) == 1
             raise KeyboardInterrupt
 
     # Also where this one fails.
     with pytest.raises(KeyboardInterrupt):
         fail()
-    assert (own.get_presubscriptions(), own.list_subscriptions(device_id)) == ([], [])
+    assert (own.subscriptions.rules.list(), own.subscriptions.list(device_id)) == ([], [])
 
 
 def test_a_poll_channel_that_the_key_still_has_gives_way(pushed, own, device_id, status_of, key, capsys):
@@ -114,7 +114,7 @@ def test_a_url_that_does_not_answer_leaves_no_rule(pushed, own, device_id, statu
     unreachable = pushed | {"APP_HOST": "http://127.0.0.1:1", "APP_LISTEN_PORT": pushed["APP_HOST"].rpartition(":")[2]}
     with pytest.raises(BadRequest), listening(unreachable):
         pass
-    assert own.get_presubscriptions() == []
+    assert own.subscriptions.rules.list() == []
 
 
 def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, status_of):
@@ -166,7 +166,7 @@ def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own):
     for variables in ({"RESOURCE": "3303"}, {"DEVICE_ID": "a*b"}, {"RESOURCE": "/33*/0"}):
         with pytest.raises(ConfigError, match="make no rule"), listening(polling | variables):
             pass
-    assert own.get_presubscriptions() == []
+    assert own.subscriptions.rules.list() == []
 
 
 def test_the_help_names_every_variable():

@@ -22,9 +22,9 @@ PAGES = ["#ffffff", "#111111"]
 def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_and_subscriptions_any_more(
     plain, simulator, ids
 ):
-    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
+    plain.subscriptions.rules.add([{"resource_path": ["/3308/*"]}])
     (valve,) = examples.have_devices(simulator, [VALVE]).values()
-    assert plain.list_subscriptions(valve) == ["/3308/0/5900"]
+    assert plain.subscriptions.list(valve) == ["/3308/0/5900"]
     simulator.deregister(ids[2])
     simulator.set_online(ids[0], False)
     simulator.set_answer(ids[1], "reject")
@@ -33,7 +33,7 @@ def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_a
     behaviours = {(device.online, device.answer, device.latency_seconds) for device in simulator.list_devices()}
     assert behaviours == {(True, "normal", 0)}
     assert ids[2] in [device.id for device in plain.devices.list(state="deregistered")]
-    assert (plain.get_presubscriptions(), plain.list_subscriptions(valve)) == ([], [])
+    assert (plain.subscriptions.rules.list(), plain.subscriptions.list(valve)) == ([], [])
 
 
 @pytest.mark.parametrize("manual_clock", [False])
@@ -44,11 +44,11 @@ def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(plain, simula
     with pytest.raises(DemoError, match=r"start it by mirror-server demo --clock manual, or unset API_HOST"):
         examples.start_over(plain)
     assert [device.online for device in simulator.list_devices()] == [False]
-    plain.add_presubscriptions([{"resource_path": ["/3308/*"]}])
+    plain.subscriptions.rules.add([{"resource_path": ["/3308/*"]}])
     monkeypatch.setattr("mirror_sdk.wire.routes.SIMULATOR_DEVICES", "/sim/v1/nothing")
     with pytest.raises(NotFound):
         examples.start_over(plain)
-    assert len(plain.get_presubscriptions()) == 1
+    assert len(plain.subscriptions.rules.list()) == 1
 
 
 def test_a_device_is_as_it_is_described_the_second_time_too(plain, simulator):

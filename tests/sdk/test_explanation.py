@@ -70,19 +70,19 @@ def test_a_subscription_of_another_application_is_none_of_this_one(client, new_c
 def test_a_rule_that_waits_for_the_next_registration_and_one_that_took_effect(
     client, simulator, mirror, device_id, explained
 ):
-    client.put_presubscriptions([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
+    client.subscriptions.rules.replace([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
     refresh = explained(TEMPERATURE, "takes effect when the device next registers or updates its registration")
     advice, _, what_for = refresh[1].partition(", to have ")
     assert what_for == "the rule take effect now"
     simulator.register(device_id)
     explained(TEMPERATURE, "by this application, through the rule {'endpoint-type': 'Light'")
-    client.delete_subscriptions(device_id)
+    client.subscriptions.delete_all(device_id)
     eval(advice, {"client": client})
     mirror.services.database.settle(10)
-    assert client.subscription_state(device_id, TEMPERATURE) is SubscriptionState.ACTIVE
-    assert len(client.get_presubscriptions()) == 1
+    assert client.subscriptions.state(device_id, TEMPERATURE) is SubscriptionState.ACTIVE
+    assert len(client.subscriptions.rules.list()) == 1
     # What cannot be observed gets no rule.
-    client.put_presubscriptions([{"endpoint_type": "Light"}])
+    client.subscriptions.rules.replace([{"endpoint_type": "Light"}])
     assert "a subscription is not possible" in explained(LEVEL, without=["takes effect"])[1]
 
 
@@ -128,7 +128,7 @@ def test_what_became_of_the_last_write(client, simulator, device_id, explained):
     client.write_value(device_id, LEVEL, 5)
     explained(LEVEL, "The reported value is older than that write: the device has reported nothing since.")
     simulator.set_answer(device_id, "reject")
-    client.begin_write(device_id, LEVEL, 40).exception()
+    client.requests.begin_write(device_id, LEVEL, 40).exception()
     explained(LEVEL, "The last write, of 40, failed at", "REJECTED, the device refused")
     assert client.get_device(device_id)[LEVEL].desired.category == "REJECTED"
     simulator.set_answer(device_id, "normal")
@@ -138,7 +138,7 @@ def test_what_became_of_the_last_write(client, simulator, device_id, explained):
 
 def test_a_write_under_way_and_a_device_that_is_away(client, simulator, device_id, explained):
     simulator.set_online(device_id, False)
-    client.begin_write(device_id, LEVEL, 40)
+    client.requests.begin_write(device_id, LEVEL, 40)
     explained(LEVEL, "A write of 40 is under way", "A write of this application waits since")
     simulator.set_online(device_id, True)
     simulator.deregister(device_id)

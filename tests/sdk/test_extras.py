@@ -18,14 +18,14 @@ WAYS = [
     "from mirror_sdk.snapshot.dataset import SnapshotDataset",
     "device.to_frame()",
     "client.state_frame(devices=[])",
-    "client.requests_frame([])",
-    "client.snapshot()",
-    "client.snapshot_dataset('fleet')",
-    "client.refresh(None)",
+    "client.requests.frame([])",
+    "client.fleet.snapshot()",
+    "client.fleet.dataset('fleet')",
+    "client.fleet.refresh(None)",
     "client.plan([('d1', '/3311/0/5851', 40)])",
-    "client.load_plan('plan.json')",
+    "client.plans.load('plan.json')",
     "client.record('run.parquet')",
-    "asyncio.run(other.snapshot())",
+    "asyncio.run(other.fleet.snapshot())",
     "asyncio.run(other.plan([('d1', '/3311/0/5851', 40)]))",
 ]
 
@@ -34,7 +34,7 @@ import asyncio, sys, mirror_sdk
 from datetime import UTC, datetime
 sys.modules.update(dict.fromkeys({missing!r}))
 from mirror_sdk import AsyncMirrorClient, DeviceList, DeviceObject, MirrorClient
-from mirror_sdk.wire.device_object import DeviceObject as Wire
+from mirror_sdk.wire.device_object import DeviceObjectBody as Wire
 client, other = MirrorClient("http://127.0.0.1:9", "key"), AsyncMirrorClient("http://127.0.0.1:9", "key")
 device = DeviceObject("d1", "light-01", datetime.now(UTC), None, None, None, {{}})
 for way in {ways!r}:
@@ -57,13 +57,15 @@ def test_a_table_says_what_it_needs_and_asks_for_nothing(missing, tmp_path):
     own = {
         "pandas": {
             "import mirror_sdk.dask": 'partitions need dask: pip install "device-state-mirror[dask]"',
-            "client.snapshot(as_='polars')": 'tables for Polars need polars: pip install "device-state-mirror[polars]"',
+            "client.fleet.snapshot(as_='polars')": (
+                'tables for Polars need polars: pip install "device-state-mirror[polars]"'
+            ),
             "from mirror_sdk import *": "from mirror_sdk import * needs nothing",
         },
         "pyarrow": {
             f"client.{name}(as_={form!r})": 'tables need pyarrow: pip install "device-state-mirror[frames]";'
             " [arrow] or [polars] for those without pandas"
-            for name in ("snapshot", "state_frame")
+            for name in ("fleet.snapshot", "state_frame")
             for form in ("arrow", "polars")
         },
     }[missing]

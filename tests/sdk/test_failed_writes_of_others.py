@@ -28,7 +28,7 @@ def failed(client, other, simulator, device_id):
     """The request of a write of the first client that the device rejected; the other one has looked at the log."""
     list(other.events(limit=1, timeout=0))
     simulator.set_answer(device_id, "reject")
-    request = client.begin_write(device_id, LEVEL, 40)
+    request = client.requests.begin_write(device_id, LEVEL, 40)
     assert request.exception().category == "REJECTED"
     simulator.set_answer(device_id, "normal")
     return request
@@ -42,7 +42,7 @@ def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, de
     told = str(other.devices.explain(device_id, LEVEL))
     assert "why is told only to the application that placed it" in told
     assert "REJECTED" not in told
-    pd.testing.assert_frame_equal(client.snapshot(), other.snapshot())
+    pd.testing.assert_frame_equal(client.fleet.snapshot(), other.fleet.snapshot())
     assert requests_frame([failed])["reason"].tolist() == ["the device refused; its own log may say why"]
     assert events_frame(client.events(timeout=0, after=0))["category"].dropna().tolist() == ["REJECTED"]
     assert events_frame(other.events(timeout=0, after=0))["category"].dropna().tolist() == []
@@ -52,7 +52,7 @@ def test_a_write_whose_failure_is_not_explained_may_have_reached_the_device(clie
     """So a plan of another application writes the value that was reported before it once more."""
     client.read_value(device_id, LEVEL)
     simulator.set_answer(device_id, "silent")
-    client.begin_write(device_id, LEVEL, 40, expiry_seconds=300)
+    client.requests.begin_write(device_id, LEVEL, 40, expiry_seconds=300)
     simulator.advance(timedelta(seconds=301))
     simulator.set_answer(device_id, "normal")
     assert other.get_device(device_id)[LEVEL].desired.status is DesiredStatus.FAILURE

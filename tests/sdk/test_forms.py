@@ -21,9 +21,12 @@ from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA
 
 STATE, EVENTS = (STATE_SCHEMA, STATE_RAW_SCHEMA), (EVENTS_SCHEMA, EVENTS_RAW_SCHEMA)
 WAYS = {
-    "snapshot": (lambda client, **options: client.snapshot(**options), STATE),
+    "snapshot": (lambda client, **options: client.fleet.snapshot(**options), STATE),
     "state_frame": (lambda client, **options: client.state_frame(**options), STATE),
-    "events_frame": (lambda client, **options: client.events_frame(after=0, timeout=0, **options), EVENTS),
+    "events_frame": (
+        lambda client, **options: client.notifications.events_frame(after=0, timeout=0, **options),
+        EVENTS,
+    ),
 }
 FORMS = ("pandas", "arrow", "polars")
 OF_NOW = ["received_at"]
@@ -33,12 +36,12 @@ OF_NOW = ["received_at"]
 @pytest.fixture
 def fleet(client, simulator, ids):
     """A fleet with values, with writes that are done and one that waits, and with events."""
-    client.begin_write(ids[3], TEMPERATURE, 20, allow_read_only=True)
+    client.requests.begin_write(ids[3], TEMPERATURE, 20, allow_read_only=True)
     events = client.events(timeout=60, limit=4)
     client.subscribe(ids[0], TEMPERATURE)
     simulator.register(ids[1])
     client.read_value(ids[1], TEMPERATURE)
-    client.begin_read(ids[0], "/3303/0/5701").result()
+    client.requests.begin_read(ids[0], "/3303/0/5701").result()
     assert len(list(events)) == 4
     return ids
 
@@ -64,7 +67,7 @@ def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
         assert types["value_kind"].categories[0] == "number"
         times = [kind for name, kind in types.items() if name.endswith("_at")]
         assert times == [pl.Datetime("ms", tz or "UTC")] * len(times) != []
-    state = client.snapshot(as_="polars")
+    state = client.fleet.snapshot(as_="polars")
     assert set(state.filter(pl.col("desired_status") < "success")["desired_status"]) == {"pending"}
 
 
@@ -86,7 +89,7 @@ def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refuse
 
 @pytest.mark.parametrize("tz", [None, "Europe/Berlin"])
 def test_what_it_is_based_on_travels_through_parquet(client, fleet, tmp_path, tz):
-    frame, table = client.snapshot(raw=True, tz=tz), client.snapshot(raw=True, tz=tz, as_="arrow")
+    frame, table = client.fleet.snapshot(raw=True, tz=tz), client.fleet.snapshot(raw=True, tz=tz, as_="arrow")
     pq.write_table(table, tmp_path / "arrow.parquet")
     frame.to_parquet(tmp_path / "pandas.parquet")
     for name in ("arrow.parquet", "pandas.parquet"):
@@ -102,9 +105,9 @@ def test_what_it_is_based_on_travels_through_parquet(client, fleet, tmp_path, tz
 
 
 def test_what_polars_wrote_is_a_table_too(client, fleet, tmp_path):
-    client.snapshot(as_="polars").write_parquet(tmp_path / "polars.parquet")
+    client.fleet.snapshot(as_="polars").write_parquet(tmp_path / "polars.parquet")
     frame = read_parquet(tmp_path / "polars.parquet")
-    expected = client.snapshot()
+    expected = client.fleet.snapshot()
     cells, expected_cells = (one.astype(object).where(one.notna(), None).values.tolist() for one in (frame, expected))
     assert (frame.columns.tolist(), cells) == (expected.columns.tolist(), expected_cells)
     assert frame["reported_revision"].dtype == "Int64"
@@ -133,17 +136,17 @@ DUCKDB_TYPES |= {"reported_at": "TIMESTAMP WITH TIME ZONE", "reported_revision":
 
 
 def test_duckdb_takes_each_form_as_it_is(client, fleet):
-    arrow = client.snapshot(as_="arrow")
+    arrow = client.fleet.snapshot(as_="arrow")
     names = ["device_id", "path", "value_kind", "reported_num", "reported_bool", "subscribed", "reported_revision"]
     milliseconds = arrow["reported_at"].cast(pa.int64())
     expected = list(zip(*(column.to_pylist() for column in [*arrow.select(names).columns, milliseconds]), strict=True))
     for form in FORMS:
-        state = client.snapshot(as_=form)  # noqa: F841 - DuckDB finds it by its name
+        state = client.fleet.snapshot(as_=form)  # noqa: F841 - DuckDB finds it by its name
         found = duckdb.sql("select * from state")
         types = dict(zip(found.columns, map(str, found.types), strict=True))
         assert {name: types[name].partition("(")[0].replace("ENUM", "VARCHAR") for name in DUCKDB_TYPES} == DUCKDB_TYPES
         assert duckdb.sql(f"select {', '.join(names)}, epoch_ms(reported_at) from state").fetchall() == expected
-    requests = client.requests_frame([client.begin_read(fleet[0], TEMPERATURE)])
+    requests = client.requests.frame([client.requests.begin_read(fleet[0], TEMPERATURE)])
     assert pl.DataFrame(to_arrow(requests)).schema["latency"] == pl.Duration("ms")
     assert duckdb.sql("select latency from requests").fetchall() != []
 
@@ -159,9 +162,9 @@ class OnlyAStream:
 
 
 def test_its_stream_alone_is_enough(client, fleet):
-    arrow = client.snapshot(as_="arrow", tz="Europe/Berlin", raw=True)
+    arrow = client.fleet.snapshot(as_="arrow", tz="Europe/Berlin", raw=True)
     for form in FORMS:
-        state = client.snapshot(as_=form, tz="Europe/Berlin", raw=True)
+        state = client.fleet.snapshot(as_=form, tz="Europe/Berlin", raw=True)
         polars = pl.DataFrame(OnlyAStream(state))
         assert polars.to_dicts() == arrow.to_pylist()
         assert polars.schema["reported_at"] == pl.Datetime("ms", "Europe/Berlin")
@@ -172,7 +175,7 @@ def test_its_stream_alone_is_enough(client, fleet):
 
 def test_a_recording_has_all_forms(client, simulator, fleet, tmp_path):
     with client.record(tmp_path / "run.parquet"):
-        client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+        client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
         simulator.set_value(fleet[0], TEMPERATURE, 30)
     recording, now = Recording(tmp_path / "run.parquet"), simulator.get_clock()
     begin = pd.Timestamp(recording.audit().from_at)
@@ -201,8 +204,9 @@ with Mirror(Path(sys.argv[1])) as mirror:
     client = mirror.new_client()
     mirror.add_fleet(3)
     for form in ("arrow", "polars"):
-        print(form, len(client.snapshot(as_=form)), len(client.state_frame(raw=True, tz="Europe/Berlin", as_=form)),
-              len(client.events_frame(after=0, timeout=0, as_=form)))
+        print(form, len(client.fleet.snapshot(as_=form)),
+              len(client.state_frame(raw=True, tz="Europe/Berlin", as_=form)),
+              len(client.notifications.events_frame(after=0, timeout=0, as_=form)))
 """
 
 

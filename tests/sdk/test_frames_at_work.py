@@ -269,7 +269,7 @@ def test_a_join_that_cannot_be_names_what_is_missing_or_there_twice():
 
 def test_a_table_cannot_be_based_on_what_says_nothing_itself():
     for originals in ([], [ROOMS], [ROOMS, ROOMS]):
-        with pytest.raises(InvalidValue, match=r"client\.snapshot\(\)"):
+        with pytest.raises(InvalidValue, match=r"client\.fleet\.snapshot\(\)"):
             state().mirror.with_metadata_from(*originals)
 
 

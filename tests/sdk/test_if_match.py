@@ -29,18 +29,18 @@ def test_whoever_has_seen_the_last_write_writes(client, light):
     client.write_value(light, LEVEL, 41, if_match=desired)
     revision = client.get_device(light)[LEVEL].desired.revision
     client.write_value(light, LEVEL, text="42", if_match=np.int64(revision))
-    for frame in (client.snapshot(), client.state_frame()):
+    for frame in (client.fleet.snapshot(), client.state_frame()):
         table = frame.set_index("path")["desired_revision"]
         assert table[LEVEL] == client.get_device(light)[LEVEL].desired.revision > revision
         assert pd.isna(table[SWITCH])
-    client.begin_write(light, SWITCH, True, if_match=0).result()
+    client.requests.begin_write(light, SWITCH, True, if_match=0).result()
     assert client.get_device(light)[LEVEL].desired_value == 42
 
 
 def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_client, light):
     seen = client.get_device("light-0")[LEVEL]
     new_client().write_value(light, LEVEL, 40)
-    for write in (client.write_value, client.begin_write):
+    for write in (client.write_value, client.requests.begin_write):
         with pytest.raises(PreconditionFailed) as caught:
             write("light-0", LEVEL, 70, if_match=seen)
         error = caught.value
@@ -55,9 +55,9 @@ def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_clie
 
 
 def test_the_same_request_again_is_the_one_there_is(client, new_client, light):
-    handles = [client.begin_write(light, LEVEL, 40, async_id="once", if_match=0) for _ in range(2)]
+    handles = [client.requests.begin_write(light, LEVEL, 40, async_id="once", if_match=0) for _ in range(2)]
     new_client().write_value(light, LEVEL, 55)
-    handles.append(client.begin_write(light, LEVEL, 40, async_id="once", if_match=0))
+    handles.append(client.requests.begin_write(light, LEVEL, 40, async_id="once", if_match=0))
     assert len({handle.accepted_at for handle in handles}) == 1
     assert all(handle.exception() is None for handle in handles)
 
@@ -69,7 +69,7 @@ def test_what_is_no_revision_is_refused_before_anything_is_asked(client_of):
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):
         with pytest.raises(InvalidValue, match="is no revision"):
-            client.begin_write("light-0", LEVEL, 40, if_match=wrong)
+            client.requests.begin_write("light-0", LEVEL, 40, if_match=wrong)
 
 
 def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
@@ -79,7 +79,7 @@ def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
     client = client_of(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=body)))
     seen = client.get_device("0" * 32)[LEVEL]
     with pytest.raises(InvalidValue, match="tells no revisions"):
-        client.begin_write("0" * 32, LEVEL, 70, if_match=seen)
+        client.requests.begin_write("0" * 32, LEVEL, 70, if_match=seen)
 
 
 def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same_and_none_says_the_key_back(client_of):
@@ -91,7 +91,7 @@ def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same_and_none_
 
         client = client_of(key="the-secret-key", transport=httpx.MockTransport(answer))
         with pytest.raises(PreconditionFailed, match="seen is not what is") as caught:
-            client.begin_write("0" * 32, LEVEL, 40, if_match=1)
+            client.requests.begin_write("0" * 32, LEVEL, 40, if_match=1)
         return caught.value
 
     for more in ({}, {"resource": None}, {"resource": {"resource_path": 7}}, {"resource": [1, 2]}):

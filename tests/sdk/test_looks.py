@@ -23,7 +23,7 @@ def handles(*requests):
 def begin_answered(client, simulator, device_id):
     """A request whose answer is in the log, and nobody has looked at that."""
     simulator.set_online(device_id, False)
-    request = client.begin_read(device_id, TEMPERATURE)
+    request = client.requests.begin_read(device_id, TEMPERATURE)
     simulator.set_online(device_id, True)
     return request
 
@@ -33,7 +33,7 @@ def asked(client, simulator, device_id):
     """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
     silent = simulator.add_device("silent", [SENSOR])
     simulator.set_answer(silent, "silent")
-    lost = client.begin_read(silent, TEMPERATURE)
+    lost = client.requests.begin_read(silent, TEMPERATURE)
     simulator.advance(121)
     return lost, begin_answered(client, simulator, device_id)
 
@@ -44,7 +44,7 @@ def test_the_first_look_finds_it_whoever_looks_also_behind_one_that_came_to_noth
     assert lost.done()
     with pytest.raises(DeviceUnavailable):
         lost.result(timeout=0)
-    assert client.resume_request(found.async_id, device_id, TEMPERATURE).done()
+    assert client.requests.resume(found.async_id, device_id, TEMPERATURE).done()
 
 
 def test_a_tiny_time_is_not_less_than_none(client, asked):
@@ -57,8 +57,8 @@ def test_a_tiny_time_is_not_less_than_none(client, asked):
 def test_the_requests_table_says_what_done_says(client, simulator, asked):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
-    waiting = client.begin_read(away, TEMPERATURE)
-    frame = client.requests_frame(handles(*asked, waiting), tz="Europe/Berlin")
+    waiting = client.requests.begin_read(away, TEMPERATURE)
+    frame = client.requests.frame(handles(*asked, waiting), tz="Europe/Berlin")
     assert frame["status"].tolist() == ["failure", "success", "pending"]
     assert [request.done() for request in (*asked, waiting)] == [True, True, False]
     assert not frame.attrs["mirror"]["complete"]
@@ -89,7 +89,7 @@ def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, simulat
 
     client = client_over(grow)
     simulator.set_online(device_id, False)
-    request = client.begin_read(device_id, TEMPERATURE)
+    request = client.requests.begin_read(device_id, TEMPERATURE)
     seconds = itertools.count()
     client._session.pump._clock = lambda: next(seconds)
     assert not request.done()
@@ -121,7 +121,7 @@ def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids
         return httpx.Response(503, headers={"Retry-After": "30"})
 
     client = client_over(change)
-    request = client.begin_read(ids[0], TEMPERATURE)
+    request = client.requests.begin_read(ids[0], TEMPERATURE)
     is_away = True
     with pytest.raises(WaitTimeout) as late:
         request.result(timeout=0)
@@ -132,7 +132,7 @@ def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids
 def test_a_look_beside_a_wait(client, simulator, device_id):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
-    waiting = client.begin_read(away, TEMPERATURE)
+    waiting = client.requests.begin_read(away, TEMPERATURE)
     pump = getattr(client, "_wrapped", client)._session.pump
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(waiting.result, 60)

@@ -19,13 +19,13 @@ CALLS = {
     "write_value": lambda c, d: c.write_value(d, SWITCH, True),
     "execute": lambda c, d: c.execute(d, "/3/0/4"),
     "list_device_requests": lambda c, d: [one for one in c.requests.list(d) if one.method == "PUT"],
-    "resume_request": lambda c, d: c.resume_request("x", d, TEMPERATURE).device_id,
-    "subscribe": lambda c, d: (c.subscribe(d, TEMPERATURE), c.is_subscribed(d, TEMPERATURE)),
-    "subscription_state": lambda c, d: c.subscription_state(d, TEMPERATURE),
-    "unsubscribe": lambda c, d: (c.unsubscribe(d, TEMPERATURE), c.list_subscriptions(d)),
-    "delete_subscriptions": lambda c, d: (c.delete_subscriptions(d), c.list_subscriptions(d)),
+    "resume_request": lambda c, d: c.requests.resume("x", d, TEMPERATURE).device_id,
+    "subscribe": lambda c, d: (c.subscribe(d, TEMPERATURE), c.subscriptions.is_active(d, TEMPERATURE)),
+    "subscription_state": lambda c, d: c.subscriptions.state(d, TEMPERATURE),
+    "unsubscribe": lambda c, d: (c.unsubscribe(d, TEMPERATURE), c.subscriptions.list(d)),
+    "delete_subscriptions": lambda c, d: (c.subscriptions.delete_all(d), c.subscriptions.list(d)),
     "state_frame": lambda c, d: c.state_frame([d])["device_id"].unique().tolist(),
-    "snapshot": lambda c, d: c.snapshot([d])["device_id"].unique().tolist(),
+    "snapshot": lambda c, d: c.fleet.snapshot([d])["device_id"].unique().tolist(),
     "plan": lambda c, d: c.plan([(d, SWITCH, True)]).frame["device_id"].tolist(),
 }
 
@@ -40,7 +40,7 @@ def test_each_method_takes_a_device_however_it_is_named(client, light):
     spellings = ("light-01", client.devices.get(light), client.get_device(light))
     for name, call in CALLS.items():
         by_id = call(client, light)
-        for spelling in (*spellings, client.begin_read(light, TEMPERATURE)):
+        for spelling in (*spellings, client.requests.begin_read(light, TEMPERATURE)):
             assert call(client, spelling) == by_id, (name, spelling)
     for one in spellings:
         with pytest.raises(TypeError, match=r"devices takes a list of device ids; write devices=\["):
@@ -107,7 +107,7 @@ def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, l
 def test_many_names_are_one_question_or_few_where_they_are_long(named, directory, simulator):
     names = [f"lamp-{number}" for number in range(10)]
     ids = [simulator.add_device(name, [SENSOR]) for name in names]
-    assert named.snapshot(names)["device_id"].tolist() == sorted(ids)
+    assert named.fleet.snapshot(names)["device_id"].tolist() == sorted(ids)
     assert directory.questions() == 1
     assert named.plan([(name, TEMPERATURE, 1.0) for name in names]).frame["device_id"].tolist() == ids
     names = [f"{number:02}{'ü' * 61}," if number % 10 == 5 else f"{number:02}{'語' * 62}" for number in range(20)]
@@ -123,16 +123,16 @@ def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, direct
     directory.listed["light-01"] = [listed(light, "light-01", "deregistered"), listed(other, "light-01")]
     names = getattr(named, "_wrapped", named)._session.names
     for act in (
-        lambda: named.begin_write("light-01", SWITCH, True),
-        lambda: named.begin_execute("light-01", "/3/0/4"),
-        lambda: named.begin_read("light-01", TEMPERATURE),
-        lambda: named.resume_request("x", "light-01", TEMPERATURE),
+        lambda: named.requests.begin_write("light-01", SWITCH, True),
+        lambda: named.requests.begin_execute("light-01", "/3/0/4"),
+        lambda: named.requests.begin_read("light-01", TEMPERATURE),
+        lambda: named.requests.resume("x", "light-01", TEMPERATURE),
     ):
         names.keep({"light-01": light})
         assert act().device_id == other
     names.keep({"light-01": light})
     named.subscribe("light-01", TEMPERATURE)
-    assert (named.list_subscriptions(other), named.list_subscriptions(light)) == ([TEMPERATURE], [])
+    assert (named.subscriptions.list(other), named.subscriptions.list(light)) == ([TEMPERATURE], [])
     assert named.plan([("light-01", SWITCH, True)]).frame["device_id"].tolist() == [other]
 
 
@@ -151,7 +151,7 @@ def test_of_devices_with_one_name_the_registered_one_is_meant_and_never_one_of_s
     for states in (("registered", "registered"), ("deregistered", "deregistered")):
         directory.listed["twin"] = [listed(light, "twin", states[0]), listed("e" * 32, "twin", states[1])]
         with pytest.raises(AmbiguousName) as caught:
-            named.begin_write("twin", SWITCH, True)
+            named.requests.begin_write("twin", SWITCH, True)
         assert isinstance(caught.value, ValueError)
         assert f"{light} ({states[0]})" in str(caught.value)
         assert f"{'e' * 32} ({states[1]})" in str(caught.value)
@@ -164,8 +164,8 @@ def test_of_devices_with_one_name_the_registered_one_is_meant_and_never_one_of_s
 def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
     for ask in (
         lambda: named.get_device("ligth-01"),
-        lambda: named.begin_write("ligth-01", SWITCH, True),
-        lambda: named.snapshot(["light-01", "ligth-01"]),
+        lambda: named.requests.begin_write("ligth-01", SWITCH, True),
+        lambda: named.fleet.snapshot(["light-01", "ligth-01"]),
         lambda: named.watch(print, devices=["ligth-01"]),
     ):
         with pytest.raises(UnknownDevice) as caught:
@@ -186,7 +186,7 @@ def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
 def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(named, light):
     wrong = [f"ligth-{number:02}" for number in range(400)]
     with pytest.raises(UnknownDevice) as caught:
-        named.snapshot(wrong)
+        named.fleet.snapshot(wrong)
     assert str(caught.value).count("close to it: light-01") == 10
     assert str(caught.value).endswith("; and 390 more of 400 lead to no device")
     reasons = named.plan([(name, SWITCH, True) for name in wrong]).frame["reason"].tolist()
@@ -201,7 +201,7 @@ def test_no_device_takes_the_place_of_another_by_its_name(named, directory, simu
     assert named.get_device(spoofed)[SWITCH].desired is None
     gone = "0" * 32
     pretender = simulator.add_device(gone, RESOURCES)
-    for ask in (lambda: named.get_device(gone), lambda: named.begin_write(gone, SWITCH, True)):
+    for ask in (lambda: named.get_device(gone), lambda: named.requests.begin_write(gone, SWITCH, True)):
         with pytest.raises(UnknownDevice, match=f"give its id: {pretender}"):
             ask()
 
@@ -233,7 +233,7 @@ def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light,
         return httpx.Response(202, json={}) if "dev-1" in request.url.path else given
 
     client = client_over(answer)
-    assert client.begin_write("dev-1", SWITCH, True).device_id == "dev-1"
+    assert client.requests.begin_write("dev-1", SWITCH, True).device_id == "dev-1"
     words = "no directory for you; it is for looking up 'light-01', which is no id" if status == 403 else "404"
     with pytest.raises(AccessDenied if status == 403 else NotFound, match=words):
         client.get_device("light-01")

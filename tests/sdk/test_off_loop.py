@@ -102,7 +102,7 @@ async def planned(client: AsyncMirrorClient, _: Path) -> Any:
 
 
 async def begun(client: AsyncMirrorClient, _: Path) -> list[Any]:
-    return [await client.begin_read("sensor-1", SWITCH)]
+    return [await client.requests.begin_read("sensor-1", SWITCH)]
 
 
 async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
@@ -116,18 +116,18 @@ async def misnamed(ask: Awaitable[Any]) -> None:
 
 
 CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]] = {
-    "snapshot_dataset": (nothing, lambda c, _, folder: c.snapshot_dataset(folder / "dataset")),
-    "refresh": (lambda c, _: c.snapshot(), lambda c, frame, _: c.refresh(frame)),
+    "snapshot_dataset": (nothing, lambda c, _, folder: c.fleet.dataset(folder / "dataset")),
+    "refresh": (lambda c, _: c.fleet.snapshot(), lambda c, frame, _: c.fleet.refresh(frame)),
     "history": (nothing, lambda c, _, __: c.history()),
     "as_of": (now, lambda c, instant, _: c.as_of(instant)),
     "changes": (now, lambda c, instant, _: c.changes(instant, instant)),
-    "events_frame": (nothing, lambda c, _, __: c.events_frame(after=0, timeout=0)),
+    "events_frame": (nothing, lambda c, _, __: c.notifications.events_frame(after=0, timeout=0)),
     "device_events_frame": (nothing, lambda c, _, __: c.devices.events_frame()),
-    "requests_frame": (begun, lambda c, requests, _: c.requests_frame(requests)),
-    "load_plan": (saved, lambda c, path, _: c.load_plan(path)),
+    "requests_frame": (begun, lambda c, requests, _: c.requests.frame(requests)),
+    "load_plan": (saved, lambda c, path, _: c.plans.load(path)),
     "apply": (planned, lambda _, plan, __: plan.apply()),
     "undo": (planned, lambda _, plan, __: plan.undo()),
-    "unknown names": (nothing, lambda c, _, __: misnamed(c.snapshot(["no", "body"]))),
+    "unknown names": (nothing, lambda c, _, __: misnamed(c.fleet.snapshot(["no", "body"]))),
     "plan of an unknown name": (nothing, lambda c, _, __: c.plan([("nobody", SWITCH, True)])),
     "record": (nothing, lambda c, _, folder: c.record(folder / "run.parquet")),
 }
@@ -206,8 +206,12 @@ for call in (first, *calls):
 
 
 def test_nothing_that_takes_long_is_loaded_on_the_thread_of_the_loop(tmp_path):
-    calls = ["client.begin_write('0' * 32, '/3311/0/5850', True)", "client.snapshot()", "client.history()"]
-    calls += ["client.events_frame(timeout=0, limit=0)", "client.plan([])", "client.requests_frame([])"]
+    calls = [
+        "client.requests.begin_write('0' * 32, '/3311/0/5850', True)",
+        "client.fleet.snapshot()",
+        "client.history()",
+    ]
+    calls += ["client.notifications.events_frame(timeout=0, limit=0)", "client.plan([])", "client.requests.frame([])"]
     calls.append("client.record('run.parquet', devices=[])")
     with socket.socket() as nobody:
         # Bound and not listening: nobody answers, and nobody else takes it.
@@ -434,7 +438,7 @@ def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device
     slow = Slow(getattr(DatasetWriter, method))
     monkeypatch.setattr(DatasetWriter, method, partialmethod(slow))
     folder = tmp_path / "in"
-    run(cancelled(mirror, slow, lambda client: client.snapshot_dataset(folder / "fleet")))
+    run(cancelled(mirror, slow, lambda client: client.fleet.dataset(folder / "fleet")))
     assert [path.name for path in folder.iterdir()] == (["fleet"] if method == "finish" else [])
     if method == "finish":
         assert SnapshotDataset(folder / "fleet").device_count == 1
@@ -499,7 +503,7 @@ def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, simulator):
     async def scene() -> Any:
         async with AsyncMirrorClient(URL, mirror.new_key(), transport=Between(mirror, look)) as client:
             plan = await client.plan([(one, "/3303/100/5700", 1) for one in fleet])
-            return plan, await client.snapshot(fleet)
+            return plan, await client.fleet.snapshot(fleet)
 
     gc.freeze()  # What was there before the test is not looked through each time.
     try:

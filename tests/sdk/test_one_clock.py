@@ -58,8 +58,8 @@ def test_a_plans_ledger_is_by_the_services_clock(now, client, simulator, lights)
 def test_a_request_that_waited_is_told_by_the_services_clock(now, client, simulator, lights):
     simulator.set_online(lights[0], False)
     begin = now()
-    waiting, expiring = (client.begin_write(lights[0], LEVEL, level, expiry_seconds=7200) for level in (1, 2))
-    unsaid = client.begin_read(lights[0], LEVEL)
+    waiting, expiring = (client.requests.begin_write(lights[0], LEVEL, level, expiry_seconds=7200) for level in (1, 2))
+    unsaid = client.requests.begin_read(lights[0], LEVEL)
     simulator.advance(3600)
     simulator.set_online(lights[0], True)
     assert waiting.exception() is None
@@ -75,9 +75,9 @@ def test_a_request_that_waited_is_told_by_the_services_clock(now, client, simula
 def test_a_repeated_async_id_was_accepted_the_first_time(now, client, simulator, lights):
     simulator.set_online(lights[0], False)
     begin = now()
-    client.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=600)
+    client.requests.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=600)
     simulator.advance(60)
-    again = client.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=7200)
+    again = client.requests.begin_write(lights[0], LEVEL, 40, async_id="once", expiry_seconds=7200)
     assert (again.accepted_at, again.expires_at) == (begin, begin + timedelta(seconds=600))
     simulator.set_online(lights[0], True)
     assert again.exception() is None
@@ -108,7 +108,7 @@ def test_an_instant_that_is_none_does_not_lose_the_request(now, client_over, lig
 
     client = client_over(garbled)
     for told in ("yesterday", "2026-01-05T08:00:00", "", "9" * 400, "9999-12-31T23:59:59-14:00"):
-        request = client.begin_write(lights[0], LEVEL, 40)
+        request = client.requests.begin_write(lights[0], LEVEL, 40)
         assert request.accepted_at is None, told
         assert request.exception() is None, told
         assert requests_frame(handles(request))["accepted_at"].isna().all(), told
@@ -118,14 +118,14 @@ def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(now, c
     simulator.set_online(lights[0], False)
     plan = client.plan([(lights[0], LEVEL, 40)])
     for number in range(20):
-        client.begin_write(lights[0], SWITCH, bool(number % 2))
+        client.requests.begin_write(lights[0], SWITCH, bool(number % 2))
     refused = plan.apply(timeout=0)
     assert refused["status"].tolist() == ["unknown"]
     assert refused[INSTANTS].isna().all(axis=None)
     assert refused.attrs["mirror"]["taken_at"] is None
-    done = client.begin_write(lights[1], LEVEL, 40)
+    done = client.requests.begin_write(lights[1], LEVEL, 40)
     assert done.exception() is None
-    resumed = client.resume_request(done.async_id, lights[1], LEVEL, method="PUT")
+    resumed = client.requests.resume(done.async_id, lights[1], LEVEL, method="PUT")
     assert resumed.exception() is None
     frame = requests_frame(handles(resumed))
     assert frame[["requested_at", "accepted_at", "expires_at", "latency"]].isna().all(axis=None)
@@ -136,7 +136,7 @@ def test_only_received_at_is_of_the_clock_here(now, client, simulator, lights):
     client.subscribe(lights[0], LEVEL)
     simulator.set_value(lights[0], LEVEL, "30")
     before = datetime.now(UTC) - timedelta(minutes=1)
-    frame = client.events_frame(after=0, timeout=0)
+    frame = client.notifications.events_frame(after=0, timeout=0)
     assert (frame["changed_at"] == now()).all()
     assert (frame["received_at"] >= before).all()
     assert pd.Timestamp(frame.attrs["mirror"]["taken_at"]) == now()

@@ -36,7 +36,7 @@ def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
         at, revision = desired
         parts["desired"] = {"value": wanted, "status": status, "desired_at": at, "revision": revision}
     body = {"device_id": "d1", "endpoint_name": "d", "created_at": AFTER, "resources": [parts]}
-    return DeviceObject.from_wire(wire.DeviceObject.model_validate(body))
+    return DeviceObject.from_wire(wire.DeviceObjectBody.model_validate(body))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_table_without_revisions_accuses_nobody_of_what_bears_the_same_time():
 
 def kinds(client, light, **options):
     """The kinds of drift of each of the tables a client gives; they are the same."""
-    tables = [client.snapshot(), client.state_frame([light]), client.get_device(light).to_frame(raw=True)]
+    tables = [client.fleet.snapshot(), client.state_frame([light]), client.get_device(light).to_frame(raw=True)]
     found = [table.mirror.drift(**options)["kind"].tolist() for table in tables]
     assert found[0] == found[1] == found[2]
     return found[0]
@@ -115,7 +115,7 @@ def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client,
     client.subscribe(light, LEVEL)
     settle()
     simulator.set_latency_seconds(light, 10)
-    request = client.begin_write(light, LEVEL, 40)
+    request = client.requests.begin_write(light, LEVEL, 40)
     settle()
     change(7)
     during = client.get_device(light)[LEVEL]
@@ -168,7 +168,7 @@ def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, simu
     plain.read_value(light, LEVEL)
     plain.write_value(light, LEVEL, 40)
     other = client_over(of_before)
-    assert other.snapshot()[REVISIONS].isna().all(axis=None)
+    assert other.fleet.snapshot()[REVISIONS].isna().all(axis=None)
     assert kinds(other, light) == []
     assert kinds(other, light, unconfirmed=True) == ["unconfirmed"]
     assert "may be older, which their times do not tell" in str(other.devices.explain(light, LEVEL))

@@ -14,7 +14,7 @@ from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 pytestmark = pytest.mark.keeps_history
 
@@ -25,7 +25,7 @@ SECOND = timedelta(seconds=1)
 def told(simulator, plain):
     """Two devices, their temperatures observed, and when these changed; the light of the first one was switched on."""
     ids = [simulator.add_device(name, RESOURCES, endpoint_type=kind) for name, kind in (("a", "Light"), ("b", "Fan"))]
-    plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     times = []
     for value in (22.5, 23.5):
         times.append(simulator.advance(60))
@@ -47,7 +47,7 @@ def test_the_state_is_that_of_the_instant(client, told, simulator):
         assert (about["one_instant"], about["devices"], about["revision"]) == (True, 2, None)
         assert about["taken_at"] == instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     # It can be brought up to the present.
-    assert client.refresh(client.as_of(times[0], paths=[TEMPERATURE]))["reported_num"].tolist() == [23.5, 23.5]
+    assert client.fleet.refresh(client.as_of(times[0], paths=[TEMPERATURE]))["reported_num"].tolist() == [23.5, 23.5]
     assert client.as_of(times[0], raw=True).columns.tolist() == STATE_RAW_SCHEMA.names
     before, after = client.as_of(times[1] - SECOND), client.as_of(simulator.get_clock())
     assert before["desired_status"].isna().all()
@@ -128,7 +128,7 @@ def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
 
 def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, simulator):
     def put_gap(session):
-        row = HistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
+        row = StoredHistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
 
     now = mirror.services.clock.now()

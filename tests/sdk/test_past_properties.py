@@ -34,7 +34,7 @@ def play(client, simulator, ids, dice):
             elif step == "online":
                 simulator.set_online(device_id, dice.random() < 0.5)
             elif step == "write":
-                client.begin_write(device_id, LIGHT, dice.random() < 0.5, expiry_seconds=5)
+                client.requests.begin_write(device_id, LIGHT, dice.random() < 0.5, expiry_seconds=5)
             else:
                 {"register": simulator.register, "update": simulator.update_registration}.get(
                     step, simulator.deregister
@@ -61,7 +61,7 @@ def reported(source, instant):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_recording_made_beside_it_tells_the_same(plain, simulator, folder, last_look_soon, seed):
-    plain.put_presubscriptions([{"resource_path": ["*"]}])
+    plain.subscriptions.rules.replace([{"resource_path": ["*"]}])
     ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
     simulator.advance(2)
     begin = simulator.get_clock()

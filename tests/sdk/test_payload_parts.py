@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk.values import LWM2M_JSON, LWM2M_TLV, SENML_CBOR, SENML_JSON, decode_many, encode
 from mirror_sdk.values.codecs import split
-from mirror_sdk.values.declared import Unreadable
+from mirror_sdk.values.declared import UnreadablePayload
 from mirror_sdk.wire.link_format import Link, NoLinks, parse_links
 
 texts, whole = st.text(), st.integers(-(2**63), 2**63 - 1)
@@ -51,7 +51,7 @@ def test_the_parts_of_a_tlv_say_what_it_says(payload, path):
     whole = decode_many(payload, LWM2M_TLV, path)
     try:
         parts = split(payload, LWM2M_TLV, path)
-    except Unreadable:
+    except UnreadablePayload:
         return
     found = {each: value for part in parts for each, value in decode_many(*part[1:3], part.path).items()}
     assert python(found) == python(whole)

@@ -62,8 +62,8 @@ def test_an_applied_plan_is_a_ledger(client, lights):
 def test_every_check_is_told_in_its_row(client, simulator, lights):
     simulator.deregister(lights[1])
     simulator.set_online(lights[2], False)
-    client.begin_write(lights[2], LEVEL, 5)
-    client.begin_write(lights[2], SWITCH, True)
+    client.requests.begin_write(lights[2], LEVEL, 5)
+    client.requests.begin_write(lights[2], SWITCH, True)
     sleeper = simulator.add_device("sleeper", [DIMMER, LAMP, SENSOR], queue_mode=True)
     wanted = [
         ((lights[0], LEVEL, 10), "already_so", "skip", "reported at 2026-"),
@@ -286,7 +286,7 @@ def test_a_saved_plan_is_taken_up_by_another_client_and_nothing_is_written_twice
     until(lambda: statuses(plan.apply(canary=0, timeout=0)) == ["success", "success", "pending", "success"])
     for device_id in lights:
         simulator.set_value(device_id, LEVEL, 7)
-    loaded = client.load_plan(tmp_path / "plan.json")
+    loaded = client.plans.load(tmp_path / "plan.json")
     assert loaded.frame.equals(plan.frame)
     assert statuses(loaded.result) == ["queued"] * 4
     simulator.set_online(lights[2], True)
@@ -325,12 +325,12 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
         changed[member] = content["writes"][1]["async_id"] if value == "that of the other" else value
         file.write_text(json.dumps(content))
         with pytest.raises(InvalidValue, match=rf"holds no plan that can be loaded \({said}"):
-            client.load_plan(file)
+            client.plans.load(file)
     moved = whole.replace("mirror.localhost", "elsewhere.localhost")
     for text, said in (('{"writes": []}', "holds no plan"), (moved, r"is a plan for http://elsewhere\.localhost")):
         file.write_text(text)
         with pytest.raises(InvalidValue, match=said):
-            client.load_plan(file)
+            client.plans.load(file)
     with pytest.raises(FileNotFoundError):
-        client.load_plan(tmp_path / "missing.json")
+        client.plans.load(tmp_path / "missing.json")
     assert client.requests.list() == []

@@ -32,7 +32,7 @@ def level(client, device):
 
 
 def test_what_was_written_before_the_plan_is_refused_in_it_but_for_what_is_so_already(client, somebody_else, lights):
-    seen = client.snapshot()
+    seen = client.fleet.snapshot()
     somebody_else.write_value(lights[1], LEVEL, 55)
     somebody_else.write_value(lights[2], LEVEL, 40)
     # A table with values of its own has seen as well.
@@ -50,7 +50,7 @@ def test_what_was_written_before_the_plan_is_refused_in_it_but_for_what_is_so_al
 def test_what_was_written_after_the_plan_is_refused_and_the_rest_goes_on(client, somebody_else, lights):
     for light in lights:
         client.read_value(light, LEVEL)
-    plan = client.plan(client.snapshot(), value=40, if_match=True)
+    plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
     # The first of all, which was to be the canary, among them.
     for device in (ordered[0], ordered[3]):
@@ -74,7 +74,7 @@ def test_what_was_written_after_the_plan_is_refused_and_the_rest_goes_on(client,
 
 
 def test_of_all_canaries_overtaken_another_is_tried_first(client, somebody_else, simulator, lights):
-    plan = client.plan(client.snapshot(), value=40, if_match=True)
+    plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
     somebody_else.write_value(ordered[0], LEVEL, 55)
     simulator.set_answer(ordered[1], "reject")
@@ -85,13 +85,13 @@ def test_of_all_canaries_overtaken_another_is_tried_first(client, somebody_else,
 
 def test_a_saved_plan_keeps_what_was_seen(client, somebody_else, lights, tmp_path):
     file = tmp_path / "plan.json"
-    client.plan(client.snapshot(devices=lights[:2]), value=40, if_match=True).save(file)
+    client.plan(client.fleet.snapshot(devices=lights[:2]), value=40, if_match=True).save(file)
     assert [write["if_match"] for write in json.loads(file.read_text())["writes"]] == [0, 0]
     somebody_else.write_value(lights[0], LEVEL, 55)
-    plan = client.load_plan(file)
+    plan = client.plans.load(file)
     assert statuses(plan.apply()) == {lights[0]: "failure", lights[1]: "success"}
     plan.save(file)
-    again = client.load_plan(file)
+    again = client.plans.load(file)
     assert sorted(again.frame["check"]) == ["changed", "ok"]
     assert again.apply()["status"].tolist() == ["success"]
     assert level(client, lights[0]) == 55
@@ -100,7 +100,7 @@ def test_a_saved_plan_keeps_what_was_seen(client, somebody_else, lights, tmp_pat
 def test_revisions_are_those_that_were_seen_whatever_the_table_went_through(client, somebody_else, lights):
     client.write_value(lights[0], LEVEL, 30)
     client.write_value(lights[1], LEVEL, 30)
-    seen = client.snapshot(paths=[LEVEL])
+    seen = client.fleet.snapshot(paths=[LEVEL])
     somebody_else.write_value(lights[0], LEVEL, 31)
     somebody_else.write_value(lights[2], LEVEL, 31)
     for table in (
@@ -116,7 +116,7 @@ def test_revisions_are_those_that_were_seen_whatever_the_table_went_through(clie
 
 def test_a_table_that_has_not_seen_is_refused(client, lights):
     client.write_value(lights[0], LEVEL, 30)
-    seen = client.snapshot(devices=lights[:1])
+    seen = client.fleet.snapshot(devices=lights[:1])
     for wanted, options, said in (
         (seen.drop(columns="desired_revision"), {"value": 40}, "lacks desired_revision"),
         (seen.assign(desired_revision=pd.NA), {"value": 40}, "told no revisions"),

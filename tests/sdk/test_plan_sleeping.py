@@ -168,7 +168,7 @@ def test_an_outcome_of_days_ago_is_found_and_not_written_again(
     fall_asleep(simulator, sleepers, days=2)
     for device_id in (*sleepers, *lights):
         simulator.set_value(device_id, LEVEL, 7)
-    loaded = client.load_plan(tmp_path / "plan.json")
+    loaded = client.plans.load(tmp_path / "plan.json")
     assert loaded.frame.equals(plan.frame)
     assert statuses(loaded.result) == statuses(first) == ["pending"] * 3 + ["success"] * 2
     again = loaded.apply()
@@ -180,7 +180,7 @@ def test_an_outcome_of_days_ago_is_found_and_not_written_again(
     # The plan that stayed in its program sees the same.
     assert statuses(plan.apply()) == ["success"] * 5
     loaded.save(tmp_path / "plan.json")
-    assert client.load_plan(tmp_path / "plan.json").result["finished_at"].equals(again["finished_at"])
+    assert client.plans.load(tmp_path / "plan.json").result["finished_at"].equals(again["finished_at"])
 
 
 def test_what_another_write_has_replaced_is_not_written_again_days_later(client, plain, simulator, sleepers, tmp_path):
@@ -188,9 +188,9 @@ def test_what_another_write_has_replaced_is_not_written_again_days_later(client,
     plan.apply()
     plan.save(tmp_path / "plan.json")
     simulator.advance(1)
-    plain.begin_write(sleepers[0], LEVEL, 60)
+    plain.requests.begin_write(sleepers[0], LEVEL, 60)
     fall_asleep(simulator, sleepers, days=1)
     fall_asleep(simulator, sleepers, days=2)
-    assert statuses(client.load_plan(tmp_path / "plan.json").apply()) == ["pending"]
+    assert statuses(client.plans.load(tmp_path / "plan.json").apply()) == ["pending"]
     assert client.requests.list() == []
     assert own_levels(simulator, sleepers[:1]) == ["60"]

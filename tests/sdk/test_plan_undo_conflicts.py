@@ -45,7 +45,7 @@ def test_undo_leaves_alone_what_was_changed_later(
         simulator.set_value(lights[light], LEVEL, level)
         somebody_else.read_value(lights[light], LEVEL)
     found = ["changed", "ok", "ok", "changed", "changed", "ok", "already_so", "ok", "ok"]
-    assert checks(new_client().load_plan(tmp_path / "plan.json").undo(), lights) == found
+    assert checks(new_client().plans.load(tmp_path / "plan.json").undo(), lights) == found
     undo = applied.undo()
     assert checks(undo, lights) == found
     for light, level in ((0, 77), (4, 88)):
@@ -60,7 +60,7 @@ def test_undo_leaves_a_write_alone_that_comes_before_it_is_applied(client, someb
     undo = applied.undo()
     undo.save(tmp_path / "undo.json")
     somebody_else.write_value(lights[2], LEVEL, 77)
-    loaded = client.load_plan(tmp_path / "undo.json")
+    loaded = client.plans.load(tmp_path / "undo.json")
     for plan in (undo, loaded):
         result = plan.apply(concurrency=1).set_index("device_id")
         assert result.loc[lights, "status"].tolist() == [*["success"] * 2, "failure", *["success"] * 6]

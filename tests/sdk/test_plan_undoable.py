@@ -77,7 +77,7 @@ def test_a_device_is_asked_only_for_what_is_not_known(client, simulator, lights)
 def test_a_write_that_may_have_acted_is_read_anew(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
     simulator.set_online(lights[0], False)
-    request = client.begin_write(lights[0], LEVEL, 20, expiry_seconds=200)
+    request = client.requests.begin_write(lights[0], LEVEL, 20, expiry_seconds=200)
     simulator.set_answer(lights[0], "silent")
     simulator.set_online(lights[0], True)
     simulator.advance(timedelta(seconds=301))

@@ -16,7 +16,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, history_frame, mirror, read_parquet
 from mirror_sdk.object_table import Personal
 from mirror_sdk.object_table import table as object_table
-from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymise
+from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymize
 from mirror_sdk.privacy.pseudonyms import Pseudonyms
 from mirror_sdk.tables.columns import basis_of_table
 
@@ -48,7 +48,9 @@ def homes(client, simulator):
         resources = [{"path": path, "value": value, "observable": True} for path, value in RESOURCES.items()]
         resources.append({"path": LEVEL, "value": "40", "writable": True, "observable": True})
         ids.append(simulator.add_device(name, resources, endpoint_type="Home"))
-    client.put_presubscriptions([{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True)
+    client.subscriptions.rules.replace(
+        [{"resource_path": ["/3/*", "/4/*", "/6/*", "/3303/*", "/9999/*"]}], apply_now=True
+    )
     client.write_value(ids[0], LEVEL, 41)
     client.read_value(ids[0], LEVEL)
     assert len(list(client.events(after=0, timeout=60, limit=20))) == 20
@@ -63,9 +65,9 @@ def tables(client, simulator, homes, tmp_path):
         simulator.advance(60)
         simulator.set_value(homes[0], SERIAL, "SN-4711-9999")
     now = simulator.get_clock()
-    state, events = client.snapshot(raw=True), client.events_frame(after=0, timeout=0, raw=True)
+    state, events = client.fleet.snapshot(raw=True), client.notifications.events_frame(after=0, timeout=0, raw=True)
     plan = client.plan([(homes[0], LEVEL, 50), ("Rita-nobody", LEVEL, 1)])
-    write = client.begin_write(homes[1], LEVEL, 3, async_id="Ritas-request")
+    write = client.requests.begin_write(homes[1], LEVEL, 3, async_id="Ritas-request")
     write.result()
     rooms = pd.DataFrame({"endpoint_name": [ANNA, BERT], "floor": [1, 2], "note": [f"see {BERT}", "none"]})
     return {
@@ -78,7 +80,7 @@ def tables(client, simulator, homes, tmp_path):
         "events": events,
         "wide events": events.mirror.wide(),
         "history": history_frame(events, raw=True),
-        "requests": client.requests_frame([write]),
+        "requests": client.requests.frame([write]),
         "plan": plan.frame,
         "as of": recorder.recording.as_of(now),
         "changes": recorder.recording.changes(begin, now),
@@ -117,35 +119,38 @@ def test_nothing_of_it_is_left_in_any_table(tables, homes):
         if name not in {"drift", "requests"}:
             assert found_in(table, homes), name
         # A wide table has no names of devices to be looked for.
-        shared = table.mirror.pseudonymise(KEY, also=[ANNA] if "wide" in name else [])
+        shared = table.mirror.pseudonymize(KEY, also=[ANNA] if "wide" in name else [])
         assert found_in(shared, homes) == set(), name
         assert (shared.shape, list(shared.index.names)) == (table.shape, list(table.index.names)), name
 
 
 @pytest.mark.parametrize("form", ["arrow", "polars"])
 def test_nothing_of_it_is_left_in_any_form(client, homes, form):
-    for table in (client.snapshot(raw=True, as_=form), client.events_frame(after=0, timeout=0, raw=True, as_=form)):
+    for table in (
+        client.fleet.snapshot(raw=True, as_=form),
+        client.notifications.events_frame(after=0, timeout=0, raw=True, as_=form),
+    ):
         assert found_in(table, homes)
-        shared = pseudonymise(table, KEY)
+        shared = pseudonymize(table, KEY)
         assert found_in(shared, homes) == set()
         assert shared.schema == table.schema if form == "arrow" else shared.columns == table.columns
         # What is cut away is still behind what is left of it.
         for begin in range(0, 10, 3):
-            assert found_in(pseudonymise(table.slice(begin, 1), KEY, also=[ANNA]), homes) == set()
+            assert found_in(pseudonymize(table.slice(begin, 1), KEY, also=[ANNA]), homes) == set()
 
 
 def test_all_forms_have_the_same_pseudonyms(client, homes):
-    for ask in (client.snapshot, client.state_frame):
-        expected = mirror(ask(raw=True)).pseudonymise(KEY)
-        table = pseudonymise(ask(raw=True, as_="arrow"), KEY)
+    for ask in (client.fleet.snapshot, client.state_frame):
+        expected = mirror(ask(raw=True)).pseudonymize(KEY)
+        table = pseudonymize(ask(raw=True, as_="arrow"), KEY)
         pd.testing.assert_frame_equal(from_arrow(table), expected)
         assert basis_of_table(table) == expected.attrs["mirror"]
-        assert pseudonymise(ask(raw=True, as_="polars"), KEY).to_dicts() == table.to_pylist()
+        assert pseudonymize(ask(raw=True, as_="polars"), KEY).to_dicts() == table.to_pylist()
 
 
 def test_it_can_be_computed_with_as_before(tables, homes):
     state, drift, events, joined = (tables[name] for name in ("state", "drift", "events", "joined"))
-    shared = {name: tables[name].mirror.pseudonymise(KEY) for name in ("state", "drift", "events", "joined")}
+    shared = {name: tables[name].mirror.pseudonymize(KEY) for name in ("state", "drift", "events", "joined")}
     names = dict(zip(state["device_id"], shared["state"]["device_id"], strict=True))
     assert len(set(names.values())) == 2
     assert [names[one] for one in drift["device_id"]] == shared["drift"]["device_id"].tolist()
@@ -163,7 +168,7 @@ def values(frame, path, column="reported_text"):
 
 
 def test_each_resource_is_treated_as_the_list_says_and_the_report_counts_it(client, homes, tmp_path):
-    state = client.snapshot(raw=True).mirror.pseudonymise(KEY)
+    state = client.fleet.snapshot(raw=True).mirror.pseudonymize(KEY)
     assert re.fullmatch(r"serial-[0-9a-z]{12}", values(state, SERIAL)[1])
     assert len(set(values(state, ADDRESS))) == 1  # both have the same
     assert values(state, LATITUDE, "reported_num") == [52.5, 52.5]
@@ -175,7 +180,7 @@ def test_each_resource_is_treated_as_the_list_says_and_the_report_counts_it(clie
     assert all(text.startswith("text-") for text in values(state, FIRMWARE))
     assert all(text.startswith("value-") for text in values(state, UNKNOWN))
     assert values(state, SERIAL, "reported_raw") == [text.encode() for text in values(state, SERIAL)]
-    report = state.attrs["mirror"]["pseudonymised"]
+    report = state.attrs["mirror"]["pseudonymized"]
     told = {(line["column"], line["resource"]): (line["how"], line["cells"]) for line in report}
     assert told["device_id", None] == ("identifier", len(state))
     assert told["reported_text", "/3/*/2"] == told["reported_raw", "/3/*/2"] == ("identifier", 2)
@@ -186,20 +191,20 @@ def test_each_resource_is_treated_as_the_list_says_and_the_report_counts_it(clie
     # It is in the files too.
     state.to_parquet(tmp_path / "state.parquet")
     assert read_parquet(tmp_path / "state.parquet").attrs == state.attrs
-    assert basis_of_table(read_parquet(tmp_path / "state.parquet", as_="arrow"))["pseudonymised"] == report
+    assert basis_of_table(read_parquet(tmp_path / "state.parquet", as_="arrow"))["pseudonymized"] == report
 
 
 def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
-    state = client.snapshot(raw=True)
+    state = client.fleet.snapshot(raw=True)
     before, about = state.copy(deep=True), dict(state.attrs["mirror"])
-    one, same, other = (state.mirror.pseudonymise(key) for key in (KEY, KEY.encode(), KEY + "!"))
+    one, same, other = (state.mirror.pseudonymize(key) for key in (KEY, KEY.encode(), KEY + "!"))
     pd.testing.assert_frame_equal(state, before)
     assert state.attrs["mirror"] == about
     assert one["device_id"].tolist() == same["device_id"].tolist()
     assert not set(one["device_id"]) & set(other["device_id"])
     assert one.attrs["mirror"]["server"] != other.attrs["mirror"]["server"]
     # Rows with one label stay apart.
-    twice = pd.concat([state, state]).mirror.pseudonymise(KEY)
+    twice = pd.concat([state, state]).mirror.pseudonymize(KEY)
     assert twice["device_id"].tolist() == one["device_id"].tolist() * 2
     assert not is_in(KEY, one)
     assert KEY not in repr(Pseudonyms(KEY))
@@ -208,28 +213,28 @@ def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
 
 
 def test_what_cannot_be_replaced_is_refused(client, homes):
-    state, table = client.snapshot(), client.snapshot(as_="arrow")
+    state, table = client.fleet.snapshot(), client.fleet.snapshot(as_="arrow")
     for key in ("short", b"fifteen bytes..", "", 12345678901234567890, None):
         with pytest.raises(InvalidValue, match="the key") as refused:
-            state.mirror.pseudonymise(key)
+            state.mirror.pseudonymize(key)
         assert not key or str(key) not in str(refused.value)
-    shared = state.mirror.pseudonymise(KEY)
-    for twice in (shared, pseudonymise(table, KEY)):
+    shared = state.mirror.pseudonymize(KEY)
+    for twice in (shared, pseudonymize(table, KEY)):
         with pytest.raises(InvalidValue, match="pseudonyms already"):
-            pseudonymise(twice, KEY)
+            pseudonymize(twice, KEY)
     with pytest.raises(InvalidValue, match="does not say what it shows"):
-        client.refresh(shared)
+        client.fleet.refresh(shared)
     with pytest.raises(InvalidValue, match="lacks the column path"):
-        state.drop(columns="path").mirror.pseudonymise(KEY)
+        state.drop(columns="path").mirror.pseudonymize(KEY)
     with pytest.raises(TypeError, match="a list is no table"):
-        pseudonymise([], KEY)
+        pseudonymize([], KEY)
 
 
 def test_empty_tables_stay_empty(client):
     for form in ("pandas", "arrow", "polars"):
-        assert len(pseudonymise(client.snapshot(raw=True, as_=form), KEY)) == 0
-    frame = client.snapshot()
-    assert mirror(frame).pseudonymise(KEY).dtypes.astype(str).equals(frame.dtypes.astype(str))
+        assert len(pseudonymize(client.fleet.snapshot(raw=True, as_=form), KEY)) == 0
+    frame = client.fleet.snapshot()
+    assert mirror(frame).pseudonymize(KEY).dtypes.astype(str).equals(frame.dtypes.astype(str))
 
 
 def test_an_object_that_was_registered_says_what_is_personal(client, simulator, monkeypatch):
@@ -246,7 +251,7 @@ def test_an_object_that_was_registered_says_what_is_personal(client, simulator, 
     device = simulator.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
     for one in given:
         client.read_value(device, f"/30001/0/{one}")
-    state = client.snapshot().mirror.pseudonymise(KEY)
+    state = client.fleet.snapshot().mirror.pseudonymize(KEY)
     texts = dict(zip(state["path"], state["reported_text"], strict=True))
     assert texts["/30001/0/1"].startswith("value-")
     assert values(state, "/30001/0/2", "reported_num") == [48.1]
@@ -297,7 +302,7 @@ def words(*values):
 def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
     table = change(pd.DataFrame(PLAIN))
     assert is_in(NAME, table)
-    assert not is_in(NAME, pseudonymise(table, KEY))
+    assert not is_in(NAME, pseudonymize(table, KEY))
 
 
 @pytest.mark.parametrize(
@@ -315,7 +320,7 @@ def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
 )
 def test_cells_in_which_nobody_looks_are_refused(table):
     with pytest.raises(InvalidValue, match="has lists, structures or other values within its cells"):
-        pseudonymise(table, KEY)
+        pseudonymize(table, KEY)
 
 
 ID = "0123456789abcdef0123456789abcdef"
@@ -330,35 +335,35 @@ def test_a_renamed_column_of_ids_or_names_is_replaced(form):
     ):
         for column in columns:
             renamed = table[[original, "path"]].rename(columns={original: column})
-            assert not is_in(secret, pseudonymise(form(renamed), KEY)), (original, column)
+            assert not is_in(secret, pseudonymize(form(renamed), KEY)), (original, column)
 
 
 def test_a_text_of_an_unknown_column_is_replaced_in_others_too():
     table = pd.DataFrame({"house": [NAME], "reason": [f"{NAME} is offline"], "label": ["Temperature"], "count": [3]})
-    shared = mirror(table.assign(group="Temperature")).pseudonymise(KEY)
+    shared = mirror(table.assign(group="Temperature")).pseudonymize(KEY)
     assert not is_in(NAME, shared)
     assert (shared["label"].tolist(), shared["count"].tolist()) == (["Temperature"], [3])
-    report = {line["column"]: line["how"] for line in shared.attrs["mirror"]["pseudonymised"]}
+    report = {line["column"]: line["how"] for line in shared.attrs["mirror"]["pseudonymized"]}
     assert report == {"house": "unknown", "group": "unknown", "reason": "within"}
 
 
 def test_devices_that_became_columns_are_replaced_also_in_their_units():
     table = pd.DataFrame({"device": [ID, NAME], "reported_at": [1, 1], "floor": [1, 2]})
-    wide = mirror(table.pivot(index="reported_at", columns="device", values="floor")).pseudonymise(KEY)
+    wide = mirror(table.pivot(index="reported_at", columns="device", values="floor")).pseudonymize(KEY)
     assert not is_in(NAME, wide)
     assert not is_in(ID, wide)
-    assert not is_in(ID, pseudonymise(pa.table({ID: [1.0]}), KEY))
+    assert not is_in(ID, pseudonymize(pa.table({ID: [1.0]}), KEY))
     # The unit of a column that was dropped does not tell its name.
     table = pd.DataFrame({"device_id": ["1" * 32], ANNA: [20.5], FIRMWARE: [1.0]})
     table.attrs["units"] = {ANNA: "Cel", BERT: "Cel", FIRMWARE: "%"}
-    units = pseudonymise(table, KEY, also=[ANNA, BERT]).attrs["units"]
+    units = pseudonymize(table, KEY, also=[ANNA, BERT]).attrs["units"]
     assert (len(units), units[FIRMWARE]) == (2, "%")
     assert not {ANNA, BERT} & set(units)
 
 
 def test_ids_and_names_have_other_pseudonyms_also_where_an_id_is_a_name():
-    twins = mirror(pd.DataFrame({"device_id": [ID, NAME], "endpoint_name": [NAME, ID]})).pseudonymise(KEY)
+    twins = mirror(pd.DataFrame({"device_id": [ID, NAME], "endpoint_name": [NAME, ID]})).pseudonymize(KEY)
     assert len({*twins["device_id"], *twins["endpoint_name"]}) == 4
     either = mirror(pd.DataFrame({"device": [ID, NAME], "device_id": [ID] * 2, "endpoint_name": [NAME] * 2}))
-    found = either.pseudonymise(KEY)
+    found = either.pseudonymize(KEY)
     assert found["device"].tolist() == [found["device_id"][0], found["endpoint_name"][0]]

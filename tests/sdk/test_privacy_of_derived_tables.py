@@ -14,7 +14,7 @@ from naive_history import BEGIN, Row, frame_of
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.frames import mirror
-from mirror_sdk.privacy import pseudonymise
+from mirror_sdk.privacy import pseudonymize
 
 KEY = "a key that nobody guesses, of November"
 COORDINATES = {
@@ -91,33 +91,33 @@ def exact_numbers(frame):
 def test_no_derived_table_keeps_an_exact_coordinate(name):
     frame = derived_tables()[name]
     assert exact_numbers(frame)
-    assert exact_numbers(mirror(frame).pseudonymise(KEY)) == []
+    assert exact_numbers(mirror(frame).pseudonymize(KEY)) == []
     if name != "bins of pandas":
         table = pa.Table.from_pandas(frame.reset_index(), preserve_index=False)
-        assert exact_numbers(pseudonymise(table, KEY).to_pandas()) == []
-        assert exact_numbers(pseudonymise(pl.from_arrow(table), KEY).to_pandas()) == []
+        assert exact_numbers(pseudonymize(table, KEY).to_pandas()) == []
+        assert exact_numbers(pseudonymize(pl.from_arrow(table), KEY).to_pandas()) == []
 
 
 def test_numbers_of_other_resources_stay_in_derived_tables():
     tables = derived_tables()
     for name in ("compare", "rates", "rates by bin", "resample", "join", "own column"):
         table = tables[name][tables[name]["path"] == TEMPERATURE].drop(columns="exact", errors="ignore")
-        shared = mirror(table).pseudonymise(KEY)
+        shared = mirror(table).pseudonymize(KEY)
         named = ["device_id", "endpoint_name", "endpoint_name_other"]
         plain, told = (one.drop(columns=named, errors="ignore") for one in (table, shared))
         pd.testing.assert_frame_equal(told, plain, check_categorical=False)
     # A value of a joined table follows its own path.
-    shared = mirror(tables["join by device, other side"]).pseudonymise(KEY)
+    shared = mirror(tables["join by device, other side"]).pseudonymize(KEY)
     assert set(shared["value_num_other"]) == {21.53, 21.77, 22.53, 22.77}
 
 
 def test_times_counts_and_revisions_stay():
     hours = derived_tables()["resample"]
-    shared = mirror(hours).pseudonymise(KEY)
+    shared = mirror(hours).pseudonymize(KEY)
     for column in ("bin", "count", "covered"):
         pd.testing.assert_series_equal(shared[column], hours[column])
     told = history()
-    pd.testing.assert_series_equal(mirror(told).pseudonymise(KEY)["revision"], told["revision"])
+    pd.testing.assert_series_equal(mirror(told).pseudonymize(KEY)["revision"], told["revision"])
 
 
 def forms_of(column, path):
@@ -147,7 +147,7 @@ def test_every_kind_of_value_is_reduced_in_every_form(kind):
     values, arrow_types = KINDS[kind]
     for path, arrow_type, last in product(("/6/0/0", "/3/0/2", "/9999/0/1"), arrow_types, (None, values[0])):
         for table in forms_of(pa.array([*values, last], arrow_type), path):
-            shared = pseudonymise(table, KEY)
+            shared = pseudonymize(table, KEY)
             assert len(shared) == 3
             if path != "/9999/0/1" and kind in ("number", "integer", "text", "bytes", "decimal"):
                 rows = shared.to_pylist() if isinstance(shared, pa.Table) else pl.DataFrame(shared).to_dicts()
@@ -157,6 +157,6 @@ def test_every_kind_of_value_is_reduced_in_every_form(kind):
 
 def test_ids_that_became_numbers_are_replaced():
     table = pa.table({"device_id": [12, 13], "device_id_count": [1, 2]})
-    assert not {12, 13} & set(pseudonymise(table, KEY)["device_id"].to_pylist())
+    assert not {12, 13} & set(pseudonymize(table, KEY)["device_id"].to_pylist())
     for frame in (pl.from_arrow(table), table.to_pandas()):
-        assert not {12, 13} & set(pseudonymise(frame, KEY)["device_id"].to_list())
+        assert not {12, 13} & set(pseudonymize(frame, KEY)["device_id"].to_list())

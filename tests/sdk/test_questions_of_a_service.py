@@ -30,9 +30,9 @@ QUESTIONS = {
 def told(plain, simulator, folder):
     """A quarter of an hour of two devices, by where it was told, and from when to when it was."""
 
-    plain.put_presubscriptions([{"resource_path": ["/33*"]}])
+    plain.subscriptions.rules.replace([{"resource_path": ["/33*"]}])
     simulator.advance(60)
-    position = plain.events_frame(after=0, timeout=0).attrs["mirror"].get("position", 0)
+    position = plain.notifications.events_frame(after=0, timeout=0).attrs["mirror"].get("position", 0)
     with plain.record(folder) as recorder:
         begin = simulator.get_clock()
         hall = simulator.add_device("hall", [SENSOR, LAMP])
@@ -51,7 +51,7 @@ def told(plain, simulator, folder):
         "history": plain.history(begin=begin, end=end),
         "history of a recording": recorder.recording.history(begin=begin, end=end),
         "events of a recording": recorder.recording.events(),
-        "events": plain.events_frame(after=position, timeout=0),
+        "events": plain.notifications.events_frame(after=position, timeout=0),
     }
     return frames, {"begin": begin, "end": end}
 
@@ -77,7 +77,7 @@ def test_wherever_it_was_told_the_answer_is_the_same(told):
 
 
 def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, simulator, mirror, folder):
-    plain.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
+    plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}])
     hall = simulator.add_device("hall", [SENSOR, LAMP])
     first = simulator.advance(60)
     before = ((b"10", first), (b"16", first + timedelta(minutes=5)))

@@ -39,7 +39,7 @@ def test_complete_is_what_is_known_by_the_services_clock(client, simulator, here
         ended_at = simulator.advance(60)
     assert set(Recording(folder).events()["received_at"]) == {here}
     audit = Recording(folder).audit()
-    assert (audit.from_at, audit.until_at, audit.sealed_until_at) == (begun_at, ended_at, ended_at)
+    assert (audit.from_at, audit.until_at, audit.finalized_until_at) == (begun_at, ended_at, ended_at)
     assert Recording(folder).events().attrs["mirror"]["taken_at"].startswith(f"{ended_at:%Y-%m-%dT%H:%M:%S}")
     assert is_complete(folder, begun_at)
     assert is_complete(folder, ended_at)
@@ -77,7 +77,7 @@ def test_a_fleet_without_a_device_is_known_too_and_one_that_is_recorded_up_to_th
         begun_at = simulator.get_clock()
         assert is_complete(folder, begun_at)
         assert not is_complete(folder, simulator.advance(1))
-        client.put_presubscriptions([{"resource_path": [TEMPERATURE]}])
+        client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}])
         simulator.advance(60)
         simulator.add_device("late", [{"path": TEMPERATURE, "value": "7.5", "observable": True}])
         later = simulator.advance(1)

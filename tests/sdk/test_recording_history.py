@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning
 def recorded(client, simulator, folder):
     """Two devices whose temperatures are observed; what happened while they were recorded, and when that began."""
     ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
-    client.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
+    client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     simulator.advance(1)
     begin = simulator.get_clock()
     with client.record(folder):
@@ -110,7 +110,7 @@ def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, simulator, devi
     events, audit = recording.events(), recorder.audit()
     assert "gap" in set(events["event"])
     assert events.attrs["mirror"]["complete"] is False
-    assert [hole.reason for hole in audit.holes] == ["the log had dropped them"]
+    assert [gap.reason for gap in audit.gaps] == ["the log had dropped them"]
     assert "missing" in str(audit)
 
 

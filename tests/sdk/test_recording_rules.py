@@ -58,7 +58,7 @@ def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors,
     assert f"{SWITCH} of 6 devices (lamp, sensor-1, sensor-2, 3 more)" in said
     assert "/9999/* (which no registered device has)" in said
     assert "subscribe=True" in said
-    assert "add_presubscriptions()" in said
+    assert "client.subscriptions.rules.add()" in said
     # A warning that is an error leaves no recorder behind.
     with pytest.raises(NotSubscribedWarning):
         client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"])
@@ -80,10 +80,10 @@ def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, simulator, sens
         ({"endpoint_name": "sensor-1", "endpoint_type": "A"}, "5 devices"),
         ({"resource_path": ["/3303/0/57"]}, "5 devices"),
     ):
-        plain.put_presubscriptions([rule])
+        plain.subscriptions.rules.replace([rule])
         assert left().startswith(uncovered), rule
         assert bool(left()) == bool(uncovered), rule
-    plain.delete_presubscriptions()
+    plain.subscriptions.rules.delete_all()
     plain.subscribe("sensor-1", TEMPERATURE)
     simulator.deregister(sensors["sensor-2"])
     assert left().startswith("3 devices (sensor-3, sensor-4, sensor-5)")
@@ -92,7 +92,7 @@ def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, simulator, sens
 def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, folder):
     other = new_client()
     other.subscribe("sensor-1", TEMPERATURE)
-    other.put_presubscriptions([{}], apply_now=True)
+    other.subscriptions.rules.replace([{}], apply_now=True)
     (said,) = told(client, folder, devices=["sensor-1"], paths=["/3303/*"])
     assert "1 device (sensor-1)" in said
 
@@ -103,7 +103,7 @@ def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, simu
     for number in range(5):
         simulator.add_device(f"d{number}", [SENSOR])
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
-        other.put_presubscriptions([{"endpoint_name": name} for name in ("d1", "d3", "d4")], apply_now=True)
+        other.subscriptions.rules.replace([{"endpoint_name": name} for name in ("d1", "d3", "d4")], apply_now=True)
     simulator.advance(1)
     (said,) = told(plain, folder, paths=["/3303/*"])
     assert "/3303/* of 4 devices (d0, " in said
@@ -111,9 +111,9 @@ def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, simu
 
 def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, folder):
     for rule in ({"endpoint_type": "Later", "resource_path": ["/9999/0/1"]}, {"resource_path": ["/99*"]}):
-        plain.put_presubscriptions([rule])
+        plain.subscriptions.rules.replace([rule])
         assert told(plain, folder, paths=["/9999/*"]) == [], rule
-    plain.put_presubscriptions([{"resource_path": ["/998*"]}])
+    plain.subscriptions.rules.replace([{"resource_path": ["/998*"]}])
     assert told(plain, folder, paths=["/9999/*"]) != []
 
 
@@ -122,19 +122,19 @@ def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, fo
 
 @pytest.mark.both_clients
 def test_rules_are_there_while_it_records_and_gone_at_the_end(client, simulator, sensors, folder):
-    client.put_presubscriptions([{"endpoint_name": "others"}])
-    others = client.get_presubscriptions()
+    client.subscriptions.rules.replace([{"endpoint_name": "others"}])
+    others = client.subscriptions.rules.list()
     with client.record(folder, paths=["/3303/*"], subscribe=True) as recorder:
-        assert client.get_presubscriptions() == [*others, TEMPERATURES]
+        assert client.subscriptions.rules.list() == [*others, TEMPERATURES]
         simulator.advance(1)
         simulator.set_value(sensors["sensor-1"], TEMPERATURE, "30")
-    assert client.get_presubscriptions() == others
+    assert client.subscriptions.rules.list() == others
     assert sorted(recorded(recorder)) == [21.5] * 5 + [30.0]
     assert recorder.audit().complete
     assert not layout.rules_path(folder).exists()
     names = ["sensor-1", "lamp"]
     with client.record(folder.with_name("named"), devices=names, paths=[SWITCH], subscribe=True):
-        rules = client.get_presubscriptions()
+        rules = client.subscriptions.rules.list()
     assert rules[1:] == [PresubscriptionRule(endpoint_name=sensors[name], resource_path=[SWITCH]) for name in names]
 
 
@@ -142,12 +142,12 @@ def test_rules_are_there_while_it_records_and_gone_at_the_end(client, simulator,
 def test_of_two_recorders_the_one_that_added_the_rule_removes_it(plain, sensors, folder, first_ends):
     first = plain.record(folder, paths=["/3303/*"], subscribe=True)
     second = plain.record(folder.with_name("second"), paths=["/3303/*"], subscribe=True)
-    assert plain.get_presubscriptions() == [TEMPERATURES]
+    assert plain.subscriptions.rules.list() == [TEMPERATURES]
     if first_ends == "last":
         second.stop()
-        assert plain.get_presubscriptions() == [TEMPERATURES]
+        assert plain.subscriptions.rules.list() == [TEMPERATURES]
     first.stop()
-    assert plain.get_presubscriptions() == []
+    assert plain.subscriptions.rules.list() == []
     second.stop()
 
 
@@ -167,13 +167,13 @@ def test_the_twin_that_is_closed_takes_them_away_also_of_a_task_that_was_cancell
             await begun.wait()
             task.cancel()
             await asyncio.wait([task])
-            after_cancel = await client.get_presubscriptions()
+            after_cancel = await client.subscriptions.rules.list()
             await client.record(folder, paths=["/3303/*"], subscribe=True)
-            return after_cancel, await client.get_presubscriptions()
+            return after_cancel, await client.subscriptions.rules.list()
 
     assert loop.run(record()) == ([], [TEMPERATURES])
     with MirrorClient(URL, key, transport=mirror.transport) as watching:
-        assert watching.get_presubscriptions() == []
+        assert watching.subscriptions.rules.list() == []
 
 
 @pytest.mark.parametrize("subscribes", [False, True])
@@ -182,17 +182,17 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
     with client.record(folder, paths=["/3303/*"], subscribe=True):
         shutil.copytree(folder, left)
         shutil.copytree(layout.beside(folder), layout.beside(left))
-    client.put_presubscriptions([TEMPERATURES, {"endpoint_name": "others"}])
+    client.subscriptions.rules.replace([TEMPERATURES, {"endpoint_name": "others"}])
     with client.record(left, paths=["/3303/*"], subscribe=subscribes):
-        assert TEMPERATURES in client.get_presubscriptions()
-    assert client.get_presubscriptions() == [PresubscriptionRule(endpoint_name="others")]
+        assert TEMPERATURES in client.subscriptions.rules.list()
+    assert client.subscriptions.rules.list() == [PresubscriptionRule(endpoint_name="others")]
     assert not layout.rules_path(left).exists()
     other = new_client()
-    other.put_presubscriptions([TEMPERATURES])
+    other.subscriptions.rules.replace([TEMPERATURES])
     with client.record(folder, paths=["/3303/*"], subscribe=True):
         shutil.copytree(layout.beside(folder), layout.beside(folder.with_name("noted")))
     other.record(folder.with_name("noted"), paths=["/3303/*"], subscribe=True).stop()
-    assert other.get_presubscriptions() == [TEMPERATURES]
+    assert other.subscriptions.rules.list() == [TEMPERATURES]
 
 
 @pytest.fixture
@@ -216,10 +216,10 @@ def test_rules_that_could_not_be_taken_away_go_with_the_next_recorder(cut, senso
     network.cuts = lambda request: "before"
     recorder.stop()
     assert "are still there" in caplog.text
-    assert near.get_presubscriptions() == [TEMPERATURES]
+    assert near.subscriptions.rules.list() == [TEMPERATURES]
     network.cuts = lambda request: None
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
-    assert near.get_presubscriptions() == []
+    assert near.subscriptions.rules.list() == []
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when
     network.cuts = cuts
     with pytest.raises(ConnectionFailed):
         client.record(folder, paths=["/3303/*"], subscribe=True)
-    assert near.get_presubscriptions() == []
+    assert near.subscriptions.rules.list() == []
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
 
 
@@ -283,6 +283,6 @@ def test_a_recorder_that_ends_by_itself_takes_them_away(cut, sensors, folder, mo
 
     monkeypatch.setattr("mirror_sdk.recording.folder.RecordingFolder.append", fail)
     near.subscribe("sensor-1", SWITCH)
-    until(lambda: not recorder.is_running and near.get_presubscriptions() == [])
+    until(lambda: not recorder.is_running and near.subscriptions.rules.list() == [])
     with pytest.raises(OSError, match="no more"):
         recorder.stop()

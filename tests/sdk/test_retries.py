@@ -67,13 +67,13 @@ def test_an_error_after_all_attempts_says_how_many_there_were(client_of, failure
 def test_other_refusals_are_told_at_once(client_of, status):
     service = Service(status)
     with pytest.raises(MirrorError):
-        client_of(service).get_presubscriptions()
+        client_of(service).subscriptions.rules.list()
     assert len(service.requests) == 1
 
 
 CALLS = {
     "PUT": lambda client: client.subscribe(DEVICE, TEMPERATURE),
-    "POST": lambda client: client.begin_write(DEVICE, SWITCH, True),
+    "POST": lambda client: client.requests.begin_write(DEVICE, SWITCH, True),
 }
 
 
@@ -130,7 +130,7 @@ def test_polls_have_the_patience_of_their_reader_alone(client_of):
     # A snapshot is asked for again until it has begun.
     service = Service(503, httpx.ReadError("reset"), 400)
     with pytest.raises(APIError):
-        client_of(service).snapshot()
+        client_of(service).fleet.snapshot()
     assert len(service.requests) == 3
 
 

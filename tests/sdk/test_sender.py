@@ -9,7 +9,7 @@ import pytest
 from mirror_sdk._service import network
 from mirror_sdk._service import operations as ops
 from mirror_sdk._service.sender import Sender
-from mirror_sdk.config import Settings
+from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import ConnectionFailed, NotFound
 
 KEY = "ak_0123_secret"
@@ -33,7 +33,7 @@ class Service:
 
 def sender(service: Service) -> Sender:
     return Sender(
-        Settings.of("https://mirror.example.com/base", KEY),
+        ClientSettings.of("https://mirror.example.com/base", KEY),
         timeout_seconds=7,
         transport=httpx.MockTransport(service),
         sleep=lambda _: None,

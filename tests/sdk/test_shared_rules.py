@@ -21,14 +21,14 @@ def put(*rules):
 
 
 def test_a_rule_that_is_there_already_is_not_added_again_and_others_stay_in_their_order_where_one_is_removed(client):
-    client.put_presubscriptions([TEMPERATURES, LIGHTS])
-    assert client.add_presubscriptions([LIGHTS, DOORS, DOORS]) == put(DOORS)
-    assert client.add_presubscriptions([LIGHTS, DOORS]) == []
-    assert client.get_presubscriptions() == put(TEMPERATURES, LIGHTS, DOORS)
-    client.put_presubscriptions([DOORS, LIGHTS, TEMPERATURES, LIGHTS])
+    client.subscriptions.rules.replace([TEMPERATURES, LIGHTS])
+    assert client.subscriptions.rules.add([LIGHTS, DOORS, DOORS]) == put(DOORS)
+    assert client.subscriptions.rules.add([LIGHTS, DOORS]) == []
+    assert client.subscriptions.rules.list() == put(TEMPERATURES, LIGHTS, DOORS)
+    client.subscriptions.rules.replace([DOORS, LIGHTS, TEMPERATURES, LIGHTS])
     for removed in (put(LIGHTS), []):
-        assert client.remove_presubscriptions([LIGHTS, {"endpoint_type": "Fan"}]) == removed
-        assert client.get_presubscriptions() == put(DOORS, TEMPERATURES)
+        assert client.subscriptions.rules.remove([LIGHTS, {"endpoint_type": "Fan"}]) == removed
+        assert client.subscriptions.rules.list() == put(DOORS, TEMPERATURES)
 
 
 def test_rules_that_say_the_same_are_the_same(client):
@@ -39,28 +39,28 @@ def test_rules_that_say_the_same_are_the_same(client):
         ({}, {"resource_path": ["*"]}),
         ({"resource_path": ["/*"]}, {"resource_path": ["/3303/*", "*"]}),
     ):
-        client.put_presubscriptions([there])
-        assert client.add_presubscriptions([same]) == []
-        assert client.get_presubscriptions() == put(there)
-        assert client.remove_presubscriptions([same]) == put(same)
-        assert client.get_presubscriptions() == []
+        client.subscriptions.rules.replace([there])
+        assert client.subscriptions.rules.add([same]) == []
+        assert client.subscriptions.rules.list() == put(there)
+        assert client.subscriptions.rules.remove([same]) == put(same)
+        assert client.subscriptions.rules.list() == []
 
 
 def test_a_rule_that_another_one_includes_is_one_of_its_own(client):
     for another in ({"resource_path": ["/3303/0/5700"]}, {"endpoint_type": "Light"}, {"endpoint_name": "/3303/*"}, {}):
-        client.put_presubscriptions([TEMPERATURES])
-        assert client.add_presubscriptions([another]) == put(another)
-        assert client.remove_presubscriptions([TEMPERATURES]) == put(TEMPERATURES)
-        assert client.get_presubscriptions() == put(another)
+        client.subscriptions.rules.replace([TEMPERATURES])
+        assert client.subscriptions.rules.add([another]) == put(another)
+        assert client.subscriptions.rules.remove([TEMPERATURES]) == put(TEMPERATURES)
+        assert client.subscriptions.rules.list() == put(another)
 
 
 def test_they_are_applied_now_on_request_also_those_that_were_there(client, device_id):
-    client.add_presubscriptions([TEMPERATURES])
-    assert client.list_subscriptions(device_id) == []
-    client.add_presubscriptions([TEMPERATURES], apply_now=True)
-    assert client.list_subscriptions(device_id) == ["/3303/0/5700"]
-    client.remove_presubscriptions([TEMPERATURES])
-    assert client.list_subscriptions(device_id) == ["/3303/0/5700"]
+    client.subscriptions.rules.add([TEMPERATURES])
+    assert client.subscriptions.list(device_id) == []
+    client.subscriptions.rules.add([TEMPERATURES], apply_now=True)
+    assert client.subscriptions.list(device_id) == ["/3303/0/5700"]
+    client.subscriptions.rules.remove([TEMPERATURES])
+    assert client.subscriptions.list(device_id) == ["/3303/0/5700"]
 
 
 @pytest.mark.parametrize(
@@ -74,33 +74,33 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
     ids=["one", "a rule", "too many paths", "too many rules"],
 )
 def test_what_cannot_be_is_named_and_changes_nothing(client, rules, kind, told):
-    client.put_presubscriptions([TEMPERATURES])
+    client.subscriptions.rules.replace([TEMPERATURES])
     with pytest.raises(kind, match=told):
-        client.add_presubscriptions(rules)
+        client.subscriptions.rules.add(rules)
     if kind is not InvalidValue:
         with pytest.raises(kind, match=told):
-            client.remove_presubscriptions(rules)
-    assert client.get_presubscriptions() == put(TEMPERATURES)
+            client.subscriptions.rules.remove(rules)
+    assert client.subscriptions.rules.list() == put(TEMPERATURES)
 
 
 def test_many_threads_change_rules_at_once(mirror):
     """Each with a client of its own, as many programs with one key have."""
     key = mirror.new_key()
     with MirrorClient(URL, key, transport=mirror.transport) as first:
-        first.put_presubscriptions([TEMPERATURES, *({"endpoint_name": f"old-{number}"} for number in range(4))])
+        first.subscriptions.rules.replace([TEMPERATURES, *({"endpoint_name": f"old-{number}"} for number in range(4))])
         begun = threading.Barrier(8)
 
         def change(number):
             with MirrorClient(URL, key, transport=mirror.transport) as client:
                 begun.wait(60)
                 if number % 2:
-                    return client.remove_presubscriptions([{"endpoint_name": f"old-{number // 2}"}])
-                return client.add_presubscriptions([{"endpoint_name": f"new-{number // 2}"}])
+                    return client.subscriptions.rules.remove([{"endpoint_name": f"old-{number // 2}"}])
+                return client.subscriptions.rules.add([{"endpoint_name": f"new-{number // 2}"}])
 
         with ThreadPoolExecutor(8) as pool:
             changed = list(pool.map(change, range(8)))
         assert all(len(rules) == 1 for rules in changed)
-        left = first.get_presubscriptions()
+        left = first.subscriptions.rules.list()
     assert left[0] == PresubscriptionRule(**TEMPERATURES)
     assert sorted(str(rule.endpoint_name) for rule in left[1:]) == [f"new-{number}" for number in range(4)]
 
@@ -119,7 +119,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     # By this clock only the pauses take time.
     client._session.sender._clock = lambda: sum(slept)
     with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
-        client.add_presubscriptions([LIGHTS], timeout=0.3)
+        client.subscriptions.rules.add([LIGHTS], timeout=0.3)
     assert isinstance(caught.value.__cause__, PreconditionFailed)
     assert 2 < len(asked) < 40
     assert all(request.headers["If-Match"] == '"t"' for request in asked if request.method == "PUT")
@@ -137,12 +137,12 @@ def test_what_a_lost_answer_was_about_counts_as_done(client_over):
 
     client = client_over(lose_the_first)
     pause_in_no_time(client)
-    assert client.add_presubscriptions([LIGHTS]) == put(LIGHTS)
+    assert client.subscriptions.rules.add([LIGHTS]) == put(LIGHTS)
     assert len(lost) == 1
-    assert client.get_presubscriptions() == put(LIGHTS)
+    assert client.subscriptions.rules.list() == put(LIGHTS)
     lost.clear()
-    assert client.remove_presubscriptions([LIGHTS]) == put(LIGHTS)
-    assert client.get_presubscriptions() == []
+    assert client.subscriptions.rules.remove([LIGHTS]) == put(LIGHTS)
+    assert client.subscriptions.rules.list() == []
 
 
 def test_rules_of_a_later_version_go_back_as_they_were():
@@ -154,5 +154,5 @@ def test_rules_of_a_later_version_go_back_as_they_were():
         return httpx.Response(200, json=[later]) if request.method == "GET" else httpx.Response(202)
 
     with MirrorClient(URL, "k", transport=httpx.MockTransport(answer)) as client:
-        assert client.add_presubscriptions([{"endpoint_type": "Light"}]) == put({"endpoint_type": "Light"})
+        assert client.subscriptions.rules.add([{"endpoint_type": "Light"}]) == put({"endpoint_type": "Light"})
     assert PRESUBSCRIPTION_RULES.validate_json(sent[-1].content) == put(later, {"endpoint_type": "Light"})

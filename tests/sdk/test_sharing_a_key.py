@@ -12,13 +12,13 @@ def test_a_request_of_one_is_listed_and_taken_up_by_the_other(rivals, new_client
     one, two = rivals
     stranger = new_client()
     simulator.set_online(device_id, False)
-    request = one.begin_write(device_id, SWITCH, True, async_id="night")
+    request = one.requests.begin_write(device_id, SWITCH, True, async_id="night")
     assert [waiting.async_response_id for waiting in two.requests.list()] == ["night"]
     assert stranger.requests.list() == []
-    taken = two.resume_request("night", device_id, SWITCH, method="PUT")
+    taken = two.requests.resume("night", device_id, SWITCH, method="PUT")
     with pytest.raises(Conflict):
-        two.begin_write(device_id, SWITCH, False, async_id="night")
-    stranger.begin_write(device_id, TEMPERATURE, 1, async_id="night", allow_read_only=True)
+        two.requests.begin_write(device_id, SWITCH, False, async_id="night")
+    stranger.requests.begin_write(device_id, TEMPERATURE, 1, async_id="night", allow_read_only=True)
     simulator.set_online(device_id, True)
     request.result(60)
     taken.result(60)

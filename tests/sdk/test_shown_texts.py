@@ -52,7 +52,7 @@ def test_a_refusal_or_a_connection_that_says_the_key_back_is_told_without_it(cli
 
     client = client_of(key=KEY, transport=httpx.MockTransport(answer))
     pause_in_no_time(client)
-    for ask in (client.snapshot, lambda: client.get_device("a")):
+    for ask in (client.fleet.snapshot, lambda: client.get_device("a")):
         with pytest.raises(kind) as caught:
             ask()
         error = caught.value
@@ -64,7 +64,7 @@ def test_a_refusal_or_a_connection_that_says_the_key_back_is_told_without_it(cli
         assert not any(one in str(error) for one in ("\x1b", "\r", "\u202e"))
         assert SECRET not in "".join(shown)
         assert not any(one in told for told in shown[1:] for one in ("\x1b", "\r", "\u202e"))
-    assert SECRET not in str(client.status())
+    assert SECRET not in str(client.notifications.status())
 
 
 def csv_of(capsys, rows, columns):

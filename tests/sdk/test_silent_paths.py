@@ -37,12 +37,13 @@ def test_paths_that_no_device_has_are_told(client, simulator, begin, ask):
             arguments = [simulator.get_clock()] if ask == "as_of" else []
             return silent(getattr(client, ask)(*arguments, paths=paths, **more))
         form = "arrow" if ask.endswith("arrow") else "pandas"
-        table = getattr(client, ask.partition(" ")[0])(paths=paths, **more, as_=form)
+        take = client.fleet.snapshot if ask.startswith("snapshot") else client.state_frame
+        table = take(paths=paths, **more, as_=form)
         return basis_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
 
     assert asked([TEMPERATURE]) is None
     assert asked([NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
-    when = "now or" if is_past else "list_res"
+    when = "now or" if is_past else r"client\.devices\.res"
     for more in ({}, {"devices": ["a"]}, *([{"endpoint_name": "a"}] if is_past else [])):
         words = rf"none of these devices has /3303/0/5799, /3200/\*[,;] {when}"
         with pytest.warns(EmptyTableWarning, match=words) as told:

@@ -1,4 +1,4 @@
-"""client.snapshot and frame.mirror.refresh, over both clients. Source: wire.md 7."""
+"""client.fleet.snapshot and frame.mirror.refresh, over both clients. Source: wire.md 7."""
 
 import pandas as pd
 import pyarrow as pa
@@ -21,20 +21,20 @@ def about(frame):
 @pytest.mark.parametrize("raw", [False, True])
 def test_it_is_the_state_table(client, request, monkeypatch, raw):
     # Of a mirror without devices it is an empty one of the same columns.
-    pd.testing.assert_frame_equal(client.snapshot(raw=raw), client.state_frame(raw=raw))
-    assert about(client.snapshot())["devices"] == 0
+    pd.testing.assert_frame_equal(client.fleet.snapshot(raw=raw), client.state_frame(raw=raw))
+    assert about(client.fleet.snapshot())["devices"] == 0
     request.getfixturevalue("ids")
     monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 3)
     for paths in (None, [TEMPERATURE], [LIGHT, "/3/*"], ["/33*"], ["/nothing"], []):
         for compression in ("none", "zstd"):
-            found = client.snapshot(paths=paths, raw=raw, compression=compression)
+            found = client.fleet.snapshot(paths=paths, raw=raw, compression=compression)
             expected = client.state_frame(paths=paths, raw=raw)
             pd.testing.assert_frame_equal(found, expected)
             assert {name: about(found)[name] for name in about(expected)} == about(expected)
 
 
 def test_what_it_is_based_on_travels_with_it(client, ids, tmp_path):
-    frame = client.snapshot(paths=["/3303/*"], state="registered")
+    frame = client.fleet.snapshot(paths=["/3303/*"], state="registered")
     selection = {"filters": {"state__eq": "registered"}, "device_ids": None, "paths": ["/3303/*"]}
     assert about(frame)["selection"] == selection
     assert (about(frame)["devices"], about(frame)["rows"], about(frame)["one_instant"]) == (3, len(frame), True)
@@ -46,7 +46,7 @@ def test_what_it_is_based_on_travels_with_it(client, ids, tmp_path):
 
 def test_devices_are_selected(client, ids, monkeypatch):
     def names(**selection):
-        return sorted(client.snapshot(**selection)["endpoint_name"].unique())
+        return sorted(client.fleet.snapshot(**selection)["endpoint_name"].unique())
 
     assert names(state="deregistered") == ["d"]
     assert names(endpoint_type="Light") == ["a"]
@@ -55,12 +55,12 @@ def test_devices_are_selected(client, ids, monkeypatch):
     assert names(devices=client.devices.list(), state="registered") == ["a", "b"]
     assert names(devices=[]) == []
     assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
-    assert about(client.snapshot(devices=ids))["devices"] == 4
+    assert about(client.fleet.snapshot(devices=ids))["devices"] == 4
     # More than fit into an address are picked by the client.
     monkeypatch.setattr("mirror_sdk.snapshot.selection._MOST_IDS", 1)
     assert names(devices=ids[:2]) == ["a", "b"]
     with pytest.raises(NotFound):
-        client.snapshot(devices=[*ids, "nobody"])
+        client.fleet.snapshot(devices=[*ids, "nobody"])
 
 
 def test_what_cannot_be_selected_is_refused(client, ids):
@@ -71,26 +71,26 @@ def test_what_cannot_be_selected_is_refused(client, ids):
         ({"tz": "Nowhere"}, InvalidValue, "time zone"),
     ):
         with pytest.raises(error, match=words):
-            client.snapshot(**selection)
+            client.fleet.snapshot(**selection)
 
 
 def test_without_arrow_on_the_server_it_is_the_same_table(client_over, plain, ids):
     other = client_over(without_arrow)
-    frame = other.snapshot(paths=["/3303/0/5700"], raw=True)
-    pd.testing.assert_frame_equal(frame, plain.snapshot(paths=["/3303/0/5700"], raw=True))
+    frame = other.fleet.snapshot(paths=["/3303/0/5700"], raw=True)
+    pd.testing.assert_frame_equal(frame, plain.fleet.snapshot(paths=["/3303/0/5700"], raw=True))
     assert about(frame)["one_instant"]
     plain.write_value(ids[0], LIGHT, False)
-    whole = other.snapshot()
+    whole = other.fleet.snapshot()
     plain.write_value(ids[0], LIGHT, True)
-    pd.testing.assert_frame_equal(whole.mirror.refresh(other), plain.snapshot())
+    pd.testing.assert_frame_equal(whole.mirror.refresh(other), plain.fleet.snapshot())
 
 
 def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, ids):
     other = client_over(without_snapshots)
     for selection in ({}, {"devices": ids[:2]}, {"state": "registered"}, {"devices": ids, "endpoint_type": "Light"}):
         with pytest.warns(SnapshotWarning, match="one by one"):
-            frame = other.snapshot(**selection)
-        pd.testing.assert_frame_equal(frame, plain.snapshot(**selection))
+            frame = other.fleet.snapshot(**selection)
+        pd.testing.assert_frame_equal(frame, plain.fleet.snapshot(**selection))
         assert (about(frame)["one_instant"], about(frame)["revision"]) == (False, None)
     with pytest.warns(SnapshotWarning, match="one by one"):
         pd.testing.assert_frame_equal(frame.mirror.refresh(other), frame)
@@ -131,7 +131,7 @@ STEPS = {
 def test_a_refreshed_table_is_that_of_a_new_snapshot(client, simulator, mirror, ids, step):
     selections = [{"state": "registered"}, {"paths": [TEMPERATURE], "raw": True, "tz": "Asia/Tokyo"}]
     selections += [{}, {"devices": ids[1:3]}]
-    before = [client.snapshot(**selection) for selection in selections]
+    before = [client.fleet.snapshot(**selection) for selection in selections]
     copies = [frame.copy() for frame in before]
     STEPS[step](client, simulator, mirror, ids)
     mirror.services.database.settle()
@@ -141,7 +141,7 @@ def test_a_refreshed_table_is_that_of_a_new_snapshot(client, simulator, mirror, 
                 frame.mirror.refresh(client)
             continue
         refreshed = frame.mirror.refresh(client)
-        expected = client.snapshot(**selection)
+        expected = client.fleet.snapshot(**selection)
         pd.testing.assert_frame_equal(refreshed, expected)
         assert refreshed.attrs == expected.attrs
         pd.testing.assert_frame_equal(frame, copy)
@@ -158,7 +158,7 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
         return answer
 
     other = client_over(note)
-    frame = other.snapshot()
+    frame = other.fleet.snapshot()
     plain.write_value(ids[0], LIGHT, False)
     frame = frame.mirror.refresh(other)
     frame.mirror.refresh(other)
@@ -166,7 +166,7 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
 
 
 def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(client, plain, ids):
-    frame = client.snapshot()
+    frame = client.fleet.snapshot()
     with pytest.raises(InvalidValue, match="does not say what it shows"):
         client.state_frame().mirror.refresh(client)
     with pytest.raises(InvalidValue, match="refresh the whole table"):
@@ -178,14 +178,16 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(c
         with pytest.raises(InvalidValue, match=r"frame\.mirror\.with_metadata_from\(snapshot\)"):
             joined.mirror.refresh(client)
     plain.write_value(ids[0], LIGHT, False)
-    pd.testing.assert_frame_equal(joined.mirror.with_metadata_from(frame).mirror.refresh(client), client.snapshot())
+    pd.testing.assert_frame_equal(
+        joined.mirror.with_metadata_from(frame).mirror.refresh(client), client.fleet.snapshot()
+    )
 
 
 def test_a_mirror_that_never_was_so_far_is_taken_as_a_whole_and_it_says_so(client, ids):
-    frame = client.snapshot()
+    frame = client.fleet.snapshot()
     frame.attrs["mirror"]["revision"] += 1_000_000
     with pytest.warns(SnapshotWarning, match="all of it is taken again"):
-        pd.testing.assert_frame_equal(frame.mirror.refresh(client), client.snapshot())
+        pd.testing.assert_frame_equal(frame.mirror.refresh(client), client.fleet.snapshot())
 
 
 def test_from_another_machine_it_comes_compressed(mirror, client_of):
@@ -196,6 +198,6 @@ def test_from_another_machine_it_comes_compressed(mirror, client_of):
         return answer
 
     far = client_of("http://mirror.example.com", mirror.new_key(), transport=Between(mirror, note))
-    far.snapshot()
-    far.snapshot(compression="zstd").mirror.refresh(far)
+    far.fleet.snapshot()
+    far.fleet.snapshot(compression="zstd").mirror.refresh(far)
     assert asked == [(ARROW, "lz4"), (ARROW, "zstd"), (ARROW, "lz4")]

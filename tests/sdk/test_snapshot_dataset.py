@@ -1,4 +1,4 @@
-"""client.snapshot_dataset over both clients, and how its folder is read back. Source: wire.md 7."""
+"""client.fleet.dataset over both clients, and how its folder is read back. Source: wire.md 7."""
 
 import asyncio
 from pathlib import Path
@@ -54,8 +54,8 @@ def left(folder):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, folder, selection):
-    written = client.snapshot_dataset(folder, devices_per_file=3, **selection)
-    expected = client.snapshot(**selection)
+    written = client.fleet.dataset(folder, devices_per_file=3, **selection)
+    expected = client.fleet.snapshot(**selection)
     assert left(folder) == ["fleet"]
     # A dataset tells no paths that no device has.
     expected.attrs["mirror"].pop("paths_without_rows", None)
@@ -72,8 +72,8 @@ def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, fol
 
 @pytest.mark.parametrize("size", [3, 100])
 def test_a_file_has_the_devices_of_a_range(client, many, folder, size):
-    written = client.snapshot_dataset(folder, devices_per_file=size)
-    expected = client.snapshot()
+    written = client.fleet.dataset(folder, devices_per_file=size)
+    expected = client.fleet.snapshot()
     with_rows = expected["device_id"].astype(str).unique().tolist()
     assert [file.devices for file in written.files[:-1]] == [size] * (len(written.files) - 1)
     parts = [read_parquet(path) for path in written.paths]
@@ -86,10 +86,10 @@ def test_a_file_has_the_devices_of_a_range(client, many, folder, size):
 
 
 def test_devices_can_be_named(client, ids, folder):
-    written = client.snapshot_dataset(folder, ids[:2])
-    assert_same(written.to_frame(), client.snapshot(ids[:2]))
+    written = client.fleet.dataset(folder, ids[:2])
+    assert_same(written.to_frame(), client.fleet.snapshot(ids[:2]))
     with pytest.raises(NotFound, match="nobody"):
-        client.snapshot_dataset(folder, [ids[0], "nobody"], overwrite=True)
+        client.fleet.dataset(folder, [ids[0], "nobody"], overwrite=True)
     assert_same(SnapshotDataset(folder).to_frame(), written.to_frame())
     assert left(folder) == ["fleet"]
 
@@ -97,11 +97,11 @@ def test_devices_can_be_named(client, ids, folder):
 def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, many, folder, monkeypatch):
     monkeypatch.setattr("mirror_sdk._session.async_table_reader._DEVICES_AT_A_TIME", 3)
     with pytest.warns(SnapshotWarning, match="one by one"):
-        written = client_over(without_snapshots).snapshot_dataset(folder, devices_per_file=2)
-    pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
+        written = client_over(without_snapshots).fleet.dataset(folder, devices_per_file=2)
+    pd.testing.assert_frame_equal(written.to_frame(), plain.fleet.snapshot())
     assert (written.about["one_instant"], len(written.files)) == (False, 5)
-    written = client_over(without_arrow).snapshot_dataset(folder, devices_per_file=2, overwrite=True)
-    pd.testing.assert_frame_equal(written.to_frame(), plain.snapshot())
+    written = client_over(without_arrow).fleet.dataset(folder, devices_per_file=2, overwrite=True)
+    pd.testing.assert_frame_equal(written.to_frame(), plain.fleet.snapshot())
 
 
 def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
@@ -112,13 +112,13 @@ def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
         return answer_with(answer, answer.content[: lengths[-1]])
 
     other = client_over(cut)
-    other.snapshot_dataset(folder)
+    other.fleet.dataset(folder)
     before = SnapshotDataset(folder).to_frame()
     for length in range(1, sizes[0] - 8, sizes[0] // 5):
         lengths.append(length)
         for target in (folder, folder.parent / "new"):
             with pytest.raises(ConnectionFailed, match="broke off"):
-                other.snapshot_dataset(target, devices_per_file=1, overwrite=True)
+                other.fleet.dataset(target, devices_per_file=1, overwrite=True)
         assert left(folder) == ["fleet"]
     assert_same(SnapshotDataset(folder).to_frame(), before)
 
@@ -133,16 +133,16 @@ def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
         SnapshotDataset(folder)
     for overwrite in (False, True):
         with pytest.raises(InvalidValue, match="not empty"):
-            client.snapshot_dataset(folder, overwrite=overwrite)
+            client.fleet.dataset(folder, overwrite=overwrite)
     assert [path.name for path in folder.iterdir()] == [name]
     assert left(folder) == ["fleet"]
     other = folder.with_name("other")
-    client.snapshot_dataset(other)
+    client.fleet.dataset(other)
     with pytest.raises(InvalidValue, match="overwrite=True"):
-        client.snapshot_dataset(other)
+        client.fleet.dataset(other)
     (other / "notes.txt").write_text("mine")
     with pytest.raises(InvalidValue, match="something else"):
-        client.snapshot_dataset(other, overwrite=True)
+        client.fleet.dataset(other, overwrite=True)
     (folder.parent / "file").write_text("mine")
     for target, wrong, word in (
         ("file", {}, "is a file"),
@@ -150,15 +150,15 @@ def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
         ("new", {"tz": "Nowhere"}, "time zone"),
     ):
         with pytest.raises(InvalidValue, match=word):
-            client.snapshot_dataset(folder.parent / target, **wrong)
+            client.fleet.dataset(folder.parent / target, **wrong)
     assert left(folder) == ["file", "fleet", "other"]
 
 
 def test_a_link_to_a_dataset_stays_one(client, ids, folder):
     real = folder.parent / "real"
-    client.snapshot_dataset(real)
+    client.fleet.dataset(real)
     folder.symlink_to(real, target_is_directory=True)
-    client.snapshot_dataset(folder, devices_per_file=1, overwrite=True)
+    client.fleet.dataset(folder, devices_per_file=1, overwrite=True)
     assert folder.is_symlink()
     assert len(SnapshotDataset(real).files) == 3
 
@@ -166,7 +166,7 @@ def test_a_link_to_a_dataset_stays_one(client, ids, folder):
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
 def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
     for which in (0, -1):
-        written = plain.snapshot_dataset(folder, devices_per_file=1, overwrite=True)
+        written = plain.fleet.dataset(folder, devices_per_file=1, overwrite=True)
         damage([written.head, *written.paths][which])
         for read in (SnapshotDataset, read_dataset):
             with pytest.raises(InvalidValue, match="not whole"):
@@ -188,7 +188,7 @@ def test_memory_does_not_grow_with_the_fleet(plain, simulator, folder, monkeypat
         for number in range(count):
             plain.read_value(simulator.add_device(f"large-{count}-{number}", [resource]), resource["path"])
         before = pa.total_allocated_bytes()
-        plain.snapshot_dataset(folder, raw=True, overwrite=True)
+        plain.fleet.dataset(folder, raw=True, overwrite=True)
         peaks.append(max(seen) - before)
         seen.clear()
     assert len(read_parquet(folder)) == 24
@@ -215,7 +215,7 @@ def test_a_cancelled_one_leaves_nothing_and_no_thread(mirror, ids, folder):
             mirror, lambda _, answer: httpx.Response(200, headers=answer.headers, stream=Half(answer, stalls))
         )
         async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
-            task = asyncio.create_task(client.snapshot_dataset(folder))
+            task = asyncio.create_task(client.fleet.dataset(folder))
             async with asyncio.timeout(60):
                 await stalls.wait()
                 assert len(left(folder)) == 1
@@ -238,8 +238,8 @@ def computed(frame):
 @pytest.mark.parametrize("converts", [False, True])
 @pytest.mark.parametrize("selection", SELECTIONS[:3])
 def test_as_a_dask_dataframe_it_has_the_same_columns_and_dtypes(plain, many, folder, converts, selection):
-    plain.snapshot_dataset(folder, devices_per_file=2, **selection)
-    expected = plain.snapshot(**selection)
+    plain.fleet.dataset(folder, devices_per_file=2, **selection)
+    expected = plain.fleet.snapshot(**selection)
     with dask.config.set({"dataframe.convert-string": converts}):
         frame = read_dataset(folder)
         pd.testing.assert_frame_equal(computed(frame), expected)

@@ -57,13 +57,13 @@ HEALTHY = {"status": "ok", "service": "device-state-mirror"}
 )
 def test_a_mirror_is_told_from_whatever_else_answers(client_of, body, headers, is_mirror):
     transport = answering(200, body, **{"Content-Type": "application/json", **headers})
-    assert client_of(transport=transport).is_healthy() is is_mirror
+    assert client_of(transport=transport).service.is_healthy() is is_mirror
 
 
 @pytest.mark.parametrize("status", [307, 404, 429, 500, 503])
 def test_any_other_status_is_no_mirror_that_is_well(client_of, status):
     transport = answering(status, HEALTHY, **{"Location": "http://localhost/healthz", "Retry-After": "1"})
-    assert client_of(transport=transport).is_healthy() is False
+    assert client_of(transport=transport).service.is_healthy() is False
 
 
 ANSWERS = {
@@ -86,7 +86,7 @@ ANSWERS = {
 def test_nothing_that_a_network_can_do_is_raised(client_of, name, scheme):
     with HostileService(ANSWERS[name]) as service:
         url = service.url.replace("http", scheme)
-        assert client_of(url, timeout=BRIEFLY).is_healthy() is False
+        assert client_of(url, timeout=BRIEFLY).service.is_healthy() is False
 
 
 @pytest.mark.both_clients
@@ -100,7 +100,7 @@ def test_where_nothing_is_there_is_no_mirror(client_of, host, monkeypatch):
         return real(name, *rest, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    assert client_of(f"http://{host}", timeout=BRIEFLY).is_healthy() is False
+    assert client_of(f"http://{host}", timeout=BRIEFLY).service.is_healthy() is False
 
 
 @pytest.mark.both_clients
@@ -108,9 +108,9 @@ def test_what_the_program_does_wrong_is_raised(client_of):
     client = client_of(transport=answering(200))
     client.close()
     with pytest.raises(ClientClosed):
-        client.is_healthy()
+        client.service.is_healthy()
     with pytest.raises(ConfigError, match="event loop"):
-        AsyncMirrorClient("http://localhost", "key").is_healthy().send(None)
+        AsyncMirrorClient("http://localhost", "key").service.is_healthy().send(None)
 
 
 # Every call
@@ -119,16 +119,16 @@ def test_what_the_program_does_wrong_is_raised(client_of):
 CALLS = {
     "get_device": lambda client: client.get_device(DEVICE),
     "list_devices": lambda client: client.devices.list(),
-    "list_subscriptions": lambda client: client.list_subscriptions(DEVICE),
-    "is_subscribed": lambda client: client.is_subscribed(DEVICE, TEMPERATURE),
-    "subscription_state": lambda client: client.subscription_state(DEVICE, TEMPERATURE),
-    "delete_subscriptions": lambda client: client.delete_subscriptions(DEVICE),
-    "get_presubscriptions": lambda client: client.get_presubscriptions(),
+    "list_subscriptions": lambda client: client.subscriptions.list(DEVICE),
+    "is_subscribed": lambda client: client.subscriptions.is_active(DEVICE, TEMPERATURE),
+    "subscription_state": lambda client: client.subscriptions.state(DEVICE, TEMPERATURE),
+    "delete_subscriptions": lambda client: client.subscriptions.delete_all(DEVICE),
+    "get_presubscriptions": lambda client: client.subscriptions.rules.list(),
     "list_device_requests": lambda client: client.requests.list(),
-    "begin_read": lambda client: client.begin_read(DEVICE, TEMPERATURE),
-    "use_long_polling": lambda client: client.use_long_polling(),
+    "begin_read": lambda client: client.requests.begin_read(DEVICE, TEMPERATURE),
+    "use_long_polling": lambda client: client.notifications.use_long_polling(),
     "events": lambda client: list(client.events(timeout=0)),
-    "snapshot": lambda client: client.snapshot(),
+    "snapshot": lambda client: client.fleet.snapshot(),
 }
 
 
@@ -164,9 +164,9 @@ def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status
     given = headers if content_type is None else {**headers, "Content-Type": content_type}
     client = client_of(transport=answering(status, body, **given))
     with pytest.raises(UnexpectedAnswer, match=told):
-        client.snapshot()
+        client.fleet.snapshot()
     with pytest.raises(UnexpectedAnswer, match=told):
-        client.snapshot_dataset(tmp_path / "fleet")
+        client.fleet.dataset(tmp_path / "fleet")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -240,4 +240,4 @@ def test_a_wrong_path_in_the_address_is_a_404_of_every_method(mirror, client_of)
 
 def test_a_404_of_something_else_does_not_mean_that_there_is_no_subscription(client_of):
     with pytest.raises(MirrorError):
-        client_of(transport=answering(404, {"detail": "Not Found"})).list_subscriptions(DEVICE)
+        client_of(transport=answering(404, {"detail": "Not Found"})).subscriptions.list(DEVICE)

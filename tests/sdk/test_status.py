@@ -11,30 +11,30 @@ from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, Webh
 
 
 def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id):
-    new = client.status()
-    assert (new.is_connected, new.last_answer_at, new.position, new.waiting) == (False, None, None, 0)
+    new = client.notifications.status()
+    assert (new.is_connected, new.last_response_at, new.position, new.waiting) == (False, None, None, 0)
     assert repr(new) == f"<ClientStatus {URL}: not asked yet, by long polling, 0 waiting>"
     simulator.set_online(device_id, False)
-    request = client.begin_read(device_id, TEMPERATURE)
-    waiting = client.status()
+    request = client.requests.begin_read(device_id, TEMPERATURE)
+    waiting = client.notifications.status()
     assert (waiting.is_connected, waiting.waiting, waiting.failures) == (True, 1, 0)
     assert waiting.position is not None
     simulator.set_online(device_id, True)
     assert request.result(60).python == 21.5
-    answered = client.status()
+    answered = client.notifications.status()
     assert (answered.waiting, answered.last_failure) == (0, None)
     assert answered.position > waiting.position
-    assert answered.last_answer_at >= waiting.last_answer_at
+    assert answered.last_response_at >= waiting.last_response_at
 
 
 def test_watches_and_the_channel_are_told(client):
     with WebhookReceiver() as receiver:
-        client.use_webhook(receiver)
+        client.notifications.use_webhook(receiver)
         with client.watch(print):
-            assert (client.status().channel, client.status().watches) == ("webhook", 1)
-        assert client.status().watches == 0
-        client.use_long_polling()
-    assert client.status().channel == "long polling"
+            assert (client.notifications.status().channel, client.notifications.status().watches) == ("webhook", 1)
+        assert client.notifications.status().watches == 0
+        client.notifications.use_long_polling()
+    assert client.notifications.status().channel == "long polling"
 
 
 def test_a_lost_connection_is_told_until_it_is_back():
@@ -49,15 +49,15 @@ def test_a_lost_connection_is_told_until_it_is_back():
         client._session.sender._sleep = lambda seconds: None
         with pytest.raises(ConnectionFailed):
             client.get_device("x")
-        lost = client.status()
+        lost = client.notifications.status()
         assert (lost.is_connected, lost.failures > 0) == (False, True)
         assert "refused" in repr(lost)
         assert "key" not in repr(lost)
         gone = False
         with pytest.raises(AuthenticationError):
             client.get_device("x")
-        assert client.status().is_connected
-        assert client.status().last_failure is None
+        assert client.notifications.status().is_connected
+        assert client.notifications.status().last_failure is None
 
 
 def test_a_poll_that_is_put_off_tells_for_how_long():
@@ -67,9 +67,9 @@ def test_a_poll_that_is_put_off_tells_for_how_long():
         return httpx.Response(503, headers={"Retry-After": "40"}, json={"code": 503, "type": "x", "message": "full"})
 
     with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
-        request = client.begin_read("0" * 32, TEMPERATURE)
+        request = client.requests.begin_read("0" * 32, TEMPERATURE)
         assert not request.done()
-        status = client.status()
+        status = client.notifications.status()
         assert 30 < status.retry_in_seconds <= 40
         assert (status.position, status.waiting) == (3, 1)
         assert "full" in str(status.last_failure)

@@ -21,15 +21,15 @@ def check(client, device_id, settle):
 
     def check(state, words, is_subscribed=False):
         settle()
-        assert client.subscription_state(device_id, TEMPERATURE) is state
-        assert client.is_subscribed(device_id, TEMPERATURE) is is_subscribed
+        assert client.subscriptions.state(device_id, TEMPERATURE) is state
+        assert client.subscriptions.is_active(device_id, TEMPERATURE) is is_subscribed
         assert words in str(client.devices.explain(device_id, TEMPERATURE))
 
     return check
 
 
 def test_a_subscription_that_is_accepted_or_not_answered_yet(client, simulator, device_id, check):
-    assert client.subscription_state(device_id, TEMPERATURE) is SubscriptionState.NONE
+    assert client.subscriptions.state(device_id, TEMPERATURE) is SubscriptionState.NONE
     client.subscribe(device_id, TEMPERATURE)
     check(SubscriptionState.ACTIVE, "by this application: the device is to send each change", is_subscribed=True)
     client.unsubscribe(device_id, TEMPERATURE)
@@ -60,7 +60,7 @@ def test_a_subscription_that_a_registration_ended(client, simulator, device_id, 
 
 def test_a_write_that_was_taken_too_late(client, simulator, device_id, settle):
     simulator.set_latency_seconds(device_id, LATE_SECONDS)
-    client.begin_write(device_id, LEVEL, 40)
+    client.requests.begin_write(device_id, LEVEL, 40)
     settle()
     simulator.advance(LATE_SECONDS)
     assert client.state_frame([device_id]).mirror.drift()["kind"].tolist() == [DriftKind.FAILED]

@@ -73,7 +73,7 @@ def test_a_request_that_nobody_reads_ends(client_of):
     rules = [{"resource_path": [f"/3303/{number}/{'x' * 100}" for number in range(256)]} for _ in range(400)]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = client_of(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        takes(lambda: client.put_presubscriptions(rules))
+        takes(lambda: client.subscriptions.rules.replace(rules))
 
 
 @pytest.mark.both_clients
@@ -126,15 +126,15 @@ MESSAGE = b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"
 
 
 @pytest.mark.both_clients
-@pytest.mark.parametrize("name", ["snapshot_dataset", "history"])
+@pytest.mark.parametrize("name", ["fleet.dataset", "history"])
 def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     def answer(_):
         return itertools.chain([SNAPSHOT + MESSAGE], itertools.repeat(b"1\r\n\0\r\n"))
 
     with HostileService(answer) as service:
         client = client_of(service.url)
-        arguments = (tmp_path / "fleet",) if name == "snapshot_dataset" else ()
-        takes(lambda: getattr(client, name)(*arguments), match=r"64 KiB of the answer came within timeout=0\.3")
+        arguments = (tmp_path / "fleet",) if name == "fleet.dataset" else ()
+        takes(lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the answer came within timeout=0\.3")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,9 +147,9 @@ def test_a_call_over_a_kept_connection_ends_and_the_next_call_works(client_of):
     """What is left of the one answer is not taken for the other's."""
     with HostileService(trickle_of_devices) as service:
         client = client_of(service.url, timeout=60)
-        assert client.get_presubscriptions() == []
+        assert client.subscriptions.rules.list() == []
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
-        assert client.get_presubscriptions() == []
+        assert client.subscriptions.rules.list() == []
 
 
 @pytest.mark.both_clients
@@ -165,13 +165,13 @@ def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkey
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         client = client_of("http://mirror.example.com", timeout=60)
-        assert client.get_presubscriptions() == []
+        assert client.subscriptions.rules.list() == []
         assert asked[0].startswith(b"GET http://mirror.example.com/v2/subscriptions ")
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
         monkeypatch.setenv("NO_PROXY", "example.com")
         direct = client_of("http://mirror.example.com", max_retries=0, timeout=60)
         monkeypatch.setattr(socket, "getaddrinfo", refuse_name)
-        takes(direct.get_presubscriptions, ConnectionFailed, "ConnectError")
+        takes(direct.subscriptions.rules.list, ConnectionFailed, "ConnectError")
     assert len([request for request in asked if b"/v2/subscriptions" in request]) == 1
 
 
@@ -188,28 +188,28 @@ OF_EACH_CALL = {
     "devices.queries.create": ("lights", ""),
     "devices.events_frame": (),
     "devices.explain": (DEVICE, TEMPERATURE),
-    "browse": ("a-name",),
+    "service.browse": ("a-name",),
     "state_frame": (),
-    "snapshot_dataset": ("FOLDER",),
-    "refresh": ("FRAME",),
+    "fleet.dataset": ("FOLDER",),
+    "fleet.refresh": ("FRAME",),
     "as_of": (EARLIER,),
     "changes": (EARLIER, EARLIER),
-    "resume_request": ("a1", "a-name", TEMPERATURE),
+    "requests.resume": ("a1", "a-name", TEMPERATURE),
     "read_value": (DEVICE, TEMPERATURE),
     "write_value": (DEVICE, SWITCH, True),
     "plan": ([(DEVICE, SWITCH, True)],),
-    "subscription_state": (DEVICE, TEMPERATURE),
-    "remove_presubscriptions": ([{}],),
-    "events_frame": (),
+    "subscriptions.state": (DEVICE, TEMPERATURE),
+    "subscriptions.rules.remove": ([{}],),
+    "notifications.events_frame": (),
     "watch": (print,),
     "record": ("FOLDER",),
-    "use_webhook": ("RECEIVER",),
-    "use_websocket": (),
-    "use_long_polling": (),
+    "notifications.use_webhook": ("RECEIVER",),
+    "notifications.use_websocket": (),
+    "notifications.use_long_polling": (),
 }
 
 
-ASK_NOBODY = {"cassette", "close", "aclose", "from_cassette", "from_env", "status", "load_plan"}
+ASK_NOBODY = {"cassettes.use", "close", "aclose", "from_cassette", "from_env", "notifications.status", "plans.load"}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_every_method_that_asks_the_service_takes_a_limit(kind, resources):
         if not name.startswith("_")
     }
     limited = {name for name, method in methods.items() if "timeout" in inspect.signature(method).parameters}
-    assert limited - {"from_cassette", "from_env"} == methods.keys() - ASK_NOBODY - {"requests_frame"}
+    assert limited - {"from_cassette", "from_env"} == methods.keys() - ASK_NOBODY - {"requests.frame"}
     assert limited > OF_EACH_CALL.keys()
 
 
@@ -246,7 +246,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
         arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
 
         def call():
-            more = {"url": "http://127.0.0.1:9/"} if name == "use_webhook" else {}
+            more = {"url": "http://127.0.0.1:9/"} if name == "notifications.use_webhook" else {}
             attrgetter(name)(client)(*arguments, timeout=BRIEFLY, **more)
 
         takes(call, match=r"timeout=(0\.3|2 )")
@@ -284,7 +284,7 @@ def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of)
     with HostileService(answer) as service:
         client = client_of(service.url, timeout=60)
         takes(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
-        request = client.begin_read(DEVICE, TEMPERATURE)
+        request = client.requests.begin_read(DEVICE, TEMPERATURE)
         takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
 
 

@@ -103,7 +103,7 @@ def light(client, simulator):
 
 def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):
     for arguments in ({}, {"value": 40, "text": "40"}, {"value": None}, {"value": 40, "text": ""}):
-        for write in (client.write_value, client.begin_write):
+        for write in (client.write_value, client.requests.begin_write):
             with pytest.raises(InvalidValue, match=r"value= and text= .*give one of the two"):
                 write(light, LEVEL, **arguments)
     with pytest.raises(InvalidValue, match="decimal point"):
@@ -112,7 +112,7 @@ def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):
     for path, text, value in ((SWITCH, "on", True), (SWITCH, "off", False), (LEVEL, " 55 ", 55), (STRING, "", "")):
         client.write_value(light, path, text=text)
         assert client.read_value(light, path) == value
-    request = client.begin_write(light, LEVEL, text="55", content_type="application/json")
+    request = client.requests.begin_write(light, LEVEL, text="55", content_type="application/json")
     assert (request.asked.python, request.asked.content_type) == (55, "application/json")
 
 

@@ -25,7 +25,7 @@ def rooms(client, simulator):
     for name in ("warm", "cold"):
         client.read_value(name, UNITS)
     events = client.events(limit=4, paths=[TEMPERATURE, LEVEL])
-    client.put_presubscriptions([{"resource_path": [TEMPERATURE, LEVEL]}], apply_now=True)
+    client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE, LEVEL]}], apply_now=True)
     assert len(list(events)) == 4
 
 
@@ -38,7 +38,7 @@ EXPECTED = {"warm": "Cel", "cold": "Far", "plain": None, "lamp": "%"}
 
 
 def test_a_table_of_events_has_the_units_that_devices_name(client, rooms):
-    frame = client.events_frame(after=0, timeout=0)
+    frame = client.notifications.events_frame(after=0, timeout=0)
     assert units(frame) == EXPECTED
     assert isinstance(frame["unit"].dtype, pd.CategoricalDtype)
     assert frame.dtypes["unit"].categories.dtype == frame.dtypes["path"].categories.dtype
@@ -49,20 +49,21 @@ def test_many_devices_are_asked_for_at_once(client, rooms, monkeypatch):
     monkeypatch.setattr("mirror_sdk.tables.units._FEW", 1)
     monkeypatch.setattr("mirror_sdk.tables.events.EVENTS_AT_A_TIME", 1)
     monkeypatch.setattr("mirror_sdk.tables.events._ROWS_AT_A_TIME", 1)
-    assert units(client.events_frame(after=0, timeout=0)) == EXPECTED
+    assert units(client.notifications.events_frame(after=0, timeout=0)) == EXPECTED
 
 
 def test_a_table_without_such_resources_asks_for_nothing(client, rooms, monkeypatch):
-    monkeypatch.setattr(client, "_state_at", lambda *_, **__: pytest.fail("nothing was to be asked for"))
-    assert units(client.events_frame(after=0, timeout=0, paths=[LEVEL])) == {"lamp": "%"}
-    assert len(client.events_frame(after=0, timeout=0, paths=["/9/9/9"])) == 0
+    tables = client.notifications._tables
+    monkeypatch.setattr(tables, "state_at", lambda *_, **__: pytest.fail("nothing was to be asked for"))
+    assert units(client.notifications.events_frame(after=0, timeout=0, paths=[LEVEL])) == {"lamp": "%"}
+    assert len(client.notifications.events_frame(after=0, timeout=0, paths=["/9/9/9"])) == 0
 
 
 def test_a_key_that_may_not_read_has_its_events(mirror, client, rooms):
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
         events = listener.events()
-        listener.put_presubscriptions([{"resource_path": [TEMPERATURE]}], apply_now=True)
-        frame = listener.events_frame(after=events.position, limit=3)
+        listener.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
+        frame = listener.notifications.events_frame(after=events.position, limit=3)
     assert units(frame) == {"warm": None, "cold": None, "plain": None}
 
 
@@ -82,7 +83,7 @@ def changed(plain, simulator, tmp_path, last_look_soon):
     """A sensor that names Cel, then Far, with three values; the times of it, and a recording."""
     named = {"path": UNITS, "value": "Cel", "observable": True}
     sensor = simulator.add_device("sensor", [SENSOR | {"value": "19"}, named])
-    plain.put_presubscriptions([{"resource_path": [TEMPERATURE, UNITS]}], apply_now=True)
+    plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE, UNITS]}], apply_now=True)
     simulator.advance(60)
     with plain.record(tmp_path / "run.parquet") as recorder:
         times = [simulator.advance(60)]
@@ -107,7 +108,7 @@ def test_a_value_is_in_the_unit_that_its_device_named_by_then(client, plain, cha
             found = history.mirror.resample("3min", paths=[TEMPERATURE], begin=times[0], end=times[-1])
         assert found["time_weighted_mean"].isna().any()
         assert units_of_numbers(recording.history(paths=paths)) == expected[-3:]
-        assert units_of_numbers(plain.events_frame(after=0, timeout=0, paths=paths)) == expected
+        assert units_of_numbers(plain.notifications.events_frame(after=0, timeout=0, paths=paths)) == expected
     for source in (client, recording):
         (row,) = source.changes(times[0], times[-1], paths=[TEMPERATURE]).to_dict("records")
         assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
@@ -132,12 +133,12 @@ def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, si
 
 
 def test_a_value_has_no_unit_where_only_a_later_one_is_known(plain, simulator, changed):
-    events = plain.events_frame(after=0, timeout=0)
+    events = plain.notifications.events_frame(after=0, timeout=0)
     far_named = events.loc[events["value_text"] == "Far", "seq"].max()
     simulator.advance(30)
     simulator.set_value("sensor", UNITS, "Cel")
     simulator.set_value("sensor", TEMPERATURE, 22)
-    later = plain.events_frame(after=far_named, timeout=0, paths=[TEMPERATURE])
+    later = plain.notifications.events_frame(after=far_named, timeout=0, paths=[TEMPERATURE])
     assert later["value_num"].tolist() == [68, 70, 22]
     assert later["unit"].isna().tolist() == [True, True, False]
     assert later["unit"].iloc[-1] == "Cel"

@@ -8,11 +8,11 @@ UNKNOWN, LOST = "/3303/9/5700", "/3311/0/5850"
 
 CALLS = {
     "read_value": (lambda c, d, p: c.read_value(d, p), BadRequest),
-    "begin_read": (lambda c, d, p: c.begin_read(d, p), BadRequest),
+    "begin_read": (lambda c, d, p: c.requests.begin_read(d, p), BadRequest),
     "write_value": (lambda c, d, p: c.write_value(d, p, 1.5, allow_read_only=True), BadRequest),
-    "begin_write": (lambda c, d, p: c.begin_write(d, p, 1.5, allow_read_only=True), BadRequest),
+    "begin_write": (lambda c, d, p: c.requests.begin_write(d, p, 1.5, allow_read_only=True), BadRequest),
     "execute": (lambda c, d, p: c.execute(d, p), BadRequest),
-    "begin_execute": (lambda c, d, p: c.begin_execute(d, p), BadRequest),
+    "begin_execute": (lambda c, d, p: c.requests.begin_execute(d, p), BadRequest),
     "subscribe": (lambda c, d, p: c.subscribe(d, p), BadRequest),
     "explain": (lambda c, d, p: c.devices.explain(d, p), KeyError),
     "get_device": (lambda c, d, p: c.get_device(d)[p], KeyError),
@@ -32,15 +32,15 @@ def test_what_a_device_never_had_is_an_unknown_resource(client, device_id, devic
 
 
 def failure_of(client, device, path):
-    raise client.begin_read(device, path).exception()
+    raise client.requests.begin_read(device, path).exception()
 
 
 LATE = {
     "read_value": lambda c, d, p: c.read_value(d, p),
     "write_value": lambda c, d, p: c.write_value(d, p, True),
-    "result": lambda c, d, p: c.begin_read(d, p).result(),
+    "result": lambda c, d, p: c.requests.begin_read(d, p).result(),
     "exception": failure_of,
-    "resume_request": lambda c, d, p: c.resume_request(c.begin_read(d, p).async_id, d, p).result(),
+    "resume_request": lambda c, d, p: c.requests.resume(c.requests.begin_read(d, p).async_id, d, p).result(),
 }
 
 

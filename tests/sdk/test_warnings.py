@@ -46,19 +46,19 @@ def pointing_at(mark, *categories):
 
 def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_id, lose):
     plain.subscribe(device_id, TEMPERATURE)
-    request, *others = [plain.begin_read(device_id, SWITCH) for _ in range(3)]
+    request, *others = [plain.requests.begin_read(device_id, SWITCH) for _ in range(3)]
     lose()
     with pointing_at("waited for", GapWarning), pytest.raises(WaitTimeout):
         request.result(timeout=0)  # waited for
     with pointing_at("waited for"), pytest.raises(WaitTimeout):
         request.result(timeout=0)
     with pointing_at("a table", GapWarning):
-        assert plain.requests_frame(others)["status"].tolist() == ["pending"] * 2  # a table
+        assert plain.requests.frame(others)["status"].tolist() == ["pending"] * 2  # a table
     with pointing_at("events", GapWarning):
         for event in plain.events(after=0, timeout=0):  # events
             assert event.seq is not None
     with pointing_at("events table", GapWarning):
-        plain.events_frame(after=0, timeout=0)  # events table
+        plain.notifications.events_frame(after=0, timeout=0)  # events table
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, sim
     other = simulator.add_device("other", [{"path": SWITCH, "value": "0"}])
     plain.subscribe(device_id, TEMPERATURE)
     simulator.set_online(other, False)
-    request = plain.begin_read(other, SWITCH, expiry_seconds=7 * 24 * 3600)
+    request = plain.requests.begin_read(other, SWITCH, expiry_seconds=7 * 24 * 3600)
     lose()
     simulator.set_online(other, True)
     with pointing_at("waited for"):
@@ -90,7 +90,7 @@ def test_with_an_asynchronous_client_it_is_the_line_that_awaits(run, device_id, 
     async def scene(client):
         await client.subscribe(device_id, TEMPERATURE)
         await (await client.record(folder)).stop()
-        request = await client.begin_read(device_id, SWITCH)
+        request = await client.requests.begin_read(device_id, SWITCH)
         await asyncio.to_thread(lose)
         with pointing_at("awaited", GapWarning), pytest.raises(WaitTimeout):
             await request.result(timeout=0)  # awaited
@@ -98,7 +98,7 @@ def test_with_an_asynchronous_client_it_is_the_line_that_awaits(run, device_id, 
             async for event in client.events(after=0, timeout=0):  # async for
                 assert event.seq is not None
         with pointing_at("awaited table", GapWarning):
-            await client.events_frame(after=0, timeout=0)  # awaited table
+            await client.notifications.events_frame(after=0, timeout=0)  # awaited table
         with pointing_at("async recorded", GapWarning):
             await (await client.record(folder)).stop()  # async recorded
 
@@ -115,7 +115,7 @@ def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, simulator, dev
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # It looks from the beginning of the log, which is gone.
-        plan = client.load_plan(tmp_path / "plan.json")
+        plan = client.plans.load(tmp_path / "plan.json")
         assert plan.apply()["status"].tolist() == ["success"]
         assert plan.apply()["status"].tolist() == ["success"]
         assert plan.undo().frame["check"].tolist() == ["no_earlier_value"]

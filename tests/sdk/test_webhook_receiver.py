@@ -25,7 +25,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 @pytest.fixture
 def pushed(client, receiver):
     """A client whose notifications come by the webhook."""
-    client.use_webhook(receiver)
+    client.notifications.use_webhook(receiver)
     return client
 
 
@@ -39,14 +39,14 @@ def message(*uids: str, key: str = "notifications") -> bytes:
 @pytest.mark.both_clients
 def test_requests_are_answered_by_it(pushed, device_id, receiver):
     # One that is waited for alone may be answered sooner, with its request.
-    assert pushed.begin_read(device_id, TEMPERATURE).result(60).python == 21.5
-    assert pushed.begin_write(device_id, SWITCH, True).exception(60) is None
+    assert pushed.requests.begin_read(device_id, TEMPERATURE).result(60).python == 21.5
+    assert pushed.requests.begin_write(device_id, SWITCH, True).exception(60) is None
     assert pushed.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
     assert receiver.last >= 2
     assert receiver.refused == 0
     with pytest.raises(ValueError, match="after="):
         list(pushed.events(after=0))
-    pushed.use_long_polling()
+    pushed.notifications.use_long_polling()
     before = receiver.last
     assert pushed.read_value(device_id, TEMPERATURE) == 21.5
     assert receiver.last == before
@@ -76,9 +76,9 @@ def test_events_are_those_of_long_polling(pushed, new_client, simulator, device_
 
 def test_an_address_is_needed_and_must_answer(client):
     with pytest.raises(ValueError, match="url="):
-        client.use_webhook(CallbackInbox())
+        client.notifications.use_webhook(CallbackInbox())
     with pytest.raises(BadRequest, match="the test call of the URL failed"):
-        client.use_webhook(CallbackInbox(), url="http://127.0.0.1:9/callback")
+        client.notifications.use_webhook(CallbackInbox(), url="http://127.0.0.1:9/callback")
 
 
 def test_an_application_of_ones_own_hands_on_what_it_gets(client, device_id):
@@ -86,7 +86,7 @@ def test_an_application_of_ones_own_hands_on_what_it_gets(client, device_id):
     # Any HTTP server will do: this one passes its calls on to the inbox.
     with WebhookReceiver() as own:
         own.receive = inbox.receive
-        client.use_webhook(inbox, url=own.url)
+        client.notifications.use_webhook(inbox, url=own.url)
         assert client.read_value(device_id, TEMPERATURE) == 21.5
 
 
@@ -196,7 +196,7 @@ def values_of(events, last):
 @pytest.fixture
 def hearing(impatient, rivals, receiver, device_id):
     """The events of the first of two clients with one key; it has heard of a value by its webhook."""
-    rivals[0].use_webhook(receiver)
+    rivals[0].notifications.use_webhook(receiver)
     events = rivals[0].events(timeout=60)
     rivals[0].subscribe(device_id, TEMPERATURE)
     assert values_of(events, 21.5) == [21.5]
@@ -207,11 +207,11 @@ def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(
     rivals, hearing, receiver, simulator, device_id
 ):
     with WebhookReceiver() as other:
-        rivals[1].use_webhook(other)
+        rivals[1].notifications.use_webhook(other)
         for value in ("30", "31"):
             simulator.set_value(device_id, TEMPERATURE, value)
         wait_until(lambda: other.last == receiver.last + 2)
-        rivals[0].use_webhook(receiver)
+        rivals[0].notifications.use_webhook(receiver)
     simulator.set_value(device_id, TEMPERATURE, "32")
     assert values_of(hearing, 32.0) == [30.0, 31.0, 32.0]
 
@@ -220,17 +220,17 @@ def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(
 @pytest.mark.parametrize("by", ["webhook", "long polling"])
 def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, hearing, simulator, device_id, by):
     one, two = rivals
-    assert not one.status().is_channel_replaced
+    assert not one.notifications.status().is_channel_replaced
     with WebhookReceiver() as other:
         if by == "webhook":
-            two.use_webhook(other)
+            two.notifications.use_webhook(other)
         else:
-            two.use_long_polling()
+            two.notifications.use_long_polling()
         simulator.set_value(device_id, TEMPERATURE, "30")
         assert values_of(hearing, 30.0) == [30.0]
-        assert one.begin_read(device_id, SWITCH).result(60).python is False
-        assert one.status().is_channel_replaced
-        assert "another program replaced the webhook" in repr(one.status())
+        assert one.requests.begin_read(device_id, SWITCH).result(60).python is False
+        assert one.notifications.status().is_channel_replaced
+        assert "another program replaced the webhook" in repr(one.notifications.status())
 
 
 def test_a_webhook_that_was_replaced_is_an_error_if_the_service_has_no_log(client_of, impatient):
@@ -242,7 +242,7 @@ def test_a_webhook_that_was_replaced_is_an_error_if_the_service_has_no_log(clien
         return httpx.Response(204)
 
     client = client_of(transport=httpx.MockTransport(answer))
-    client.use_webhook(CallbackInbox(), url="https://app.example.com/callback")
+    client.notifications.use_webhook(CallbackInbox(), url="https://app.example.com/callback")
     with pytest.raises(ChannelGone, match="replaced by another program"):
         list(client.events(timeout=0))
 

@@ -19,7 +19,7 @@ from devices_in_memory import DevicesInMemory, advance
 from flask.testing import FlaskClient
 from psycopg.errors import InFailedSqlTransaction
 
-from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_object import DeviceObjectBody
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import hooks
@@ -183,7 +183,7 @@ class Server:
     def resource(self, key: str, device_id: str, path: str = "/3303/0/5700") -> Any:
         """One resource of E1, whose body is what the interface says."""
         body = self.call(key, "GET", f"/v3/devices/{device_id}/echo").json
-        DeviceObject.model_validate(body, extra="forbid")
+        DeviceObjectBody.model_validate(body, extra="forbid")
         return next(entry for entry in body["resources"] if entry["resource_path"] == path)
 
     def log(self, key: str, after: int = 0) -> list[tuple[str, Any]]:

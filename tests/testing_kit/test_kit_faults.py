@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from operator import attrgetter
 
 import httpx
 import pytest
@@ -39,12 +40,12 @@ def call(mirror, request):
     key = mirror.new_key()
 
     def blocking(name, *arguments, **options):
-        return getattr(mirror.new_client(key, timeout=5), name)(*arguments, **options)
+        return attrgetter(name)(mirror.new_client(key, timeout=5))(*arguments, **options)
 
     def on_loop(name, *arguments, **options):
         async def use():
             async with mirror.new_async_client(key, timeout=5) as client:
-                made = getattr(client, name)(*arguments, **options)
+                made = attrgetter(name)(client)(*arguments, **options)
                 return await made if inspect.isawaitable(made) else made
 
         return asyncio.run(use())
@@ -81,10 +82,10 @@ def test_a_lost_request_did_not_arrive_and_a_lost_answer_is_of_one_that_did(mirr
     with faults.drop("request", times=None), pytest.raises(ConnectionFailed, match="ConnectError"):
         call("subscribe", sensor, TEMPERATURE)
     assert told(mirror) == []
-    assert not call("is_subscribed", sensor, TEMPERATURE)
+    assert not call("subscriptions.is_active", sensor, TEMPERATURE)
     with faults.drop("answer", times=None), pytest.raises(ConnectionFailed, match="ReadError"):
         call("subscribe", sensor, TEMPERATURE)
-    assert call("is_subscribed", sensor, TEMPERATURE)
+    assert call("subscriptions.is_active", sensor, TEMPERATURE)
 
 
 def test_a_write_whose_answer_is_lost_is_placed_once(mirror, faults, sensor):
@@ -105,7 +106,7 @@ def pauses(monkeypatch):
 
 def test_pauses_after_failures_take_no_time(mirror, faults, sensor, pauses):
     faults.drop("answer", times=2, path=PLACING)
-    request = mirror.client.begin_read(sensor, TEMPERATURE)
+    request = mirror.client.requests.begin_read(sensor, TEMPERATURE)
     faults.drop("answer", times=8, path="/v2/notification/*")
     assert request.result().python == 0
     assert max(pauses) <= 0.01
@@ -115,12 +116,12 @@ def test_pauses_after_failures_take_no_time(mirror, faults, sensor, pauses):
 def test_conditions_say_which_requests_are_meant(mirror, faults, sensor):
     writes = faults.drop("answer", times=None, method="POST")
     echo = faults.drop("answer", times=None, path="/v3/devices/*")
-    mirror.client.list_subscriptions(sensor)
+    mirror.client.subscriptions.list(sensor)
     assert (writes.acted, echo.acted) == (0, 0)
     with pytest.raises(ConnectionFailed):
         mirror.client.get_device(sensor)
     with pytest.raises(ConnectionFailed):
-        mirror.client.begin_read(sensor, TEMPERATURE)
+        mirror.client.requests.begin_read(sensor, TEMPERATURE)
     assert (writes.acted, echo.acted) == (3, 3)
 
 
@@ -188,14 +189,14 @@ def test_faults_of_notifications_go_by_path_and_device(mirror, faults, observed)
 
 def test_a_dropped_async_response_never_comes(mirror, faults, sensor):
     faults.drop("async-response")
-    lost = mirror.client.begin_read(sensor, TEMPERATURE)
-    came = mirror.client.begin_read(sensor, TEMPERATURE)
+    lost = mirror.client.requests.begin_read(sensor, TEMPERATURE)
+    came = mirror.client.requests.begin_read(sensor, TEMPERATURE)
     assert came.result().python == 0
     assert not lost.done()
     with pytest.raises(WaitTimeout):
         lost.result(timeout=0.01)
     faults.clear()
-    resumed = mirror.client.resume_request(lost.async_id, sensor, TEMPERATURE)
+    resumed = mirror.client.requests.resume(lost.async_id, sensor, TEMPERATURE)
     assert resumed.result().python == 0
 
 
@@ -204,7 +205,7 @@ def test_a_duplicate_comes_twice_with_one_identity(mirror, faults, observed, wha
     end = mirror.read_log()[-1].seq
     faults.duplicate(what)
     tell(mirror, observed, 1)
-    request = mirror.client.begin_read(observed, TEMPERATURE)
+    request = mirror.client.requests.begin_read(observed, TEMPERATURE)
     events = mirror.read_log(after=end)
     assert len(events) == 3
     assert len({event.uid for event in events}) == 2
@@ -228,7 +229,7 @@ def test_a_reordering_goes_on_over_several_messages(mirror, faults, observed):
     tell(mirror, observed, 1)
     silent = mirror.simulator.add_device("silent", SENSOR)
     mirror.simulator.set_answer(silent, "silent")
-    request = mirror.client.begin_read(silent, TEMPERATURE)
+    request = mirror.client.requests.begin_read(silent, TEMPERATURE)
     mirror.clock.advance("10min")
     tell(mirror, observed, 2)
     events = list(mirror.client.events(after=end, limit=4))
@@ -241,7 +242,7 @@ def test_a_waiting_task_gets_what_is_late(mirror, faults, clock, observed):
     async def use():
         async with mirror.new_async_client() as client:
             faults.delay("notification", "1min")
-            request = await client.begin_read(observed, TEMPERATURE)
+            request = await client.requests.begin_read(observed, TEMPERATURE)
             waiting = asyncio.ensure_future(request.result(timeout=60))
             await asyncio.to_thread(clock.advance, "1min")
             return (await waiting).python

@@ -56,7 +56,7 @@ def test_the_log_of_a_client_begins_with_it(mirror):
 
 
 def test_what_a_call_causes_has_happened_when_it_returns(mirror, sensor):
-    requests = [mirror.client.begin_read(sensor, TEMPERATURE) for _ in range(10)]
+    requests = [mirror.client.requests.begin_read(sensor, TEMPERATURE) for _ in range(10)]
     assert mirror.client.get_device(sensor)[TEMPERATURE].reported.value.python == 21.5
     assert all(request.done() for request in requests)
 
@@ -101,7 +101,7 @@ def test_a_device_of_the_fleet_changes_its_values_and_comes_and_goes(mirror, fle
     assert plug.values()[path] == "0"
     assert mirror.client.read_value(plug.id, path) is False
     plug.set_online(False)
-    request = mirror.client.begin_read(plug.id, path)
+    request = mirror.client.requests.begin_read(plug.id, path)
     assert not request.done()
     plug.set_online(True)
     assert request.done()
@@ -110,7 +110,7 @@ def test_a_device_of_the_fleet_changes_its_values_and_comes_and_goes(mirror, fle
 def test_a_restart_keeps_everything(mirror, fleet, clock):
     (device,) = fleet(1)
     clock.advance("1h")
-    request = mirror.client.begin_read(device.id, TEMPERATURE)
+    request = mirror.client.requests.begin_read(device.id, TEMPERATURE)
     now, values, log = clock.now(), device.values(), uids(mirror.read_log())
     mirror.restart()
     assert (clock.now(), device.values(), uids(mirror.read_log())[: len(log)]) == (now, values, log)
@@ -192,7 +192,7 @@ def test_a_program_may_bring_its_own_http_client(mirror, sensor):
 
 def test_a_webhook_is_called_over_real_http(mirror, sensor):
     with WebhookReceiver() as receiver:
-        mirror.client.use_webhook(receiver)
+        mirror.client.notifications.use_webhook(receiver)
         assert mirror.client.read_value(sensor, TEMPERATURE) == 21.5
 
 

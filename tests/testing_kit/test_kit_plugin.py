@@ -44,7 +44,7 @@ def test_ours(mirror_in_process, mirror_clock, mirror_fleet, mirror_faults, cloc
     (light,) = (device for device in mirror_fleet(6, seed=1) if device.endpoint_type == "Light")
     assert mirror_clock is mirror_in_process.clock and mirror_faults is mirror_in_process.faults
     with mirror_faults.silence(light):
-        request = mirror_in_process.client.begin_write(light.id, "/3311/0/5850", True)
+        request = mirror_in_process.client.requests.begin_write(light.id, "/3311/0/5850", True)
         mirror_clock.advance("10min")
         assert request.exception().category == "TIMEOUT"
     assert clock == ["their mirror", "their clock"]

@@ -99,12 +99,12 @@ class Questions:
                 where one column would have both; an argument is nothing that can be done; there would be more than
                 50 million rows.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
         >>> begin = simulator.advance(600)
         >>> simulator.set_value(station, "/3303/0/5700", 24.5)
         >>> end = simulator.advance(1200)
-        >>> history = client.events_frame(after=0, timeout=0)
+        >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> warm = history.mirror.resample("1D", ["time_weighted_mean", "max"], end=end)
         >>> warm["time_weighted_mean"].tolist(), warm["max"].tolist()
         ([23.5], [24.5])
@@ -171,12 +171,12 @@ class Questions:
             InvalidValue: The condition is none or not of the values there are, the table lacks a column, or another
                 argument is nothing that can be done.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
         >>> _ = simulator.advance(600)
         >>> simulator.set_value(station, "/3303/0/5700", 24.5)
         >>> end = simulator.advance(1200)
-        >>> history = client.events_frame(after=0, timeout=0)
+        >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> warm = history.mirror.durations("/3303/0/5700", above=24, end=end)
         >>> str(warm["duration"][0]), warm["share"].round(2).tolist()
         ('0 days 00:20:00', [0.67])
@@ -251,7 +251,7 @@ class Questions:
         >>> _ = simulator.advance(300)
         >>> simulator.register(station)
         >>> end = simulator.advance(300)
-        >>> history = client.events_frame(after=0, timeout=0)
+        >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> there = history[history["device_id"] == station].mirror.availability(begin=begin, end=end)
         >>> there["availability"].tolist(), there["absences"].tolist()
         ([0.5], [1])
@@ -314,11 +314,12 @@ class Questions:
             InvalidValue: Some values are no numbers, the table lacks a column, or an argument is nothing that can be
                 done.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
         >>> _ = simulator.advance(1800)
         >>> simulator.set_value(station, "/3303/0/5700", 24.5)
-        >>> client.events_frame(after=0, timeout=0).mirror.rates("/3303/0/5700", per="1h")["rate"].tolist()
+        >>> events = client.notifications.events_frame(after=0, timeout=0)
+        >>> events.mirror.rates("/3303/0/5700", per="1h")["rate"].tolist()
         [6.0]
         """
         told = told_by(self._frame, paths=[path], silence_limit=silence_limit, begin=begin, end=end, tz=tz)
@@ -359,12 +360,12 @@ class Questions:
             InvalidValue: The table lacks a column, the statistic is not of the values there are, or an argument is
                 nothing that can be done.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3311/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3311/*"]}])
         >>> simulator.register(light)
         >>> begin = simulator.advance(60)
         >>> simulator.set_value(light, "/3311/0/5850", True)
         >>> end = simulator.advance(60)
-        >>> history = client.events_frame(after=0, timeout=0)
+        >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> side = history.mirror.align(["/3311/0/5851", "/3311/0/5850"], on="1min", begin=begin, end=end)
         >>> side["/3311/0/5851"].tolist(), side["/3311/0/5850"].tolist()
         ([10.0], [True])
@@ -411,14 +412,14 @@ class Questions:
             InvalidValue: An instant is naive, the values are texts, the table lacks a column, or another argument is
                 nothing that can be done.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
         >>> before = simulator.get_clock()
         >>> after = simulator.advance(600)
         >>> simulator.set_value(station, "/3303/0/5700", 24.5)
         >>> _ = simulator.advance(600)
         >>> simulator.set_value(station, "/3303/0/5700", 25.0)
-        >>> history = client.events_frame(after=0, timeout=0)
+        >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> history.mirror.compare(before, after, "10min")["difference"].tolist()
         [3.0]
         """
@@ -465,7 +466,7 @@ class Questions:
         >>> simulator.deregister(station)
         >>> _ = simulator.advance(300)
         >>> simulator.register(station)
-        >>> silent = client.events_frame(after=0, timeout=0).mirror.gaps()
+        >>> silent = client.notifications.events_frame(after=0, timeout=0).mirror.gaps()
         >>> silent["reason"].tolist(), str(silent["duration"][0])
         (['deregistration'], '0 days 00:05:00')
         """
@@ -506,9 +507,9 @@ class Questions:
         Raises:
             InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
-        >>> len(client.events_frame(after=0, timeout=0).mirror.late_arrivals())
+        >>> len(client.notifications.events_frame(after=0, timeout=0).mirror.late_arrivals())
         0
         """
         limit = None if longer_than is None else span_of("longer_than", longer_than)
@@ -551,10 +552,10 @@ class Questions:
         Raises:
             InvalidValue: The table lacks a column, or an argument is nothing that can be done.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
         >>> end = simulator.advance(7200)
-        >>> stuck = client.events_frame(after=0, timeout=0).mirror.unchanged("1h", end=end)
+        >>> stuck = client.notifications.events_frame(after=0, timeout=0).mirror.unchanged("1h", end=end)
         >>> stuck["value_num"].tolist(), stuck["lasting"].tolist()
         ([21.5], [True])
         """
@@ -586,7 +587,7 @@ class Questions:
         >>> simulator.deregister(station)
         >>> _ = simulator.advance(300)
         >>> simulator.register(station)
-        >>> client.events_frame(after=0, timeout=0).mirror.plot_gaps().get_yticklabels()[0].get_text()
+        >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_gaps().get_yticklabels()[0].get_text()
         'station-01'
         """
         told = told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, tz=tz)
@@ -617,7 +618,7 @@ class Questions:
             InvalidValue: As for :meth:`availability`.
 
         >>> end = simulator.advance(300)
-        >>> history = client.events_frame(after=0, timeout=0)
+        >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> history.mirror.plot_availability(end=end).get_title(loc="left")
         'when devices were there'
         """
@@ -649,7 +650,7 @@ class Questions:
             ImportError: matplotlib is not installed.
             InvalidValue: As for :meth:`late_arrivals`.
 
-        >>> client.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
+        >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
         'came later by (s)'
         """
         limit = None if longer_than is None else span_of("longer_than", longer_than)
@@ -684,10 +685,10 @@ class Questions:
             ImportError: matplotlib is not installed.
             InvalidValue: As for :meth:`unchanged`.
 
-        >>> client.put_presubscriptions([{"resource_path": ["/3303/*"]}])
+        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
         >>> end = simulator.advance(7200)
-        >>> history = client.events_frame(after=0, timeout=0)
+        >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> history.mirror.plot_unchanged("1h", end=end).get_yticklabels()[0].get_text()
         'station-01 Temperature · Sensor Value'
         """

@@ -34,7 +34,9 @@ NO_TIME = np.iinfo(np.int64).min
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENTS = {"observation": "reported", "async_response": "reported"}
 _TYPED = ("value_num", "value_bool", "value_text")
-_NEEDED = "take one of client.history(), client.events_frame() or a recording, with all its columns and rows"
+_NEEDED = (
+    "take one of client.history(), client.notifications.events_frame() or a recording, with all its columns and rows"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from mirror_sdk.config import Settings
+from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import ConfigError
 from mirror_sdk.testing.conformance.service import Service
 from mirror_sdk.testing.conformance.simulated_devices import SimulatedDevices
@@ -20,7 +20,7 @@ from mirror_sdk.wire.routes import CALLBACK, CURSOR_HEADER, PULL
 def service(pytestconfig: pytest.Config) -> Iterator[Service]:
     """The server; its key has a poll channel."""
     try:
-        settings = Settings.load(pytestconfig.getoption("--mirror-url"), pytestconfig.getoption("--mirror-key"))
+        settings = ClientSettings.load(pytestconfig.getoption("--mirror-url"), pytestconfig.getoption("--mirror-key"))
     except ConfigError as exc:
         pytest.exit(f"{exc}, or use --mirror-url and --mirror-key", returncode=pytest.ExitCode.USAGE_ERROR)
     service = Service(settings.base_url, settings.api_key.get_secret_value())

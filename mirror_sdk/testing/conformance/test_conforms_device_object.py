@@ -9,7 +9,7 @@ import pytest
 
 from mirror_sdk.testing.conformance.service import TIMESTAMP, Service, decoded
 from mirror_sdk.testing.conformance.simulated_devices import SimulatedDevices
-from mirror_sdk.wire.device_object import DeviceObject
+from mirror_sdk.wire.device_object import DeviceObjectBody
 from mirror_sdk.wire.paths import parse_path
 
 REPORTED = {"value", "content_type", "reported_at"}
@@ -32,7 +32,7 @@ def instants(content: Any) -> Iterator[str]:
 
 def test_it_is_a_device_object_of_the_device_that_was_asked_for(body: Any, device_id: str) -> None:
     """The identifier and the members of wire.md 1."""
-    DeviceObject.model_validate(body)
+    DeviceObjectBody.model_validate(body)
     assert (body["object"], body["device_id"]) == ("device-echo", device_id)
     assert {"created_at", "updated_at", "resources"} <= body.keys()
 

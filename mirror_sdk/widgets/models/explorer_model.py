@@ -214,7 +214,7 @@ class ExplorerModel:
 
     def read(self, path: str) -> None:
         """Have the chosen device tell a value; asking again while it is asked does nothing."""
-        self._begin(path, "reading …", lambda device_id: self._client.begin_read(device_id, path).result())
+        self._begin(path, "reading …", lambda device_id: self._client.requests.begin_read(device_id, path).result())
 
     def subscribe(self, path: str) -> None:
         """Subscribe a resource of the chosen device."""
@@ -350,7 +350,7 @@ def _connection(client: MirrorClient, device_id: str) -> DeviceConnection | None
 
 def _own_subscriptions(client: MirrorClient, device: DeviceObject) -> dict[str, SubscriptionState] | None:
     try:
-        paths = client.list_subscriptions(device.device_id)
+        paths = client.subscriptions.list(device.device_id)
         return {path: _state_of(client, device, path) for path in paths}
     except AccessDenied:
         return None
@@ -360,7 +360,7 @@ def _state_of(client: MirrorClient, device: DeviceObject, path: str) -> Subscrip
     resource = device.resources.get(path)
     if resource is not None and resource.subscribed:
         return SubscriptionState.ACTIVE
-    return client.subscription_state(device.device_id, path)
+    return client.subscriptions.state(device.device_id, path)
 
 
 def _is_held(loaded: _Loaded, path: str) -> bool:

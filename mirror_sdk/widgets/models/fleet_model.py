@@ -36,7 +36,7 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 _OF_THE_DIRECTORY = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
 
 
-class Condition(StrEnum):
+class DeviceCondition(StrEnum):
     """How a device stands, the worst first; a device has the worst that is true of it.
 
     ``FAILED``: a write failed. ``DRIFT``: a desired and a reported value differ. ``PENDING``: a write waits.
@@ -53,21 +53,21 @@ class Condition(StrEnum):
 
 
 OF_CONDITION = {
-    Condition.FAILED: Mark.FAILED,
-    Condition.DRIFT: Mark.DIFFERS,
-    Condition.PENDING: Mark.PENDING,
-    Condition.STALE: Mark.STALE,
-    Condition.SILENT: Mark.SILENT,
-    Condition.GONE: Mark.GONE,
-    Condition.FINE: Mark.FINE,
+    DeviceCondition.FAILED: Mark.FAILED,
+    DeviceCondition.DRIFT: Mark.DIFFERS,
+    DeviceCondition.PENDING: Mark.PENDING,
+    DeviceCondition.STALE: Mark.STALE,
+    DeviceCondition.SILENT: Mark.SILENT,
+    DeviceCondition.GONE: Mark.GONE,
+    DeviceCondition.FINE: Mark.FINE,
 }
 """How each condition is shown."""
-_ORDER = list(Condition)
+_ORDER = list(DeviceCondition)
 _COUNTS = {
-    Condition.FAILED: "failed",
-    Condition.DRIFT: "drifting",
-    Condition.PENDING: "pending",
-    Condition.STALE: "stale",
+    DeviceCondition.FAILED: "failed",
+    DeviceCondition.DRIFT: "drifting",
+    DeviceCondition.PENDING: "pending",
+    DeviceCondition.STALE: "stale",
 }
 """What is counted of devices, by the condition it leads to."""
 _NUMBERS = ("resources", *_COUNTS.values(), "unconfirmed")
@@ -75,7 +75,7 @@ _DRIFTING = set(DriftKind) - {DriftKind.FAILED, DriftKind.PENDING, DriftKind.UNC
 FLEET_SCHEMA = pa.schema(
     [
         *DIRECTORY_SCHEMA,
-        fixed_category("condition", list(Condition)),
+        fixed_category("condition", list(DeviceCondition)),
         *(pa.field(name, pa.int64()) for name in _NUMBERS),
         pa.field("last_reported_at", INSTANT),
     ]
@@ -110,13 +110,13 @@ class DeviceSummary:
     last_reported_at: datetime | None
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> DeviceCondition:
         """The worst that is true of it; ``FINE`` where nothing is wrong."""
         if found := next((condition for condition, name in _COUNTS.items() if getattr(self, name)), None):
             return found
         if self.last_reported_at is None:
-            return Condition.SILENT
-        return Condition.FINE if self.device.state == "registered" else Condition.GONE
+            return DeviceCondition.SILENT
+        return DeviceCondition.FINE if self.device.state == "registered" else DeviceCondition.GONE
 
     @property
     def text(self) -> str:
@@ -373,7 +373,7 @@ class FleetModel:
 def _states(client: MirrorClient, device_ids: Sequence[str] | None = None) -> pd.DataFrame:
     # The widget says that it reads; a bar would come into the output of some cell.
     with without_progress():
-        return client.snapshot(device_ids, raw=True)
+        return client.fleet.snapshot(device_ids, raw=True)
 
 
 def _drift_by_device(state: pd.DataFrame) -> Counter[tuple[str, DriftKind]]:

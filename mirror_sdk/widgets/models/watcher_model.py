@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from mirror_sdk.recording import Recording
 
-EVENTS_KEPT = 10_000
+MAX_EVENTS = 10_000
 ROWS_SHOWN = 500
 SERIES_PLOTTED = 6
 SERIES_LISTED = 500
@@ -89,7 +89,7 @@ class WatcherModel:
         run: Makes the client calls.
         recording: A recording whose events are shown before those of the log.
         await_live: Returns when live events come: the log is read after that, so that nothing lies between both.
-        events_kept: How many events are kept at most, of the recording and of the log each.
+        max_events: How many events are kept at most, of the recording and of the log each.
         clock: Seconds, for the rate.
 
     Raises:
@@ -117,7 +117,7 @@ class WatcherModel:
         *,
         recording: Recording | None = None,
         await_live: Callable[[], object] = lambda: None,
-        events_kept: int = EVENTS_KEPT,
+        max_events: int = MAX_EVENTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.notices = Notices()
@@ -135,7 +135,7 @@ class WatcherModel:
         self._has_names = False
         self._pasts_awaited = 0
         self._recorded: tuple[Event, ...] = ()
-        self._events: deque[Event] = deque(maxlen=events_kept)
+        self._events: deque[Event] = deque(maxlen=max_events)
         self._known: set[Hashable] = set()
         self._rate = _Rate(clock)
         self._named_units: dict[tuple[str, str], str] = {}
@@ -176,7 +176,7 @@ class WatcherModel:
 
     def load_past(self) -> None:
         """Read what the recording holds, or the service's history, and what the log still has."""
-        wants, most = self._wants, self._events.maxlen or EVENTS_KEPT
+        wants, most = self._wants, self._events.maxlen or MAX_EVENTS
         devices, paths = self.devices, self.paths
 
         def read() -> Past:

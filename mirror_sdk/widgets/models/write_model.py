@@ -45,7 +45,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WriteLimits:
     """How carefully is written, as for ``Plan.apply``."""
 
     expiry_seconds: int | None = None
@@ -100,10 +100,10 @@ class WriteModel:
         run: Run = run_now,
         *,
         path: str = "",
-        limits: Limits | None = None,
+        limits: WriteLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or WriteLimits()
         check_limits(
             concurrency=DEFAULT_CONCURRENCY,
             canary=self.limits.canary,
@@ -431,7 +431,7 @@ def _told(counts: dict[Mark, int], words: dict[Mark, str]) -> str:
     return ", ".join(parts) or "nothing to write"
 
 
-def _apply(plan: Plan, limits: Limits, canary: int) -> None:
+def _apply(plan: Plan, limits: WriteLimits, canary: int) -> None:
     with without_progress():
         plan.apply(
             expiry_seconds=limits.expiry_seconds,

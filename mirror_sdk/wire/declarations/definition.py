@@ -26,7 +26,7 @@ class ResourceType(StrEnum):
 
 
 class Personal(StrEnum):
-    """What becomes of a personal value where a table is shared; see :func:`mirror_sdk.privacy.pseudonymise`.
+    """What becomes of a personal value where a table is shared; see :func:`mirror_sdk.privacy.pseudonymize`.
 
     ``IDENTIFIER``: a pseudonym takes its place, equal ones for equal values. ``PLACE``: a coordinate in degrees, which
     is rounded to tenths. ``HIDDEN``: nothing is left of it.

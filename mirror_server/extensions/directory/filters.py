@@ -210,7 +210,7 @@ def read_filters(
     if len(unfolded) > _MOST_FILTERS:
         raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
     conditions = [_condition(name, value, fields, own) for name, value in unfolded]
-    said = sum(condition.is_looked_up for condition in conditions)
+    said = sum(is_looked_up(condition.column) for condition in conditions)
     if said > _MOST_SAID:
         looked_up = ", ".join(name for name, column in fields.columns.items() if is_looked_up(column))
         message = f"{said} filters by {looked_up} or attributes; {_MOST_SAID} is the limit"

@@ -12,7 +12,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.backends import DeviceBackends
-from mirror_server.devices.link import Connection
+from mirror_server.devices.link import ConnectionStatus
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store import contacts, descriptions, device_events, device_queries
 from mirror_server.extensions.directory.store.descriptions import Description
@@ -34,11 +34,11 @@ _MOST_CONTACTS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceConnection:
+class DirectoryDevice:
     """A device of the directory, how it is connected where its backend knows it, and whether a command would arrive."""
 
     device: DeviceRow
-    connection: Connection | None
+    connection: ConnectionStatus | None
     is_reachable: bool
 
 
@@ -86,7 +86,7 @@ class DirectoryService:
 
         return self._database.submit(work)
 
-    def connection(self, device_id: str) -> DeviceConnection:
+    def connection(self, device_id: str) -> DirectoryDevice:
         """How a device is connected.
 
         Raises:
@@ -94,7 +94,7 @@ class DirectoryService:
         """
         device = self._devices.device(device_id)
         is_reachable = bool(device.registered) and self._backends.is_reachable(device_id)
-        return DeviceConnection(device, self._backends.describe(device_id), is_reachable)
+        return DirectoryDevice(device, self._backends.describe(device_id), is_reachable)
 
     def contacts(self, app_id: str, device_id: str) -> list[Instant]:
         """When values that a device sent were told to an application lately, the oldest first.

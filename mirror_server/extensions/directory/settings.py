@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import click
 
-from mirror_server.config import read_kept_time, setting
+from mirror_server.config import setting
+from mirror_server.extensions.options import read_kept_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,13 +169,13 @@ def build(services: Services) -> Sequence[object]:
         return [PastService(None, database, clock, services.download_slots)]
     from mirror_server.extensions.history.archive import Archive
     from mirror_server.extensions.history.keeper import Keeper
-    from mirror_server.extensions.history.recorder import Recorder
+    from mirror_server.extensions.history.recorder import HistoryRecorder
     from mirror_server.extensions.history.service import HistoryService
 
     archive = None if chosen.history_archive is None else Archive(chosen.history_archive)
     history, keep_seconds = HistoryService(database, clock, archive), chosen.keep_history_seconds
     keeper = Keeper(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
-    return [PastService(history, database, clock, services.download_slots), keeper, Recorder(database, clock)]
+    return [PastService(history, database, clock, services.download_slots), keeper, HistoryRecorder(database, clock)]
 
 
 @extends

@@ -14,13 +14,13 @@ from mirror_sdk.wire.history import COLUMNS
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.arrow import INSTANT, TYPES, WORD, to_array
 from mirror_server.extensions.history.selection import Position
-from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, TAIL_COLUMNS, HistoryRow
+from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, TAIL_COLUMNS, StoredHistoryRow
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-SCHEMA = pa.schema([(name, TYPES[COLUMNS.get(name, "word")]) for name in HistoryRow._fields])
-"""Its columns are the members of :class:`mirror_server.extensions.history.store.history.HistoryRow`."""
+SCHEMA = pa.schema([(name, TYPES[COLUMNS.get(name, "word")]) for name in StoredHistoryRow._fields])
+"""Its columns are the members of :class:`mirror_server.extensions.history.store.history.StoredHistoryRow`."""
 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)
 
@@ -31,7 +31,7 @@ _LARGEST_KEY = 2**62
 
 
 def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Return rows with the members of :class:`~.store.history.HistoryRow` as a batch."""
+    """Return rows with the members of :class:`~.store.history.StoredHistoryRow` as a batch."""
     if not rows:
         return NO_ROWS
     columns = zip(*rows, strict=True)

@@ -8,9 +8,9 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.instants import after_seconds
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.hooks import extends
-from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
+from mirror_server.store.changes import FinishedWrite, RegistrationChange, ReportedChange
 from mirror_server.store.database import Database
 from mirror_server.store.session import EXTENSIONS, Row, Session
 
@@ -18,7 +18,7 @@ _HEARTBEAT_SECONDS = 10
 """If the server is killed while nothing happens, a gap may start this much too early."""
 
 
-class Recorder:
+class HistoryRecorder:
     """Writes rows of the history.
 
     Args:
@@ -56,7 +56,7 @@ class Recorder:
         self._database.insist(lambda session: history.show_life(session, now))
 
     @extends
-    def values_reported(self, session: Session, batch: Sequence[Reported]) -> None:
+    def values_reported(self, session: Session, batch: Sequence[ReportedChange]) -> None:
         """Write rows for values."""
         history.add_reported(session, [_row_of(each) for each in batch])
 
@@ -65,7 +65,7 @@ class Recorder:
         """Write rows for the ends of writes."""
         received_at = self._clock.now()
         rows = [
-            HistoryRow(
+            StoredHistoryRow(
                 each.revision or session.note_change(()),
                 each.command.device_id,
                 None,
@@ -89,7 +89,8 @@ class Recorder:
     def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
         """Write rows for registrations."""
         rows = [
-            HistoryRow(each.revision, each.device.device_id, None, None, each.at, each.at, each.kind) for each in batch
+            StoredHistoryRow(each.revision, each.device.device_id, None, None, each.at, each.at, each.kind)
+            for each in batch
         ]
         history.add(session, rows)
 
@@ -103,7 +104,7 @@ class Recorder:
         heard_until = history.heard_until(session)
         if heard_until is not None and heard_until < now:
             revision = session.note_change(())
-            history.add(session, [HistoryRow(revision, None, None, None, heard_until, now, "gap", until=now)])
+            history.add(session, [StoredHistoryRow(revision, None, None, None, heard_until, now, "gap", until=now)])
         # A server without this extension may have run since.
         was_loaded = "history" in (session.setting(EXTENSIONS) or "").split()
         if not was_loaded or not history.state(session).is_kept:
@@ -118,7 +119,7 @@ class Recorder:
             self._next_heartbeat = self._clock.call_at(due_at, self._repeat_heartbeat)
 
 
-def _row_of(reported: Reported) -> Row:
+def _row_of(reported: ReportedChange) -> Row:
     content, content_type, origin, received_at, _, device_id, path, _ = reported.value
     by = history.REPORTED_BY["registration" if reported.is_published else history.ORIGINS[origin]]
     stored_type = None if content_type == history.PLAIN_TEXT else content_type

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirror_server.config import SERVE, read_kept_time, setting
+from mirror_server.config import SERVE, setting
 from mirror_server.core.errors import CannotServe
+from mirror_server.extensions.options import read_kept_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,8 @@ from mirror_server.config import database_option
 from mirror_server.core.instants import to_datetime
 from mirror_server.extensions.lwm2m import device_keys
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey, DeviceKeyRefused
-from mirror_server.extensions.lwm2m.settings import COAPS_PORT
+from mirror_server.extensions.lwm2m.settings import COAPS_PORT, exposed_files
 from mirror_server.hooks import open_database
-from mirror_server.store.database import location_of
 
 
 @main.group()
@@ -95,7 +94,7 @@ def _refusals() -> Iterator[None]:
 
 def _refuse_exposed(database_url: str) -> None:
     """A key that others can read is none: not one is stored where they can."""
-    exposed = location_of(database_url).exposed_files()
+    exposed = exposed_files(database_url)
     if exposed:
         files = shlex.join(map(str, exposed))
         raise click.ClickException(

@@ -79,7 +79,7 @@ class Observed(NamedTuple):
     sequence: int | None = None
 
 
-class Notification(NamedTuple):
+class ObserveNotification(NamedTuple):
     """A message that no request waits for: of an observation, or unasked.
 
     ``sequence`` is its Observe option; ``is_whole`` is false where it is the first block of more, which are to be read.
@@ -157,11 +157,11 @@ class Handler(Protocol):
         """Answer a request of a device, which came whole."""
         ...
 
-    def notified(self, notification: Notification) -> bool:
+    def notified(self, notification: ObserveNotification) -> bool:
         """Take a notification; ``False`` where its token says nothing, so that the device is told to stop."""
         ...
 
-    def flooded(self, notification: Notification) -> None:
+    def flooded(self, notification: ObserveNotification) -> None:
         """End the observation of a notification that is beyond the share of its device, which gets a reset."""
         ...
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.wire.link_format import Link, NoLinks, parse_links
 from mirror_sdk.wire.paths import PathParts, parse_path
-from mirror_server.devices.link import Content, IntroducedResource
+from mirror_server.devices.link import Content
+from mirror_server.store.resources import AnnouncedResource
 
 MOST_LINKS = 3000
 MOST_BYTES = 256 * 1024
@@ -47,7 +48,7 @@ class LinkedResource:
         published: The value that stands in the link.
     """
 
-    introduced: IntroducedResource
+    introduced: AnnouncedResource
     auto_token: bytes | None = None
     published: Content | None = None
 
@@ -80,7 +81,7 @@ class Structure(NamedTuple):
 
     links: Links
     links_hash: bytes
-    introduced: tuple[IntroducedResource, ...]
+    introduced: tuple[AnnouncedResource, ...]
     unknown: tuple[str, ...]
     """The paths that are still to be discovered."""
 
@@ -109,7 +110,7 @@ def read_links(
     return replace(_structure(list(_below(prefix, links))), content_formats=formats, prefix=prefix)
 
 
-def structure_of(links: Links, links_hash: bytes, known: Sequence[IntroducedResource]) -> Structure:
+def structure_of(links: Links, links_hash: bytes, known: Sequence[AnnouncedResource]) -> Structure:
     """Return the resources of a device by its links, and for paths to discover by those that are known."""
     introduced = {each.introduced.path: each.introduced for each in links.resources}
     unknown = []
@@ -122,8 +123,8 @@ def structure_of(links: Links, links_hash: bytes, known: Sequence[IntroducedReso
 
 
 def with_discovered(
-    known: Mapping[str, IntroducedResource], path: str, links: Links | None
-) -> dict[str, IntroducedResource]:
+    known: Mapping[str, AnnouncedResource], path: str, links: Links | None
+) -> dict[str, AnnouncedResource]:
     """Return the resources of a device with those discovered below a path; ``None`` if it does not return any."""
     if links is not None:
         others = {each: resource for each, resource in known.items() if not is_within(each, path)}
@@ -131,7 +132,7 @@ def with_discovered(
     if parse_path(path).instance_id is None or any(is_within(each, path) for each in known):
         return dict(known)
     # The instance itself, which can be read whole; as long as it is there it is not discovered again.
-    return {**known, path: IntroducedResource(path, observable=False)}
+    return {**known, path: AnnouncedResource(path, observable=False)}
 
 
 def hash_of(links: bytes) -> bytes:
@@ -197,13 +198,13 @@ def _number(name: str, text: str, target: str) -> int:
     return int(text)
 
 
-class _Placed(NamedTuple):
+class _PlacedLink(NamedTuple):
     parts: PathParts
     path: str
     attributes: Mapping[str, str]
 
 
-def _below(prefix: str, links: Iterable[Link]) -> Iterator[_Placed]:
+def _below(prefix: str, links: Iterable[Link]) -> Iterator[_PlacedLink]:
     """The links to objects, with their paths below the prefix; there are devices that leave it out."""
     for link in links:
         path = link.target.removeprefix(prefix) if link.target.startswith(f"{prefix}/") else link.target
@@ -215,10 +216,10 @@ def _below(prefix: str, links: Iterable[Link]) -> Iterator[_Placed]:
                 cure = str(exc).rpartition("; ")[2]
                 raise BadLinks(f"link {reprlib.repr(link.target)}: {cure}") from exc
             if parts.object_id not in _KEYS:
-                yield _Placed(parts, path, link.attributes)
+                yield _PlacedLink(parts, path, link.attributes)
 
 
-def _structure(placed: list[_Placed]) -> Links:
+def _structure(placed: list[_PlacedLink]) -> Links:
     of_resources: dict[str, Mapping[str, str]] = {}
     known: set[str] = set()
     for parts, _, attributes in placed:
@@ -241,7 +242,7 @@ def _resource(path: str, told: Mapping[str, str], tells_observable: bool) -> Lin
     readable = is_readable(path)
     token = _auto_token(path, told) if readable else None
     observable = readable and (not tells_observable or "obs" in told or "aobs" in told)
-    introduced = IntroducedResource(
+    introduced = AnnouncedResource(
         path,
         resource_type=_short("rt", told.get("rt", ""), path),
         content_type="application/octet-stream" if is_opaque(path) else "text/plain",

@@ -18,8 +18,6 @@ from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import (
     Content,
-    DeviceEvents,
-    IntroducedResource,
     NameTaken,
     NotRegistered,
     Observation,
@@ -45,8 +43,10 @@ from mirror_server.extensions.lwm2m.registration import (
 from mirror_server.extensions.lwm2m.registry import RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import shown
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.service.devices import DeviceService
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
+from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.session import Session
 
 _log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Registrar:
     def __init__(
         self,
         *,
-        events: DeviceEvents,
+        events: DeviceService,
         database: Database,
         clock: Clock,
         settings: LwM2MSettings,
@@ -409,7 +409,7 @@ class Registrar:
         return Response("2.04")
 
     async def _structure(
-        self, links: Links, payload: bytes, look_up: Callable[[Session], list[IntroducedResource]]
+        self, links: Links, payload: bytes, look_up: Callable[[Session], list[AnnouncedResource]]
     ) -> Structure:
         """Return the resources of a device; ``look_up`` reads the known ones, for links that do not have all."""
         known = await self._look(look_up) if links.to_discover else ()
@@ -508,14 +508,11 @@ def _name_of(device: RegisteredDevice, session: Session) -> str:
     return device.endpoint_name if row is None else row.endpoint_name
 
 
-def _introduced(device_id: str, session: Session) -> list[IntroducedResource]:
-    return [
-        IntroducedResource(each.path, each.resource_type, each.content_type, each.observable, each.auto_observed)
-        for each in resources.announced(session, device_id)
-    ]
+def _introduced(device_id: str, session: Session) -> list[AnnouncedResource]:
+    return resources.announced(session, device_id)
 
 
-def _introduced_by_name(endpoint_name: str, session: Session) -> list[IntroducedResource]:
+def _introduced_by_name(endpoint_name: str, session: Session) -> list[AnnouncedResource]:
     row = devices.find_by_endpoint_name(session, endpoint_name)
     return [] if row is None else _introduced(row.device_id, session)
 

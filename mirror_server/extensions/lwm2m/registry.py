@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.extensions.lwm2m.exchange import Notification, Peer
+from mirror_server.extensions.lwm2m.exchange import ObserveNotification, Peer
 from mirror_server.extensions.lwm2m.links import Structure
 from mirror_server.extensions.lwm2m.registration import RegistrationParameters
 from mirror_server.extensions.lwm2m.requests import structured_formats
@@ -170,14 +170,14 @@ class ObservedResource:
     sequence: int | None = None
     heard_at: Instant = 0
     is_being_read: bool = False
-    held: deque[Notification] | None = None
+    held: deque[ObserveNotification] | None = None
     has_value: bool = False
 
     def hold(self) -> None:
         """Keep notifications until they are released."""
         self.held = deque(maxlen=_MOST_HELD)
 
-    def release(self) -> Iterable[Notification]:
+    def release(self) -> Iterable[ObserveNotification]:
         """Return the kept notifications, in their order, and keep no more."""
         held, self.held = self.held or (), None
         return held
@@ -308,7 +308,7 @@ class Registry:
         if observed is not None:
             self._forget(observed)
 
-    def observed_by(self, notification: Notification) -> ObservedResource | None:
+    def observed_by(self, notification: ObserveNotification) -> ObservedResource | None:
         """Return the resource that a notification is of; ``None`` for an unknown token, or one of another peer."""
         peer = notification.peer
         observed = self._asked.get(notification.token)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import re
 import shlex
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
@@ -107,12 +109,21 @@ def check_listening(settings: Settings) -> None:
     """
     if reason := next(_problems(settings.of(LwM2MSettings)), None):
         raise CannotListen(reason)
-    if settings.of(LwM2MSettings).coaps is not None:
-        from mirror_server.store.database import location_of  # noqa: PLC0415 - commands that serve nothing start sooner
+    if settings.of(LwM2MSettings).coaps is not None and (exposed := exposed_files(settings.database_url)):
+        files = shlex.join(map(str, exposed))
+        _log.warning("others than the owner can read the keys of devices; chmod 600 %s", files)
 
-        if exposed := location_of(settings.database_url).exposed_files():
-            files = shlex.join(map(str, exposed))
-            _log.warning("others than the owner can read the keys of devices; chmod 600 %s", files)
+
+def exposed_files(database_url: str) -> list[Path]:
+    """Find the files of a database that others than their owner may read or change; it has the keys of devices."""
+    from mirror_server.store.database import location_of  # noqa: PLC0415 - commands that serve nothing start sooner
+
+    location = location_of(database_url)
+    if os.name != "posix" or not location.is_file:
+        return []
+    # SQLite gives the files next to it the permissions that the database had when they were made.
+    found = [location.file().with_name(location.file().name + end) for end in ("", "-wal", "-shm")]
+    return [file for file in found if file.exists() and file.stat().st_mode & 0o077]
 
 
 def _problems(settings: LwM2MSettings) -> Iterator[str]:

@@ -24,9 +24,9 @@ from mirror_server.extensions.openapi.docstrings import meanings_of_attributes, 
 from mirror_server.notifications.webhooks import LIMIT_SECONDS
 from mirror_server.views.description import (
     TEXT,
-    Answer,
-    Content,
+    BodySpec,
     Parameter,
+    ResponseSpec,
     Schema,
     header,
     json_of,
@@ -84,7 +84,7 @@ _ERROR_MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class DescribedOperation:
     """One method of one path.
 
     Attributes:
@@ -106,17 +106,17 @@ class Operation:
     group: str
     summary: str
     meaning: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ResponseSpec, ...]
     path: str = ""
     scopes: Collection[str] = ()
     parameters: tuple[Parameter, ...] = ()
-    body: Content | None = None
+    body: BodySpec | None = None
     takes_no_body: bool = False
     errors: tuple[int, ...] = ()
     is_extension: bool = False
 
 
-_DELIVERY = Operation(
+_DELIVERY = DescribedOperation(
     name="deliver",
     group="Notifications",
     summary="What the server sends to a webhook",
@@ -128,7 +128,7 @@ _DELIVERY = Operation(
         "an observation with all its options",
         "a registration",
     ),
-    answers=(Answer(200, "Taken."), Answer(204, "Taken.")),
+    answers=(ResponseSpec(200, "Taken."), ResponseSpec(204, "Taken.")),
 )
 
 
@@ -203,7 +203,7 @@ def _names_in(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Sequence[Besides]) -> Operation:
+def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Sequence[Besides]) -> DescribedOperation:
     view = route.view
     summary, meaning = summary_and_meaning(view)
     group, answers, described = view.__dict__["described"]
@@ -211,7 +211,7 @@ def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Se
     added = [more[view.__name__] for more in besides if view.__name__ in more]
     by_code = {answer.code: answer for answer in chain(answers, *(responses for responses, _ in added))}
     selecting = device_filters if details.pop("selects_devices", False) else ()
-    return Operation(
+    return DescribedOperation(
         name=view.__name__,
         group=group,
         summary=summary,
@@ -224,7 +224,7 @@ def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Se
     )
 
 
-def _parameters(operation: Operation) -> list[Schema]:
+def _parameters(operation: DescribedOperation) -> list[Schema]:
     return [
         *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(operation.path)),
         *({"name": one.name, "in": one.place} | _parameter(one) for one in operation.parameters),
@@ -245,7 +245,7 @@ def _of_path(name: str) -> Schema:
     return {"description": f"The {what}'s {'id' if mark else 'name'}.", "schema": TEXT | {"minLength": 1}}
 
 
-def _operation(operation: Operation) -> Schema:
+def _operation(operation: DescribedOperation) -> Schema:
     described: Schema = {
         "operationId": operation.name,
         "tags": [operation.group],
@@ -261,7 +261,7 @@ def _operation(operation: Operation) -> Schema:
     return described
 
 
-def _requested(operation: Operation) -> Schema:
+def _requested(operation: DescribedOperation) -> Schema:
     """An operation of the server, which has errors, parameters and scopes."""
     described = _operation(operation)
     described["responses"] |= _errors(operation)
@@ -270,13 +270,13 @@ def _requested(operation: Operation) -> Schema:
     return described | ({"x-scopes": sorted(operation.scopes)} if operation.scopes else {"security": []})
 
 
-def _answer(answer: Answer) -> Schema:
+def _answer(answer: ResponseSpec) -> Schema:
     described: Schema = {"description": answer.meaning, "headers": _header_references(*answer.headers)}
     content = dict(chain.from_iterable(_content(form).items() for form in answer.contents))
     return described | ({"content": content} if content else {})
 
 
-def _errors(operation: Operation) -> Schema:
+def _errors(operation: DescribedOperation) -> Schema:
     codes = {408, 414, 431, 500, 503, *operation.errors}
     if _names_in(operation.path):
         codes.add(404)
@@ -308,7 +308,7 @@ def _header_references(*headers: Parameter) -> Schema:
     return {one.name: {"$ref": f"#/components/headers/{one.name}"} for one in (_REQUEST_ID, *headers)}
 
 
-def _content(content: Content) -> Schema:
+def _content(content: BodySpec) -> Schema:
     if content.model is None:
         return {content.media_type: {"schema": content.schema, "example": content.example}}
     reference = {"$ref": _REFERENCE.format(model=content.model.__name__)}
@@ -335,7 +335,7 @@ def _example(model: type, variant: str) -> Any:
     return _goldens()[model.__name__][variant]
 
 
-def _schemas(operations: Collection[Operation]) -> dict[str, Schema]:
+def _schemas(operations: Collection[DescribedOperation]) -> dict[str, Schema]:
     models: set[type[BaseModel]] = {ErrorBody}
     for operation in operations:
         models |= {content.model for content in _contents(operation) if content.model is not None}
@@ -347,13 +347,13 @@ def _schemas(operations: Collection[Operation]) -> dict[str, Schema]:
     return found
 
 
-def _contents(operation: Operation) -> Iterator[Content]:
+def _contents(operation: DescribedOperation) -> Iterator[BodySpec]:
     if operation.body is not None:
         yield operation.body
     yield from chain.from_iterable(answer.contents for answer in operation.answers)
 
 
-def _refused_extras(operations: Collection[Operation], schemas: Mapping[str, Schema]) -> set[str]:
+def _refused_extras(operations: Collection[DescribedOperation], schemas: Mapping[str, Schema]) -> set[str]:
     """The names of the schemas that bodies consist of: there an unknown member is refused."""
     found: set[str] = set()
     unseen = {operation.body.model.__name__ for operation in operations if operation.body and operation.body.model}

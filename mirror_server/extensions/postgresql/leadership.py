@@ -167,8 +167,15 @@ class Leadership:
         self._services.stop_leading()
 
     def _receive(self, messages: list[str]) -> None:
+        """Handle signals of another process, each as its kind and, after a space, what it is about."""
+        received: dict[str, list[str]] = {}
+        for message in messages:
+            kind, _, what = message.partition(" ")
+            received.setdefault(kind, []).append(what)
         try:
-            self._database.receive(*messages)
+            for kind, handler in self._database.backend.writing.handlers.items():
+                if kind in received:
+                    handler(*received[kind])
         except StorageFailed:
             # The connection these messages came by is lost as well, and afterwards everything is looked at.
             _log.debug("messages of another process came while the database went", exc_info=True)

@@ -52,10 +52,14 @@ def help_topics() -> dict[str, str]:
 @extends
 def storage() -> Storage:
     """Their states."""
-    from mirror_server.store.backend import of_table
+    from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
-    return of_table(Branch("simulator", Path(__file__).parent / "migrations"), "simulated_devices", "device_id")
+    delete = "DELETE FROM simulated_devices WHERE device_id = :device_id"
+    return Storage(
+        branch=Branch("simulator", Path(__file__).parent / "migrations"),
+        erase=lambda session, device_id, _: {"simulated_devices": session.run(delete, device_id=device_id)},
+    )
 
 
 @extends

@@ -12,10 +12,10 @@ from itertools import islice
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.clock import Clock
-from mirror_server.devices.link import Answer, Connection, DeviceCommand, DeviceEvents, Outcome
+from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceResponse, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
-    Resource,
+    RunningResource,
     SimulatedDevice,
     SimulatedResource,
     SimulatedState,
@@ -26,7 +26,8 @@ from mirror_server.extensions.simulator.device import (
     seeded_device,
 )
 from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
-from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
+from mirror_server.extensions.simulator.running_device import LastSent, RunningDevice
+from mirror_server.service.devices import DeviceService
 
 
 class SimulatorBackend:
@@ -38,7 +39,7 @@ class SimulatorBackend:
     name = BACKEND
     parts_of = None
 
-    def __init__(self, *, events: DeviceEvents, store: SimulatorStore, clock: Clock, seed: int) -> None:
+    def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock, seed: int) -> None:
         self._fleet = Fleet(events=events, store=store, clock=clock)
         self._store = store
         self._seed = seed
@@ -50,9 +51,9 @@ class SimulatorBackend:
         the service has not heard. One whose registration outlived its lifetime registers again.
         """
         with self._fleet.turn() as turn:
-            heard: dict[str, dict[str, Sent]] = defaultdict(dict)
+            heard: dict[str, dict[str, LastSent]] = defaultdict(dict)
             for each in self._store.last_observed():
-                heard[each.device_id][each.path] = Sent(each.text, each.heard_at)
+                heard[each.device_id][each.path] = LastSent(each.text, each.heard_at)
             for device_id, document in self._store.load().items():
                 running = self._fleet.adopt(SimulatedDevice.from_json(document))
                 running.recall(heard[device_id])
@@ -73,7 +74,7 @@ class SimulatorBackend:
             running = self._fleet.running.get(device_id)
             return running is not None and running.reachable(now)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`; a device without latency has answered on return.
 
         Only when another thread is telling the service something, that thread gives the answer, in its turn.
@@ -81,7 +82,7 @@ class SimulatorBackend:
         with self._fleet.turn(wait=False) as turn:
             running = self._fleet.running.get(device_id)
             if running is None or not running.reachable(turn.now):
-                turn.calls.append(partial(answer, Answer(Outcome.NOT_SENT)))
+                turn.calls.append(partial(answer, DeviceResponse(Outcome.NOT_SENT)))
             else:
                 self._fleet.receive(turn, running, command, answer)
 
@@ -96,10 +97,10 @@ class SimulatorBackend:
         """See :class:`~mirror_server.devices.link.DeviceBackend`; a simulated device has the command at once."""
         cancelled(True)
 
-    def describe(self, device_id: str) -> Connection | None:
+    def describe(self, device_id: str) -> ConnectionStatus | None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         with self._fleet.look():
-            return Connection("simulated") if device_id in self._fleet.running else None
+            return ConnectionStatus("simulated") if device_id in self._fleet.running else None
 
     def list_states(self) -> list[SimulatedState]:
         """All simulated devices by name, each with the values it has now."""
@@ -198,7 +199,7 @@ class SimulatorBackend:
         }
         with self._fleet.turn() as turn:
             running = self._running(device_id)
-            resource = replace(running.device.resources.get(path) or Resource(value_at=turn.now))
+            resource = replace(running.device.resources.get(path) or RunningResource(value_at=turn.now))
             given = {flag: state for flag, state in flags.items() if state is not None}
             for flag, state in given.items():
                 setattr(resource, flag, state)
@@ -288,7 +289,7 @@ class SimulatorBackend:
         return running
 
 
-def _check_flags(resource: SimulatedResource | Resource, field: str) -> None:
+def _check_flags(resource: SimulatedResource | RunningResource, field: str) -> None:
     """What can be executed has no value, so nothing would ever come of observing it."""
     if resource.executable and (resource.observable or resource.auto_observable):
         raise SimulatorError(

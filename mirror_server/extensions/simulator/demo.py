@@ -18,7 +18,8 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import main
 from mirror_server.cli.run import port_option, serve_until_stopped
 from mirror_server.clock import wall_time
-from mirror_server.config import Settings, options_of, stop_with_stdin
+from mirror_server.config import Settings, options_of
+from mirror_server.extensions.options import stop_with_stdin
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
 from mirror_server.hooks import of_all, read_settings
@@ -147,5 +148,5 @@ def _demo_key(database: Database, url: str | None) -> DemoKey:
             return demo_key.kept_key(database, location.file(), wall_time())
         except demo_key.KeyFileError as error:
             raise click.ClickException(visible(str(error))) from error
-    key = access_keys.reissue(database, demo_key.NAME, tuple(Scope), wall_time())
+    key = demo_key.reissued(database, wall_time())
     return DemoKey(key, _NOT_KEPT if url else "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import secrets
 import stat
 import tempfile
 from enum import Enum, auto
@@ -64,7 +65,7 @@ def kept_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
     file = key_file(database_path)
     kept = _read(file)
     if kept is None:
-        return _keep(file, keys.reissue(database, NAME, tuple(Scope), at))
+        return _keep(file, reissued(database, at))
     match _standing(database, kept):
         case _Standing.UNKNOWN:
             keys.adopt(database, kept, NAME, tuple(Scope), at)
@@ -74,6 +75,18 @@ def kept_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
             renewed = keys.renew(database, keys.parts_of(kept)[0], _OVERLAP_SECONDS, at)
             return _keep(file, renewed, f"the key in {file} was renewed elsewhere")
     return DemoKey(kept, note=_kept_in(file))
+
+
+def reissued(database: Database, at: Instant) -> str:
+    """Make a new key for the demo of a database; the one it had is useless from then on.
+
+    Its log, its subscriptions and its rules go on.
+    """
+    with database.read() as session:
+        in_use = [key.key_id for key in stored_keys.list_all(session) if key.name == NAME and key.revoked_at is None]
+    key = keys.fresh_key(in_use[0] if in_use else secrets.token_hex(8))
+    keys.adopt(database, key, NAME, tuple(Scope), at)
+    return key
 
 
 def _standing(database: Database, key: str) -> _Standing:

@@ -10,9 +10,10 @@ from pydantic import TypeAdapter
 
 from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import IntroducedResource, Registration
+from mirror_server.devices.link import Registration
 from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
 from mirror_server.extensions.simulator.models import Setting, draw, heated_temperature, room_celsius
+from mirror_server.store.resources import AnnouncedResource
 
 BACKEND = "simulated"
 """The name of the simulator as a backend."""
@@ -73,7 +74,7 @@ def flags_of(resource: object) -> dict[str, Any]:
     return {name: getattr(resource, name) for name in names}
 
 
-class Reading(NamedTuple):
+class SensorReading(NamedTuple):
     """A value and the device's time of it."""
 
     text: str
@@ -81,7 +82,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(slots=True)
-class Resource:
+class RunningResource:
     """A resource of a simulated device; one without a ``value`` follows the model of its kind.
 
     ``baseline_at`` is when it had the value that a new device does not send.
@@ -134,7 +135,7 @@ class SimulatedDevice:
     room_celsius: float | None = None
     introduced: dict[str, bool] = field(default_factory=dict)
     introduced_auto: set[str] = field(default_factory=set)
-    resources: dict[str, Resource] = field(default_factory=dict)
+    resources: dict[str, RunningResource] = field(default_factory=dict)
 
     def rule(self, path: str) -> ResourceRule | None:
         """What the device's kind says of a resource; nothing for a device or resource the simulator added."""
@@ -145,16 +146,16 @@ class SimulatedDevice:
         rule = self.rule(path)
         return rule if rule is not None and rule.model and self.resources[path].value is None else None
 
-    def reading(self, path: str, now: Instant) -> Reading:
+    def reading(self, path: str, now: Instant) -> SensorReading:
         """The value of a resource: the last one set, or the last one measured."""
         resource, rule = self.resources[path], self.modelled(path)
         if rule is None or rule.model is None:
-            return Reading(resource.value or "", resource.value_at)
+            return SensorReading(resource.value or "", resource.value_at)
         measured_at = self._last_beat(now, rule)
         setting = self._setting(rule) if rule.set_point else None
         if setting is None:
-            return Reading(rule.model(self.key, measured_at), measured_at)
-        return Reading(heated_temperature(self.key, measured_at, setting), measured_at)
+            return SensorReading(rule.model(self.key, measured_at), measured_at)
+        return SensorReading(heated_temperature(self.key, measured_at, setting), measured_at)
 
     def set_value(self, path: str, value: str, now: Instant) -> None:
         """Give a resource a value of its own; the room of a set-point goes on from how warm it is."""
@@ -201,11 +202,11 @@ class SimulatedDevice:
         """Whether the service knows the resources there are now."""
         return self._structure() == (self.introduced, self.introduced_auto)
 
-    def introduce(self) -> tuple[IntroducedResource, ...]:
+    def introduce(self) -> tuple[AnnouncedResource, ...]:
         """The structure for a registration; from now on the service knows it."""
         self.introduced, self.introduced_auto = self._structure()
         return tuple(
-            IntroducedResource(path, observable=observable, auto_observed=path in self.introduced_auto)
+            AnnouncedResource(path, observable=observable, auto_observed=path in self.introduced_auto)
             for path, observable in self.introduced.items()
         )
 
@@ -293,7 +294,7 @@ def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: st
         key=key,
         kind=kind.name,
         resources={
-            path: Resource(None if rule.model else rule.value, now, **flags_of(rule))
+            path: RunningResource(None if rule.model else rule.value, now, **flags_of(rule))
             for path, rule in kind.rules.items()
         },
     )
@@ -307,6 +308,6 @@ def added_device_id(seed: int, endpoint_name: str) -> str:
     return _identifier(seed, f"bench/{endpoint_name}", _ADDED_ORDINAL)
 
 
-def added_resource(resource: SimulatedResource, now: Instant) -> Resource:
+def added_resource(resource: SimulatedResource, now: Instant) -> RunningResource:
     """A resource the simulator gives a device."""
-    return Resource(resource.value, now, **flags_of(resource))
+    return RunningResource(resource.value, now, **flags_of(resource))

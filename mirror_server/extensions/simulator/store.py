@@ -49,7 +49,9 @@ class StoredSimulation:
 
     def save(self, documents: Mapping[str, str]) -> None:
         """Submit documents to the database."""
-        self._database.insist_together(_save, [*documents.items()], touched=tuple(documents))
+        self._database.enqueue(
+            _save, items=[*documents.items()], insists=True, by_leader=True, touched=tuple(documents)
+        )
 
 
 def _save(session: Session, documents: Iterable[tuple[str, str]]) -> None:

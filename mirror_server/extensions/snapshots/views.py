@@ -35,7 +35,7 @@ from mirror_server.extensions.downloads import (
 )
 from mirror_server.extensions.instants import query_instant
 from mirror_server.extensions.snapshots.example import FORMS
-from mirror_server.extensions.snapshots.service import EncodedPage, Selection, Snapshot, SnapshotService
+from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot, SnapshotSelection, SnapshotService
 from mirror_server.service.devices import LruCache
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
@@ -44,7 +44,7 @@ from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
-from mirror_server.views.description import INSTANT, Answer, Parameter, described, header, json_of, whole_number
+from mirror_server.views.description import INSTANT, Parameter, ResponseSpec, described, header, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
     query_conditions,
@@ -85,7 +85,7 @@ routes = Blueprint("snapshots", __name__)
 @without_head
 @described(
     "Mirror",
-    Answer(200, "The device objects, as they are made.", *FORMS, headers=(_TOTAL,)),
+    ResponseSpec(200, "The device objects, as they are made.", *FORMS, headers=(_TOTAL,)),
     parameters=_PARAMETERS,
     selects_devices=True,
     errors=(404, 406),
@@ -128,7 +128,7 @@ def get_snapshot() -> Response:
 @requires(Scope.READ, query=None)
 @described(
     "Mirror",
-    Answer(200, "The ranges, by id.", json_of(DeviceRanges, "a fleet in three ranges")),
+    ResponseSpec(200, "The ranges, by id.", json_of(DeviceRanges, "a fleet in three ranges")),
     parameters=(_DEVICES_PER_RANGE,),
     selects_devices=True,
     is_extension=True,
@@ -155,14 +155,14 @@ def get_device_ranges() -> Response:
         release = snapshot.close
         return Download(chunks, is_admitted=is_admitted, release=release, content_type="application/json", headers={})
 
-    return _when_open(Selection(conditions=query_conditions((_OWN_OF_RANGES,))), answer)
+    return _when_open(SnapshotSelection(conditions=query_conditions((_OWN_OF_RANGES,))), answer)
 
 
-def _when_open(selection: Selection, answer: Callable[[Snapshot], Response]) -> Response:
+def _when_open(selection: SnapshotSelection, answer: Callable[[Snapshot], Response]) -> Response:
     """Answer with a snapshot: to open one counts its devices."""
     parts = services()
     opening = partial(parts.part(SnapshotService).open, app_id(), selection)
-    is_long = takes_long(selection.conditions, rows=parts.devices.recent_count(), counts=True)
+    is_long = takes_long(selection.conditions, rows=parts.devices.estimated_count(), counts=True)
     return when_read(opening, answer, is_long=is_long, discard=Snapshot.close)
 
 
@@ -191,8 +191,8 @@ def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Respo
     return answer
 
 
-def _selection() -> Selection:
-    return Selection(
+def _selection() -> SnapshotSelection:
+    return SnapshotSelection(
         conditions=query_conditions(_OWN),
         patterns=query_patterns(),
         changed_after=query_integer("changed_after", low=0),

@@ -24,8 +24,8 @@ A proxy has to pass ``Upgrade`` on (nginx: ``proxy_set_header Upgrade $http_upgr
 "upgrade";``) and to allow more silence than ``--websocket-ping-seconds``.
 
 ``GET /v2/notification/websocket-connect?after=SEQ``, an extension, needs no channel: as with such a poll the reader
-holds its own position, and any number of them read with one key. ``client.use_websocket()`` of the Python package
-reads so.
+holds its own position, and any number of them read with one key. ``client.notifications.use_websocket()`` of the
+Python package reads so.
 """
 
 # To read it begin with ``event_stream``, then ``websockets``.
@@ -65,10 +65,13 @@ def help_topics() -> dict[str, str]:
 @extends
 def storage() -> Storage:
     """The websocket channels."""
-    from mirror_server.store.backend import of_table
+    from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
-    return of_table(Branch("streams", Path(__file__).parent / "migrations"), "websockets", "app_id")
+    return Storage(
+        branch=Branch("streams", Path(__file__).parent / "migrations"),
+        end_application=lambda session, app_id: session.run("DELETE FROM websockets WHERE app_id = :id", id=app_id),
+    )
 
 
 @extends

@@ -24,7 +24,7 @@ from mirror_server.extensions.streams import store as websockets
 from mirror_server.extensions.streams.sockets import GOING_AWAY, UNEXPECTED, Closing, Frame, read_page, revoked
 from mirror_server.extensions.streams.store import WebsocketRow
 from mirror_server.hooks import extends
-from mirror_server.notifications.channels import Channel, Channels
+from mirror_server.notifications.channels import Channels, ChannelType
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.store import logs
 from mirror_server.store.database import Database
@@ -33,7 +33,7 @@ from mirror_server.store.session import Session
 SOCKET = "socket"
 """The signal that the channel of an application was changed or ended, or another connection of it opened."""
 
-WEBSOCKET = Channel("WEBSOCKET", "a websocket channel", "/v2/notification/websocket", "one to {} a websocket")
+WEBSOCKET = ChannelType("WEBSOCKET", "a websocket channel", "/v2/notification/websocket", "one to {} a websocket")
 
 _UNUSED_SECONDS = 24 * 3600
 

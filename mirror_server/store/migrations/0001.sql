@@ -29,12 +29,10 @@ CREATE TABLE devices (
   last_contact_at BIGINT NOT NULL,
   registration_expires_at BIGINT NOT NULL,
   revision BIGINT NOT NULL DEFAULT 0,
-  contact_noted_at BIGINT NOT NULL DEFAULT 0,
   number INTEGER,
   backend TEXT NOT NULL
 );
 CREATE INDEX devices_expiring ON devices (registered, registration_expires_at);
-CREATE INDEX devices_by_contact_noted ON devices (contact_noted_at);
 CREATE UNIQUE INDEX devices_by_number ON devices (number);
 
 CREATE TABLE resources (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -28,11 +27,7 @@ from mirror_server.store.sqlite.files import (
     BUSY_SECONDS,
     DAMAGED_CURE,
     IN_USE,
-    LARGEST_LOG_PAGES,
-    PAGE_BYTES,
     STORAGE_CODES,
-    Checkpoints,
-    LogFile,
     ServingLock,
     code_of,
     complaints_of,
@@ -51,6 +46,9 @@ _LOOK_AGAIN_SECONDS = 0.01
 
 # What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
 _WRITER_CACHE_KIB = 32 * 1024
+
+# At 32 MB of the log. A page that changes often is written to the database file once for many changes.
+_CHECKPOINT_PAGES = 8000
 
 
 _LOST = {
@@ -130,11 +128,10 @@ class SqliteBackend:
             _bring_to_newest_schema(path, branches, as_it_is=as_it_is)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self._file = identity_of(path)
         except (sqlite3.Error, OSError) as error:
             raise unopened(path, error) from error
-        self._checkpoints = Checkpoints(self._connection, self._connect)
-        self._log_file = LogFile(path, self._connection, largest_bytes=LARGEST_LOG_PAGES * PAGE_BYTES)
         self.writing = Session(self._connection) if as_it_is else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
 
@@ -150,10 +147,6 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("SAVEPOINT work")
 
-    def end_work(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
-        self._connection.execute("RELEASE work")
-
     def undo_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("ROLLBACK TO work")
@@ -163,14 +156,6 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._refuse_other_file()
         self._connection.execute("COMMIT")
-        self._checkpoints.look()
-
-    def rest(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
-        with suppress(StorageFailed):
-            # The log beside another file is that of another database.
-            self._refuse_other_file()
-            self._log_file.look()
 
     def undo(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -196,12 +181,8 @@ class SqliteBackend:
 
     def version(self) -> Hashable:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        session = self._take_reader()
-        try:
-            # Each connection counts for itself what others committed.
-            return id(session), session.scalar("PRAGMA data_version")
-        finally:
-            self._idle_readers.append(session)
+        # Each connection counts for itself what others committed.
+        return self.look(lambda session: (id(session), session.scalar("PRAGMA data_version")))
 
     def look(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -237,7 +218,6 @@ class SqliteBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         while self._idle_readers:
             self._idle_readers.pop().close()
-        self._checkpoints.close()
         self._connection.close()
 
     def _take_reader(self) -> _Reader:
@@ -370,26 +350,16 @@ class SqliteLocation(Location):
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """See :class:`Location`."""
+        lock = None
+        if self._path.exists():
+            with suppress(AlreadyServed):
+                lock = ServingLock(self._path)
         try:
-            lock = ServingLock(self._path) if self._path.exists() else None
-        except AlreadyServed:
-            lock = None
-        if lock is None:
-            yield False
-            return
-        try:
-            yield True
+            yield lock is not None
         finally:
-            lock.release()
+            if lock is not None:
+                lock.release()
 
     def damage(self) -> list[Violation]:
         """See :class:`Location`."""
         return damaged_tables(self._path) if self._path.exists() else []
-
-    def exposed_files(self) -> list[Path]:
-        """See :class:`Location`; files that are made here are private."""
-        if os.name != "posix":
-            return []
-        # The files beside it have the rights that the database had when they were made.
-        found = (self._path, *(self._path.with_name(self._path.name + end) for end in ("-wal", "-shm")))
-        return [file for file in found if file.exists() and file.stat().st_mode & 0o077]

@@ -1,23 +1,14 @@
-"""A SQLite file and the files beside it: who serves it, what is damaged, copies of it, and the write-ahead log.
-
-The log is kept longer than what is in it. A commit at the end of a file makes it longer, which file systems note in a
-journal of their own: to sync it waits for that journal, and so for whatever other programs write to the disk. A commit
-into a part that is there waits for itself alone. On ext4 the one in a hundred that took longest took a third of the
-time, and half of them two thirds.
-"""
+"""A SQLite file and the files beside it: who serves it, what is damaged, and copies of it."""
 
 from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sqlite3
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from io import FileIO
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -55,16 +46,6 @@ _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_
 
 DAMAGED_CURE = "'mirror-server check' tells what is damaged; restore a backup, or name another file"
 
-_CHANGES_A_CHECKPOINT = 8000
-PAGE_BYTES = 4096
-LARGEST_LOG_PAGES = 12_000
-"""At 50 MB the one who writes brings over what is left in the log, before it goes on."""
-
-_SMALL_BYTES = 128 * 1024
-_TIMES_AS_LONG = 16
-_MOST_AT_ONCE_BYTES = 8 * 1024 * 1024
-_PIECE_BYTES = 1024 * 1024
-_ROOM_FOR = 10
 
 _served_here: set[Path] = set()
 
@@ -303,105 +284,3 @@ def _refuse_taken(path: Path) -> None:
 
 def _unwritable(path: Path, error: Exception) -> DatabaseError:
     return DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write")
-
-
-class Checkpoints:
-    """Does so now and then, beside the writing, which need not wait for the many places of the file.
-
-    Seldom enough that a page which changes again and again is brought over once for many changes. While there is no
-    end of writing the log never is empty, and only then begins at its front again: so at 50 MB the one who writes
-    brings over what is left, before it goes on.
-
-    Args:
-        writing: The connection that writes.
-        connect: Makes another one.
-    """
-
-    def __init__(self, writing: sqlite3.Connection, connect: Callable[[], sqlite3.Connection]) -> None:
-        writing.execute(f"PRAGMA wal_autocheckpoint = {LARGEST_LOG_PAGES}")
-        self._writing = writing
-        self._connect = connect
-        self._due_at = _CHANGES_A_CHECKPOINT
-        self._thread: threading.Thread | None = None
-
-    def look(self) -> None:
-        """Begin a checkpoint if much was changed since the last one began, and that one is done."""
-        changes = self._writing.total_changes
-        if changes < self._due_at or (self._thread is not None and self._thread.is_alive()):
-            return
-        self._due_at = changes + _CHANGES_A_CHECKPOINT
-        thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            # What was just committed must not look as if it had failed; the one who writes does it in the end.
-            _log.debug("no thread for a checkpoint", exc_info=True)
-        else:
-            self._thread = thread
-
-    def close(self) -> None:
-        """Wait for the checkpoint that is under way."""
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            with closing(self._connect()) as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except (sqlite3.Error, StorageFailed):
-            # What is wrong with the disk, the one who writes is told as well.
-            _log.debug("a checkpoint failed", exc_info=True)
-
-
-class LogFile:
-    """Makes the file longer, ahead of the commits.
-
-    Args:
-        path: That of the database.
-        writing: The connection that writes.
-        largest_bytes: As long as the file becomes.
-    """
-
-    def __init__(self, path: Path, writing: sqlite3.Connection, *, largest_bytes: int) -> None:
-        self._path = path.with_name(f"{path.name}-wal")
-        self._writing = writing
-        self._largest_bytes = largest_bytes
-        self._known_bytes = 0
-
-    def look(self) -> None:
-        """Make the file longer if its end was reached since this was called last; not within a transaction.
-
-        It becomes many times as long, by 8 MiB at most, as each time holds up who comes next: a database that is opened
-        for a moment has no use of it. Where that cannot be done, or would take the room that others need, SQLite makes
-        it longer itself.
-        """
-        try:
-            size = self._path.stat().st_size
-            if size in (self._known_bytes, 0):
-                return
-            self._known_bytes = size
-            more = min((_TIMES_AS_LONG - 1) * size, _MOST_AT_ONCE_BYTES, self._largest_bytes - size)
-            if size < _SMALL_BYTES or more <= 0 or shutil.disk_usage(self._path).free < _ROOM_FOR * more:
-                return
-            # Nobody else, in this process or another, writes to the end meanwhile.
-            self._writing.execute("BEGIN IMMEDIATE")
-            try:
-                self._known_bytes = _lengthened(self._path, more)
-            finally:
-                self._writing.execute("ROLLBACK")
-        except (OSError, sqlite3.Error):
-            _log.debug("the log of the database is not kept longer", exc_info=True)
-
-
-def _lengthened(path: Path, more: int) -> int:
-    """How long a file is to which so many zeros were added; they belong to no commit, as no checksum fits."""
-    with FileIO(path, "r+") as file:
-        size = file.seek(0, os.SEEK_END)
-        try:
-            for begin in range(0, more, _PIECE_BYTES):
-                file.write(bytes(min(_PIECE_BYTES, more - begin)))
-            os.fsync(file)
-        except OSError:
-            file.truncate(size)
-            raise
-        return file.tell()

@@ -21,7 +21,7 @@ from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
-from mirror_server.extensions.history.store.history import KINDS, HistoryRow
+from mirror_server.extensions.history.store.history import KINDS, StoredHistoryRow
 from mirror_server.hooks import open_database
 from mirror_server.store import devices
 from mirror_server.store.backend import Violation
@@ -35,17 +35,17 @@ NOW = 1_767_600_000_000
 DAY = 86_400_000
 
 
-def key_of(row: HistoryRow) -> tuple[str, str, int, int]:
+def key_of(row: StoredHistoryRow) -> tuple[str, str, int, int]:
     return row.device_id or "", row.path or "", row.changed_at, row.revision
 
 
 @st.composite
-def happenings(draw: st.DrawFn, instants: st.SearchStrategy[int]) -> HistoryRow:
+def happenings(draw: st.DrawFn, instants: st.SearchStrategy[int]) -> StoredHistoryRow:
     """A row without its revision and the time of its receipt."""
     what, origin = draw(st.sampled_from(KINDS))
     changed_at = draw(instants)
     device_id = None if what == "gap" else draw(st.sampled_from(DEVICES[1:]))
-    row = HistoryRow(0, device_id, None, None, changed_at, 0, what, origin)
+    row = StoredHistoryRow(0, device_id, None, None, changed_at, 0, what, origin)
     if what == "gap":
         return row._replace(until=changed_at + draw(st.integers(0, 5000)))
     if what in ("reported", "desired"):
@@ -65,12 +65,12 @@ class Told:
     def __init__(self, url: str) -> None:
         self.url = url
         self.database = open_database(url)
-        self.rows: list[HistoryRow] = []
+        self.rows: list[StoredHistoryRow] = []
         self.database.write(self._put_devices)
         self.database.write(lambda session: history.show_life(session, NOW))
         self.database.write(lambda session: history.begin(session, 0))
 
-    def tell(self, rows: Iterable[HistoryRow], received_at: int) -> None:
+    def tell(self, rows: Iterable[StoredHistoryRow], received_at: int) -> None:
         def work(session: Any) -> None:
             for row in rows:
                 name, revision = row.device_id and f"ep-{row.device_id}", session.note_change(())
@@ -97,8 +97,9 @@ class Kept:
 
     def __post_init__(self) -> None:
         self.clock = ManualClock(self.now)
-        self.folded: list[HistoryRow] = [
-            HistoryRow(0, device_id, f"ep-{device_id}", None, NOW, NOW, "registration") for device_id in DEVICES[1:]
+        self.folded: list[StoredHistoryRow] = [
+            StoredHistoryRow(0, device_id, f"ep-{device_id}", None, NOW, NOW, "registration")
+            for device_id in DEVICES[1:]
         ]
         self.open()
         self.round()
@@ -120,7 +121,7 @@ class Kept:
     def pass_time(self, milliseconds: int) -> None:
         self.now = self.clock.advance(milliseconds)
 
-    def tell(self, *rows: HistoryRow) -> None:
+    def tell(self, *rows: StoredHistoryRow) -> None:
         self.told.tell(rows, self.now)
 
     def erase(self, *device_ids: str) -> None:
@@ -157,7 +158,7 @@ class Kept:
 
     def state(self, instant: int) -> list[tuple[Any, ...]]:
         """The naive state at an instant: device, path, registered, the last value, the last write."""
-        told: dict[tuple[str, str], tuple[HistoryRow | None, HistoryRow | None]] = {}
+        told: dict[tuple[str, str], tuple[StoredHistoryRow | None, StoredHistoryRow | None]] = {}
         for key in sorted({(row.device_id, row.path or "") for row in self._of_devices()}):
             of_key = [row for row in self._of_devices() if (row.device_id, row.path or "") == key]
             last, write = _state_of(of_key, instant)
@@ -177,14 +178,14 @@ class Kept:
         return [row for row in [*self.folded, *self.told.rows] if row.device_id is not None]
 
 
-def _state_of(rows: list[HistoryRow], instant: int) -> tuple[HistoryRow | None, HistoryRow | None]:
+def _state_of(rows: list[StoredHistoryRow], instant: int) -> tuple[StoredHistoryRow | None, StoredHistoryRow | None]:
     others = [row for row in rows if row.what != "desired" and row.changed_at <= instant]
     writes = [row for row in rows if row.what == "desired" and (row.requested_at or 0) <= instant]
     last = max(others, key=lambda row: (row.changed_at, row.revision), default=None)
     return last, max(writes, key=lambda row: (row.requested_at, row.revision), default=None)
 
 
-def _told_of(value: Any, write: HistoryRow | None, instant: int) -> tuple[Any, ...]:
+def _told_of(value: Any, write: StoredHistoryRow | None, instant: int) -> tuple[Any, ...]:
     of_value = (None,) * 5
     if value is not None:
         origins = {"observation": "subscription", "registration": "auto_observation"}
@@ -206,27 +207,29 @@ def found_at(service: HistoryService, instant: int, *, named: bool = True, **sel
     return [(device_id, *rest) for device_id, _, *rest in rows]
 
 
-def expected(rows: Iterable[HistoryRow], is_asked: Callable[[HistoryRow], bool] = lambda _: True) -> list[HistoryRow]:
+def expected(
+    rows: Iterable[StoredHistoryRow], is_asked: Callable[[StoredHistoryRow], bool] = lambda _: True
+) -> list[StoredHistoryRow]:
     """The naive answer."""
     return sorted(filter(is_asked, rows), key=key_of)
 
 
-def found(service: HistoryService, limit: int | None = None, **selection: Any) -> list[HistoryRow]:
+def found(service: HistoryService, limit: int | None = None, **selection: Any) -> list[StoredHistoryRow]:
     """What is told."""
     with closing(service.open(HistorySelection(**selection))) as opened:
         return list(islice(rows_of(opened.batches()), limit))
 
 
-def tail(session: Session) -> list[HistoryRow]:
+def tail(session: Session) -> list[StoredHistoryRow]:
     """The rows of the tail, sealed ones too, by revision."""
     return list(rows_of(map(of_tail, history.stored_tail(session, 0, 100))))
 
 
-def rows_of(batches: Iterable[Any]) -> Iterator[HistoryRow]:
+def rows_of(batches: Iterable[Any]) -> Iterator[StoredHistoryRow]:
     for batch in batches:
         assert batch.num_rows
         columns = [_plain(column) for column in batch.columns]
-        yield from map(HistoryRow._make, zip(*columns, strict=True))
+        yield from map(StoredHistoryRow._make, zip(*columns, strict=True))
 
 
 def _plain(column: Any) -> list[Any]:
@@ -235,5 +238,5 @@ def _plain(column: Any) -> list[Any]:
     return list(column.to_pylist())
 
 
-def position(row: HistoryRow) -> Position:
+def position(row: StoredHistoryRow) -> Position:
     return Position(row.device_id, row.path, row.changed_at, row.revision)

@@ -24,15 +24,15 @@ from mirror_server.extensions.history.sealing import Sealing
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.session import LEADER, Session
 
-TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
+TEXT = StoredHistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
 BYTES = TEXT._replace(device_id="b", value=b"\xff\x00", content_type="application/octet-stream")
 WRITE = TEXT._replace(what="desired", origin="write", status=2, category="DEVICE_ERROR", app_id="app", requested_at=NOW)
-GAP = HistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 5)
+GAP = StoredHistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 5)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def kept(new_history: Callable[..., Kept]) -> Kept:
     return made
 
 
-def with_an_archived_day(kept: Kept, *rows: HistoryRow) -> Kept:
+def with_an_archived_day(kept: Kept, *rows: StoredHistoryRow) -> Kept:
     kept.tell(*rows)
     kept.pass_time(DAY)
     kept.round()

@@ -9,9 +9,9 @@ from histories import NOW, PATHS
 
 from mirror_server.extensions.history.columns import in_order, of_rows, together
 from mirror_server.extensions.history.parquet import STORED_SCHEMA, ParquetRows, encoded
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
-ROW = HistoryRow(0, "a", "ep-a", PATHS[0], NOW, NOW, "reported", "observation", b"21.5", "text/plain")
+ROW = StoredHistoryRow(0, "a", "ep-a", PATHS[0], NOW, NOW, "reported", "observation", b"21.5", "text/plain")
 ROWS = in_order(
     of_rows([ROW._replace(revision=number, changed_at=NOW + number, value=b"%d" % number) for number in range(7)])
 )

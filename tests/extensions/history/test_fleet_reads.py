@@ -8,7 +8,7 @@ from device_resources import sensor
 from fleet_reads import HISTORY, SNAPSHOT, ask, instant, lines_of
 from resource_paths import TEMPERATURE
 
-from mirror_sdk.wire.history import MAX_DEVICES, BeforeHistory
+from mirror_sdk.wire.history import MAX_DEVICES, BeforeHistoryBody
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.extensions.history import arrow as arrow_history
 from mirror_server.extensions.history.store import history
@@ -102,7 +102,7 @@ def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devi
     oldest_at = lines_of(server, key, path=HISTORY)[1].to_wire()["oldest_at"]
     for url in (f"{SNAPSHOT}?as_of", f"{HISTORY}?from", f"{HISTORY}?to"):
         answer = ask(server, key, f"{url}=2020-01-01T00:00:00Z")
-        body = BeforeHistory.model_validate(answer.json, extra="forbid")
+        body = BeforeHistoryBody.model_validate(answer.json, extra="forbid")
         assert (answer.status_code, body.reason, body.to_wire()["oldest_at"]) == (400, "BEFORE_HISTORY", oldest_at)
         assert [each.name for each in body.fields] == [url.partition("?")[2]]
         assert oldest_at in body.message

@@ -20,18 +20,19 @@ from waits import wait_until
 
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import Settings, options_of
-from mirror_server.devices.link import Content, IntroducedResource, Observation, Registration
+from mirror_server.devices.link import Content, Observation, Registration
 from mirror_server.extensions.history.keeper import Keeper
 from mirror_server.extensions.history.pasts import PastService
-from mirror_server.extensions.history.recorder import Recorder
+from mirror_server.extensions.history.recorder import HistoryRecorder
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.hooks import of_all, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
+from mirror_server.store.resources import AnnouncedResource
 
 PATH = "/3303/0/5700"
 DAY_SECONDS = 86_400
@@ -69,7 +70,7 @@ def life(url: str) -> Iterator[Life]:
 
 
 def register(services: Services, name: str = "sensor") -> str:
-    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (IntroducedResource(PATH),), "test")
+    registration = Registration(name, "Sensor", False, 400 * DAY_SECONDS, (AnnouncedResource(PATH),), "test")
     return services.devices.registered(registration).result(60)
 
 
@@ -96,7 +97,7 @@ def test_what_was_told_while_the_history_was_left_out_is_a_gap_and_nothing_is_wr
     assert done(url, "check").splitlines()[-1] == "all is well"
 
 
-def rows_in(database: Database) -> list[HistoryRow]:
+def rows_in(database: Database) -> list[StoredHistoryRow]:
     with database.read() as session:
         return tail(session)
 
@@ -172,7 +173,7 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
         return 1_000_000 + steady, steady
 
     with closing(open_database(url)) as database, closing(SystemClock(clocks)) as clock:
-        recorder = Recorder(database, clock)
+        recorder = HistoryRecorder(database, clock)
         recorder.start()
         for _ in range(3):
             steady += 10_000

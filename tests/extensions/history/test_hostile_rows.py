@@ -11,10 +11,10 @@ from mirror_server.extensions.history.columns import SCHEMA, of_rows, value_size
 from mirror_server.extensions.history.parquet import ParquetRows, encoded, parts
 from mirror_server.extensions.history.reading import Source, merged
 from mirror_server.extensions.history.selection import HistorySelection
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.store.devices import Condition
 
-TEXT = HistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
+TEXT = StoredHistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def _later(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:
 
 def test_a_selection_of_nobody_is_empty(new_history):
     kept = new_history()
-    kept.tell(TEXT, HistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 1))
+    kept.tell(TEXT, StoredHistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 1))
     nobody = (Condition("device_id", "IN", ("nobody",)),)
     # A gap of the service is everybody's.
     assert [row.what for row in found(kept.service, conditions=nobody)] == ["gap"]

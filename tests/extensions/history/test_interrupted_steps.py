@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirror_server.extensions.history.archive import Archive
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.store.database import Database
 
 REUSED = [HealthCheck.function_scoped_fixture]
@@ -96,7 +96,7 @@ def test_a_kill_leaves_each_row_once(new_history, at, after, days, erased):
 
 
 def tell_some(kept: Kept) -> None:
-    row = HistoryRow(0, None, None, None, 0, 0, "reported", "read", b"", "text/plain")
+    row = StoredHistoryRow(0, None, None, None, 0, 0, "reported", "read", b"", "text/plain")
     for n in range(13):
         where = {"device_id": "ab"[n % 2], "path": PATHS[n % 3]}
         kept.tell(row._replace(**where, changed_at=kept.now - n * 3_600_000, value=b"%d" % n))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.store.devices import Condition
 
 INSTANTS = st.one_of(st.integers(NOW, NOW + 20), st.sampled_from([0, NOW - 10**9, 4_070_908_800_000]))
@@ -42,7 +42,7 @@ def test_what_is_asked_for(told, service, rows, data):
     pattern = data.draw(st.sampled_from([PATHS[0], "/3303/1*", "/33*", "*"]))
     limit = data.draw(st.integers(1, 70))
 
-    def is_asked(row: HistoryRow) -> bool:
+    def is_asked(row: StoredHistoryRow) -> bool:
         is_in = row.until > begin or row.changed_at >= begin if row.until is not None else row.changed_at >= begin
         of_path = row.path is None or row.path == pattern or (pattern[-1] == "*" and row.path.startswith(pattern[:-1]))
         return is_in and row.changed_at < end and of_path and (row.device_id is None or row.device_id in ids)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mirror_server.extensions.history.selection import HistorySelection, TooOld
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 FAR = 10 * DAY
 INSTANTS = st.one_of(st.integers(-3 * DAY, DAY), st.sampled_from([-DAY, 0, 1000, -NOW, 4_070_908_800_000 - NOW]))
@@ -64,7 +64,7 @@ def take(kept: Kept, step: str, what: Any) -> None:
         kept.pass_time(what * 3_600_000)
 
 
-def shifted(row: HistoryRow, by: int) -> HistoryRow:
+def shifted(row: StoredHistoryRow, by: int) -> StoredHistoryRow:
     """The same row, so much later."""
     times = {name: getattr(row, name) for name in ("changed_at", "requested_at", "until")}
     return row._replace(**{name: at + by for name, at in times.items() if at is not None})
@@ -73,7 +73,7 @@ def shifted(row: HistoryRow, by: int) -> HistoryRow:
 def test_readers_beside_a_move_have_each_row_once(new_history):
     kept, chance = new_history(), random.Random(1)
     for _ in range(2):
-        row = HistoryRow(0, "a", None, PATHS[0], kept.now, 0, "reported", "observation", b"1", "text/plain")
+        row = StoredHistoryRow(0, "a", None, PATHS[0], kept.now, 0, "reported", "observation", b"1", "text/plain")
         ago = (chance.choice([0, 1000, DAY]) for _ in range(15))
         kept.tell(*(row._replace(device_id=chance.choice("ab"), changed_at=kept.now - each) for each in ago))
         kept.pass_time(DAY)

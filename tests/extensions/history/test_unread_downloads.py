@@ -5,7 +5,7 @@ from bridge_requests import small_room
 from unread_responses import check_made_no_further
 
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,9 @@ async def test_snapshot_or_history_that_no_client_takes_is_made_no_further(new_s
     bridge, key = small_room(server)
     device = server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
     values = [
-        HistoryRow(10_000 + number, device, None, "/3303/0/5700", 0, 0, "reported", "read", b"x" * 1000, "text/plain")
+        StoredHistoryRow(
+            10_000 + number, device, None, "/3303/0/5700", 0, 0, "reported", "read", b"x" * 1000, "text/plain"
+        )
         for number in range(1000)
     ]
     server.services.database.write(lambda session: history.add(session, values))

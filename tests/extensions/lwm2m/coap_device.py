@@ -8,9 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from mirror_server.extensions.lwm2m.coap import CoapEndpoint, Limits, Tuning, listen
-from mirror_server.extensions.lwm2m.coap.messages import Block, Message, Option, Type, code_number, decode, uint_option
-from mirror_server.extensions.lwm2m.exchange import Notification, Peer, Request, Response
+from mirror_server.extensions.lwm2m.coap import CoapEndpoint, CoapLimits, Tuning, listen
+from mirror_server.extensions.lwm2m.coap.messages import (
+    BlockOption,
+    Message,
+    Option,
+    Type,
+    code_number,
+    decode,
+    uint_option,
+)
+from mirror_server.extensions.lwm2m.exchange import ObserveNotification, Peer, Request, Response
 
 T = TypeVar("T")
 Answer = tuple[str, bytes, tuple[tuple[int, bytes], ...]]
@@ -25,10 +33,10 @@ class Registry:
 
     def __init__(self) -> None:
         self.requests: list[tuple[Peer, Request]] = []
-        self.notifications: list[Notification] = []
+        self.notifications: list[ObserveNotification] = []
         self.known_tokens = {b"mine"}
         self.ended: list[Peer] = []
-        self.floods: list[Notification] = []
+        self.floods: list[ObserveNotification] = []
         self.respond: Callable[[Request], Awaitable[Response]] = self._created
 
     async def answer(self, peer: Peer, request: Request) -> Response:
@@ -46,11 +54,11 @@ class Registry:
         self.respond = respond
         return held
 
-    def notified(self, notification: Notification) -> bool:
+    def notified(self, notification: ObserveNotification) -> bool:
         self.notifications.append(notification)
         return notification.token in self.known_tokens
 
-    def flooded(self, notification: Notification) -> None:
+    def flooded(self, notification: ObserveNotification) -> None:
         self.floods.append(notification)
         self.known_tokens.discard(notification.token)
 
@@ -124,10 +132,10 @@ class Device:
 
 @asynccontextmanager
 async def listening(
-    handler: Registry | None = None, host: str = "127.0.0.1", tuning: Tuning = QUICK, limits: Limits | None = None
+    handler: Registry | None = None, host: str = "127.0.0.1", tuning: Tuning = QUICK, limits: CoapLimits | None = None
 ) -> AsyncIterator[CoapEndpoint]:
     """An endpoint on a port of its own."""
-    endpoint = await listen(handler or Registry(), coap=(host, 0), tuning=tuning, limits=limits or Limits())
+    endpoint = await listen(handler or Registry(), coap=(host, 0), tuning=tuning, limits=limits or CoapLimits())
     try:
         yield endpoint
     finally:
@@ -162,12 +170,12 @@ async def registered(device: Device, registry: Registry) -> Peer:
 
 def block1(number: int, more: bool, size: int) -> tuple[int, bytes]:
     """A block of a request."""
-    return Option.BLOCK1, Block(number, more, size).encode()
+    return Option.BLOCK1, BlockOption(number, more, size).encode()
 
 
 def block2(number: int, more: bool, size: int) -> tuple[int, bytes]:
     """A block of a response."""
-    return Option.BLOCK2, Block(number, more, size).encode()
+    return Option.BLOCK2, BlockOption(number, more, size).encode()
 
 
 def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: Any) -> Message:

@@ -14,7 +14,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from coap_device import READ, Device, Registry, notification, registration, speaking, until
 from ports import free_port
 
-from mirror_server.extensions.lwm2m.coap import CannotListen, Limits, listen, sockets
+from mirror_server.extensions.lwm2m.coap import CannotListen, CoapLimits, listen, sockets
 from mirror_server.extensions.lwm2m.exchange import Peer, Unreachable
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ async def test_a_port_that_may_be_shared_elsewhere_is_not_taken_from_us(endpoint
 
 async def test_a_kernel_that_grants_a_smaller_buffer_is_told_of(caplog):
     caplog.set_level(logging.WARNING)
-    endpoint = await listen(Registry(), coap=("127.0.0.1", 0), limits=Limits(receive_buffer_bytes=1 << 30))
+    endpoint = await listen(Registry(), coap=("127.0.0.1", 0), limits=CoapLimits(receive_buffer_bytes=1 << 30))
     await endpoint.close()
     assert "sysctl -w net.core.rmem_max=1073741824" in caplog.text
 
@@ -96,7 +96,7 @@ async def test_a_kernel_that_grants_a_smaller_buffer_is_told_of(caplog):
 async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss(registry, endpoint):
     """Which needs the buffer: all is sent before the loop looks at the socket once."""
     listening = endpoint._ways[False].transport._interface.transport.get_extra_info("socket")
-    if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * Limits().receive_buffer_bytes:
+    if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * CoapLimits().receive_buffer_bytes:
         pytest.skip("the kernel grants no receive buffer of 4 MB")
     devices = [Device(endpoint.coap_address) for _ in range(10)]
     for number in range(5_000):

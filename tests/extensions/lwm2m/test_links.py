@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_server.devices.link import Content, IntroducedResource
+from mirror_server.devices.link import Content
 from mirror_server.extensions.lwm2m.links import BadLinks, LinkedResource, Links, read_links
+from mirror_server.store.resources import AnnouncedResource
 
 TEMPERATURE, DIMMER = "/3303/0/5700", "/3311/0/5851"
 
@@ -17,9 +18,9 @@ def paths(links):
 def test_a_registration_by_resources():
     links = read_links(b'</3303/0/5700>;obs;rt="temperature",</3/0/0>,</5/0/0>')
     introduced = (
-        IntroducedResource(TEMPERATURE, "temperature", observable=True),
-        IntroducedResource("/3/0/0", observable=False),
-        IntroducedResource("/5/0/0", "", "application/octet-stream", observable=False),
+        AnnouncedResource(TEMPERATURE, "temperature", observable=True),
+        AnnouncedResource("/3/0/0", observable=False),
+        AnnouncedResource("/5/0/0", "", "application/octet-stream", observable=False),
     )
     assert links == Links(tuple(map(LinkedResource, introduced)))
 
@@ -50,7 +51,7 @@ def test_an_auto_observation_tells_its_token():
     for attribute in ('aobs="727"', "aobs=727", "aobs;id=727", 'id="727";AOBS'):
         (resource,) = read_links(f"<{TEMPERATURE}>;{attribute}".encode()).resources
         assert resource.auto_token == b"\x02\xd7"
-        assert resource.introduced == IntroducedResource(TEMPERATURE, auto_observed=True)
+        assert resource.introduced == AnnouncedResource(TEMPERATURE, auto_observed=True)
     for number, token in ((5, b"\x00\x05"), (65535, b"\xff\xff")):
         assert read_links(b"</3/0/9>;aobs=%d" % number).resources[0].auto_token == token
 

@@ -122,7 +122,7 @@ def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow(document):
     schemas = document["components"]["schemas"]
     for model in ("DeviceRequestBody", "PresubscriptionRule", "CallbackRegistration", "SerializationConfig"):
         assert schemas[model]["additionalProperties"] is False
-    for model in ("DeviceObject", "Device", "NotificationMessage"):
+    for model in ("DeviceObjectBody", "Device", "NotificationMessage"):
         assert schemas[model]["additionalProperties"] is True
 
 

@@ -5,9 +5,10 @@ import re
 import pytest
 from resource_paths import DOOR, TEMPERATURE
 
-from mirror_server.devices.link import IntroducedResource, Observe, Registration
+from mirror_server.devices.link import Observe, Registration
 from mirror_server.extensions.simulator.device import SimulatedResource, SimulatedState, SimulatorError
 from mirror_server.extensions.simulator.kinds import KINDS
+from mirror_server.store.resources import AnnouncedResource
 
 
 def test_ids_depend_on_seed_and_index_alone(new_world):
@@ -37,7 +38,7 @@ def test_values_depend_on_seed_and_instant_alone(new_world):
 
 def test_an_added_device_registers_at_once_and_is_saved_before(world):
     device_id = world.add("lamp", queue_mode=True, switch={"value": "1", "observable": True, "writable": True})
-    introduced = (IntroducedResource("/3311/0/5850"),)
+    introduced = (AnnouncedResource("/3311/0/5850"),)
     registration = Registration("lamp", "Test", True, 24 * 3600, introduced, "simulated", device_id)
     assert world.diary.all("registered") == [registration]
     assert [name for name, _, _ in world.diary.entries] == ["saved", "registered"]
@@ -99,8 +100,8 @@ def test_a_new_resource_is_learned_at_the_registration_update_and_sent_from_then
     world.simulator.set_value(device_id, DOOR, value="1", auto_observable=True)
     assert world.diary.observations() == []
     world.simulator.update(device_id)
-    door = IntroducedResource(DOOR, observable=False, auto_observed=True)
-    structure = (IntroducedResource(TEMPERATURE, observable=True), door)
+    door = AnnouncedResource(DOOR, observable=False, auto_observed=True)
+    structure = (AnnouncedResource(TEMPERATURE, observable=True), door)
     assert world.diary.all("updated") == [(device_id, structure)]
     assert world.diary.values(DOOR) == ["1"]
     world.simulator.set_value(device_id, DOOR, value="0")
@@ -113,7 +114,7 @@ def test_a_removed_resource_is_gone_and_missing_in_the_next_update(world):
     device_id = world.add(temperature={"value": "20"}, switch={"value": "1"})
     world.simulator.remove_resource(device_id, TEMPERATURE)
     world.advance(12 * 3600)
-    assert world.diary.all("updated") == [(device_id, (IntroducedResource("/3311/0/5850", observable=False),))]
+    assert world.diary.all("updated") == [(device_id, (AnnouncedResource("/3311/0/5850", observable=False),))]
     with pytest.raises(SimulatorError) as refusal:
         world.simulator.remove_resource(device_id, TEMPERATURE)
     assert refusal.value.field == "path"

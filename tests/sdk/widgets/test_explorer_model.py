@@ -107,12 +107,12 @@ def test_subscribing_and_ending_it_and_what_another_application_subscribed(model
     assert row(model, TEMPERATURE)["subscription"] == "by another key"
     plain.unsubscribe(device_id, TEMPERATURE)
     model.subscribe(TEMPERATURE)
-    assert client.is_subscribed(device_id, TEMPERATURE)
+    assert client.subscriptions.is_active(device_id, TEMPERATURE)
     client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
     model.load()
     assert row(model, TEMPERATURE)["subscription"] == "subscribed"
     model.unsubscribe(TEMPERATURE)
-    assert not client.is_subscribed(device_id, TEMPERATURE)
+    assert not client.subscriptions.is_active(device_id, TEMPERATURE)
     assert row(model, TEMPERATURE)["subscription"] == ""
     model.unsubscribe(TEMPERATURE)
     assert model.notices.texts == []
@@ -141,7 +141,7 @@ def test_drift_marks(model, client, simulator, device_id):
     shown = row(model, SWITCH)
     assert (shown["drift"], shown["desired"], shown["tones"]["drift"]) == ("≠ differs", "true", "warn")
     simulator.set_online(device_id, False)
-    client.begin_write(device_id, SWITCH, False)
+    client.requests.begin_write(device_id, SWITCH, False)
     model.load()
     assert (row(model, SWITCH)["drift"], row(model, SWITCH)["tones"]["drift"]) == ("… pending", "note")
     assert row(model, TEMPERATURE)["drift"] == row(model, TEMPERATURE)["desired"] == ""

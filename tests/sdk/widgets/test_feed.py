@@ -33,15 +33,15 @@ def live(client):
 def test_all_subscriptions_of_a_client_share_one_poller_which_ends_with_the_last(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     first, second = feed_of(client).subscribe(), feed_of(client).subscribe()
-    until(lambda: client.status().watches)
+    until(lambda: client.notifications.status().watches)
     simulator.set_value(device_id, TEMPERATURE, 22)
     for waiting in (first._waiting, second._waiting):
         until(lambda waiting=waiting: [one for one in waiting if one.value.python == 22.0])
-    assert client.status().watches == 1
+    assert client.notifications.status().watches == 1
     first.close()
-    assert client.status().watches == 1
+    assert client.notifications.status().watches == 1
     second.close()
-    assert client.status().watches == 0
+    assert client.notifications.status().watches == 0
 
 
 def test_a_subscription_keeps_the_newest_and_counts_what_it_gave_up():
@@ -60,7 +60,7 @@ def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
         assert "401" in str(feed.problem)
         feed.tend()
         assert not feed._is_starting
-        reader._sender._http.headers["Authorization"] = f"Bearer {mirror.new_key()}"
+        reader._session.sender._http.headers["Authorization"] = f"Bearer {mirror.new_key()}"
         seconds.now += RETRY_SECONDS + 1
         feed.tend()
         until(lambda: subscription._waiting)
@@ -132,7 +132,7 @@ def test_a_service_that_stops_answering_is_told_until_it_answers_again(client, t
 
     feed = feed_of(client)
     subscription = feed.subscribe()
-    until(lambda: client.status().watches)
+    until(lambda: client.notifications.status().watches)
     with monkeypatch.context() as gone:
         gone.setattr(transport, "handle_request", cut)
         until(lambda: feed.problem)

@@ -44,9 +44,9 @@ def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, si
     simulator.set_value(ids["drifting"], SWITCH, False)
     client.read_value(ids["drifting"], SWITCH)
     simulator.set_answer(ids["failed"], "reject")
-    assert client.begin_write(ids["failed"], SWITCH, True).exception() is not None
+    assert client.requests.begin_write(ids["failed"], SWITCH, True).exception() is not None
     simulator.set_online(ids["pending"], False)
-    client.begin_write(ids["pending"], SWITCH, True)
+    client.requests.begin_write(ids["pending"], SWITCH, True)
     simulator.deregister(ids["gone"])
     model.load()
     assert list(shown(model).items()) == [
@@ -159,7 +159,7 @@ def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, sim
         client.read_value(device_id, TEMPERATURE)
     model.load()
     simulator.set_online(ids[1], False)
-    client.begin_write(ids[1], SWITCH, True)
+    client.requests.begin_write(ids[1], SWITCH, True)
     model.take([event(EventKind.OBSERVATION, ids[1])])
     a_second_later(model, seconds)
     assert list(shown(model).items()) == [("a", "all as asked for"), ("b", "1 pending")]

@@ -14,10 +14,10 @@ import pytest
 from mirror_sdk import MirrorClient
 from mirror_sdk._visible import MISSING
 from mirror_sdk.widgets import FleetTable
-from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
 
 ROOT = Path(__file__).parents[3]
-COLUMNS = [Column("name", "name"), Column("level", "level (%)", ColumnKind.NUMBER)]
+COLUMNS = [GridColumn("name", "name"), GridColumn("level", "level (%)", ColumnKind.NUMBER)]
 
 
 class Page(Grid):
@@ -26,7 +26,7 @@ class Page(Grid):
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.states: list[dict[str, Any]] = []
-        super().__init__(COLUMNS, label="Devices", selection=Selection.MANY)
+        super().__init__(COLUMNS, label="Devices", selection=SelectionMode.MANY)
 
     def _send(self, msg: Any, buffers: Any = None) -> None:
         told = json.loads(json.dumps(msg))

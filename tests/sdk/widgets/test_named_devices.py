@@ -15,7 +15,7 @@ def light(simulator):
 
 
 def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and_of_a_request(plain, light):
-    handle = plain.begin_read(light, LEVEL)
+    handle = plain.requests.begin_read(light, LEVEL)
     plain.subscribe(light, LEVEL)
     # The subscription brings it in a while.
     assert any(event.kind is EventKind.OBSERVATION for event in plain.events(after=0))

@@ -50,7 +50,7 @@ def test_what_others_subscribed_is_there_before_the_log(mirror, plain, simulator
     assert recorded(plain, paths=["/3311/*"]) == recorded(plain, devices=["nobody"]) == []
     assert recorded(plain, most=1, paths=[TEMPERATURE]) == [23.5]
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
-        listener.get_presubscriptions()
+        listener.subscriptions.rules.list()
         assert recorded(listener) == []
     monkeypatch.setattr(past, "ENTRIES_READ", 4)
     assert 23.5 in recorded(plain)

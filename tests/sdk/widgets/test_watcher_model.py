@@ -53,7 +53,7 @@ def joins(line):
 
 
 def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(seconds):
-    model = watcher(events_kept=2000, clock=seconds)
+    model = watcher(max_events=2000, clock=seconds)
     for number in range(6000):
         seconds.now = 1000 + number / 1000
         model.take([observation(number, at=START + timedelta(milliseconds=number))])
@@ -104,7 +104,7 @@ def test_pausing_holds_still_and_loses_nothing():
 
 
 def test_a_row_has_both_clocks_and_keeps_its_number():
-    model = watcher(events_kept=2)
+    model = watcher(max_events=2)
     later = START + timedelta(seconds=3)
     model.take([replace(observation(1), received_at=later)])
     assert [(row["number"], row["changed_at"], row["received_at"]) for row in model.rows] == [(1, START, later)]

@@ -60,11 +60,11 @@ def test_the_selected_resources_are_read_subscribed_and_unsubscribed(widget, cli
     values = {one["path"]: one["value"] for one in explorer.resources.rows if one["value"]}
     assert values == {TEMPERATURE: "21.5", SWITCH: "false"}
     explorer.subscribe_button.click()
-    assert all(client.is_subscribed(device_id, path) for path in (TEMPERATURE, SWITCH))
+    assert all(client.subscriptions.is_active(device_id, path) for path in (TEMPERATURE, SWITCH))
     explorer.resources.selected = [SWITCH]
     explorer.unsubscribe_button.click()
-    assert client.is_subscribed(device_id, TEMPERATURE)
-    assert not client.is_subscribed(device_id, SWITCH)
+    assert client.subscriptions.is_active(device_id, TEMPERATURE)
+    assert not client.subscriptions.is_active(device_id, SWITCH)
     assert explorer.selected[["device_id", "path"]].values.tolist() == [[device_id, SWITCH]]
     explorer.select([EXECUTABLE])
     explorer.subscribe_button.click()
@@ -123,7 +123,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, cl
 
 
 def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget, seconds, monkeypatch):
-    watcher = widget(EventWatcher, events_kept=3000, clock=seconds)
+    watcher = widget(EventWatcher, max_events=3000, clock=seconds)
     rows, plots, show = [], [], watcher.plot.show
     watcher.grid._handle_custom_msg({"have": watcher.grid.table["version"]}, [])
     monkeypatch.setattr(watcher.grid, "send", lambda content, **_: rows.append(len(content["rows"])))
@@ -290,20 +290,20 @@ def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, s
     before = set(threading.enumerate())
     options = {"device": device_id} if kind is Explorer else {}
     one = widget(kind, live=True, **options)
-    until(lambda: client.status().watches)
+    until(lambda: client.notifications.status().watches)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
     said = "as asked for" if kind is FleetTable else "23.25"
     until(lambda: said in "".join(str(part.rows) for part in all_parts(one) if isinstance(part, Grid)))
     assert repr(one).startswith(f"<{kind.__name__} of ")
     one.close()
-    assert client.status().watches == 0
+    assert client.notifications.status().watches == 0
     until(lambda: "mirror-widget" not in threads_since(before))
 
 
 def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
     before = set(threading.enumerate())
     watcher = widget(EventWatcher, live=True)
-    until(lambda: client.status().watches)
+    until(lambda: client.notifications.status().watches)
     client.close()
     until(lambda: not {"mirror-widget", "mirror-watch"} & threads_since(before))
     assert not watcher.is_running

@@ -14,7 +14,7 @@ from mirror_sdk.frames import REQUESTS_SCHEMA
 from mirror_sdk.widgets.models.device_picker import read_ids
 from mirror_sdk.widgets.models.marks import Mark, Tone
 from mirror_sdk.widgets.models.write_inputs import InputKind
-from mirror_sdk.widgets.models.write_model import Limits, Stage, WriteModel
+from mirror_sdk.widgets.models.write_model import Stage, WriteLimits, WriteModel
 from mirror_server.service.keys import Scope
 
 
@@ -79,7 +79,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
         ),
         *(
             ({"limits": limits}, "must be")
-            for limits in (Limits(expiry_seconds=0), Limits(canary=-1), Limits(max_failures=-1))
+            for limits in (WriteLimits(expiry_seconds=0), WriteLimits(canary=-1), WriteLimits(max_failures=-1))
         ),
     ],
 )
@@ -262,7 +262,7 @@ def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_com
 
 def test_accepted_writes_are_shown_before_refused_ones(new_model, simulator, lights):
     sensors = [simulator.add_device(f"sensor-{number}") for number in range(4)]
-    model = previewed(new_model([*sensors, *lights], limits=Limits(canary=2)))
+    model = previewed(new_model([*sensors, *lights], limits=WriteLimits(canary=2)))
     assert model.status_text.startswith("Preview: 3 to write, 4 refused.")
     assert [row.mark for row in model.rows] == [Mark.TO_WRITE] * 3 + [Mark.REFUSED] * 4
     assert [row.device for row in model.rows if "goes first" in row.reason] == ["light-0", "light-1"]
@@ -330,7 +330,7 @@ def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
 
 def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
     simulator.set_answer(lights[1], "reject")
-    model = new_model(lights, limits=Limits(canary=0))
+    model = new_model(lights, limits=WriteLimits(canary=0))
     assert list(model.result.columns) == REQUESTS_SCHEMA.names
     assert len(model.result) == 0
     previewed(model).apply()

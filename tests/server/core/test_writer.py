@@ -1,13 +1,11 @@
 """Group commit: each piece of work stands or falls alone, and nothing is told before it is on disk."""
 
-import sqlite3
-import threading
 from contextlib import closing
 
 import pytest
 
 from mirror_server.hooks import open_database
-from mirror_server.store.sqlite import files
+from mirror_server.store.sqlite import backend
 
 
 @pytest.fixture
@@ -60,8 +58,8 @@ def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database
 
     def submit(*names):
         if has_results:
-            return [database.submit_together(put, name, touched=(name,)) for name in names]
-        return [database.insist_together(put, [name]) for name in names]
+            return [database.enqueue(put, items=[name], touched=(name,)) for name in names]
+        return [database.enqueue(put, items=[name], insists=True) for name in names]
 
     assert [future.exception(60) for future in while_held(lambda: submit("a", "b"))] == [None] * 2
     assert done == [["a", "b"]]
@@ -89,10 +87,10 @@ def test_work_of_one_kind_comes_before_what_touches_nothing_of_it_and_each_call_
 
     def submit():
         def asked(item):
-            futures.append(database.submit_together(ask, item, touched=(item,)))
+            futures.append(database.enqueue(ask, items=[item], touched=(item,)))
 
         def told(item):
-            futures.append(database.insist_together(tell, [item], touched=(item, "log")))
+            futures.append(database.enqueue(tell, items=[item], insists=True, touched=(item, "log")))
 
         futures = []
         asked("a")
@@ -177,39 +175,12 @@ def test_what_was_submitted_before_closing_is_stored(url):
 
 
 @pytest.mark.sqlite
-def test_what_was_committed_comes_into_the_file_while_more_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_CHANGES_A_CHECKPOINT", 10)
-
-    def in_the_file():
-        # Without the log beside it.
-        with closing(sqlite3.connect(f"file:{tmp_path}/mirror.db?immutable=1", uri=True)) as connection:
-            return connection.execute("SELECT count(*) FROM settings").fetchone()[0]
-
+def test_log_of_sqlite_is_brought_into_the_file_while_more_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(backend, "_CHECKPOINT_PAGES", 10)
     with closing(open_database(f"sqlite:///{tmp_path}/mirror.db")) as database:
-        before, number = in_the_file(), 0
-        while in_the_file() == before and number < 1000:
-            database.write(lambda session, name=str(number): session.put_setting(name, "x"))
-            number += 1
-        assert in_the_file() > before
-        database.write(lambda session: session.put_setting("last", "x"))
-        assert stored(database, "last") == "x"
-    assert in_the_file() == before + number + 1
-
-
-@pytest.mark.sqlite
-def test_what_is_committed_stays_so_where_no_thread_is_to_be_had(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_CHANGES_A_CHECKPOINT", 1)
-    tried = []
-
-    def start(thread):
-        tried.append(thread.name)
-        raise RuntimeError("can't start new thread")
-
-    with closing(open_database(f"sqlite:///{tmp_path / 'mirror.db'}")) as database, monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", start)
-        for number in range(3):
-            database.write(lambda session, name=str(number): session.put_setting(name, "x"))
-    assert tried == ["checkpoint"] * 3
+        for number in range(100):
+            database.write(lambda session, name=str(number): session.put_setting(name, "x" * 4000))
+        assert (tmp_path / "mirror.db-wal").stat().st_size < 50 * 4096 < (tmp_path / "mirror.db").stat().st_size
 
 
 def test_those_who_wait_are_told_before_what_comes_behind_the_group(database, while_held):

@@ -8,9 +8,9 @@ import pytest
 from device_resources import action, control, sensor
 from resource_paths import SWITCH, TEMPERATURE
 
-from mirror_server.devices.link import IntroducedResource
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.store.maintenance import erase_device
+from mirror_server.store.resources import AnnouncedResource
 
 LIGHT = (control(SWITCH), sensor(TEMPERATURE), action("/3/0/4"))
 
@@ -106,8 +106,8 @@ def test_device_that_was_read_and_is_erased_by_this_or_another_process_is_404(se
 
 def test_list_of_resources_is_what_the_device_announced(server, key, light):
     announced = (
-        IntroducedResource(TEMPERATURE, "temperature", "text/plain"),
-        IntroducedResource("/3/0/4", "", "", False),
+        AnnouncedResource(TEMPERATURE, "temperature", "text/plain"),
+        AnnouncedResource("/3/0/4", "", "", False),
     )
     server.services.devices.registration_updated(light, announced).result(60)
     listed = {entry["uri"]: entry for entry in server.call(key, "GET", f"/v2/endpoints/{light}").json}

@@ -11,6 +11,7 @@ from device_resources import setting
 
 from mirror_server.core.errors import Refusal
 from mirror_server.service import long_reads
+from mirror_server.service.long_reads import LongReads
 from mirror_server.store.conditions import Condition
 from mirror_server.views import answers, notifications
 from mirror_server.views.deferred import Deferred
@@ -125,7 +126,8 @@ async def test_what_is_not_found_in_time_is_503_with_the_cure_and_401_where_the_
 
 def test_applications_take_turns_however_many_reads_one_of_them_has(server, monkeypatch):
     monkeypatch.setattr(long_reads, "_THREADS", 1)
-    reads, begun = server.services.long_reads, []
+    reads = server.services.long_reads = LongReads(share=1)
+    begun = []
     with busy(server):
         many = [reads.begin("many", partial(begun.append, f"many {number}")) for number in range(5)]
         canceled = reads.begin("many", partial(begun.append, "canceled"))
@@ -135,7 +137,7 @@ def test_applications_take_turns_however_many_reads_one_of_them_has(server, monk
         take(reads, each)
     assert begun == ["many 0", "few 0", "many 1", "few 1", "many 2", "many 3", "many 4"]
     assert not reads._waiting
-    assert not reads._begun
+    assert not reads._busy
 
 
 def test_reads_of_one_application_leave_a_thread_to_the_others(server):

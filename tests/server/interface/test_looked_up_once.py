@@ -86,16 +86,16 @@ def test_what_another_process_commits_is_seen_by_the_next_request(server):
     assert read(server, key, device).status_code == 401
 
 
-def test_a_device_read_by_one_statement_is_the_same_as_by_two(server, key):
-    one = server.add_device(key, "one", *[{"path": f"/3303/{number}/5700"} for number in range(20)])
-    other = server.add_device(key, "other", {"path": "/3303/0/5700"})
+def test_device_at_a_known_revision_is_read_without_its_resources(server, key):
+    paths = ["/3303/0/5700", "/3303/1/5700"]
+    device_id = server.add_device(key, "one", *({"path": path} for path in paths))
     with server.services.database.read() as session:
-        assert devices.object_at_once(session, "unknown") is None
-        for device_id in (one, other):
-            device, _ = by_two = devices.object_of(session, device_id)
-            assert devices.object_at_once(session, device_id) == by_two
-            assert devices.object_at_once(session, device_id, device.revision) == (device, [])
-            assert devices.object_at_once(session, device_id, device.revision - 1) == by_two
+        device, resources = devices.object_of(session, device_id)
+        assert [resource.path for resource in resources] == paths
+        assert devices.object_of(session, device_id, most=1) == (device, resources[:1])
+        assert devices.object_of(session, device_id, known_revision=device.revision) == (device, [])
+        assert devices.object_of(session, device_id, known_revision=device.revision - 1)[1] == resources
+        assert devices.object_of(session, "unknown") is None
 
 
 def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):

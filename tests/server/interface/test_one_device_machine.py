@@ -119,7 +119,7 @@ class OneDevice(RuleBasedStateMachine):
         for key in self.keys:
             assert set(self.server.responses(key)) <= set(self.accepted[key])
             with self.server.services.database.read() as session:
-                seqs = [seq for seq, *_ in logs.entries(session, key.split("_")[1], 0, 10_000, 10**9)]
+                seqs = [seq for seq, *_ in logs.read(session, key.split("_")[1], 0, 10_000, 10**9)[1]]
             assert seqs == list(range(1, len(seqs) + 1))
 
     @invariant()

@@ -257,7 +257,7 @@ def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypat
     def fail(*_):
         raise StorageFailed("cannot reach its database")
 
-    for name in ("state", "last_seq_and_entries"):
+    for name in ("state", "read"):
         monkeypatch.setattr(f"mirror_server.store.logs.{name}", fail)
     assert server.call(key, "GET", f"{PULL}?{query}").status_code == 503
     monkeypatch.undo()

@@ -9,12 +9,13 @@ import pytest
 
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
-from mirror_server.devices.link import Answer, Content, IntroducedResource, Outcome, Registration
+from mirror_server.devices.link import Content, DeviceResponse, Outcome, Registration
 from mirror_server.hooks import Extensions
 from mirror_server.service.commands import Placement
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, devices
 from mirror_server.store.maintenance import violations
+from mirror_server.store.resources import AnnouncedResource
 from mirror_server.store.session import WAITING
 
 PATHS = ("/3303/0/5700", "/3311/0/5850")
@@ -34,7 +35,7 @@ def one_by_one(server: Any, work: Callable[..., Any], items: Sequence[Any]) -> l
 
 def add_devices(server: Any, number: int) -> list[str]:
     devices: DeviceService = server.services.devices
-    introduced = tuple(IntroducedResource(path) for path in PATHS)
+    introduced = tuple(AnnouncedResource(path) for path in PATHS)
     told = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced, "test") for at in range(number)]
     return [devices.registered(each).result(60) for each in told]
 
@@ -98,10 +99,10 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
     return told
 
 
-def answer(outcome: Outcome | None) -> Answer | None:
+def answer(outcome: Outcome | None) -> DeviceResponse | None:
     if outcome is None:
         return None
-    return Answer(outcome, Content(b"7", "text/plain", 60) if outcome is Outcome.DONE else None)
+    return DeviceResponse(outcome, Content(b"7", "text/plain", 60) if outcome is Outcome.DONE else None)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -148,23 +149,23 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
         assert len(commands.waiting(session, device_id)) == 20
 
 
-def place_elsewhere(server: Any, key: str, ids: list[str]) -> list[str]:
-    """Place a read for each device as another process does; return its messages."""
+def place_elsewhere(server: Any, key: str, ids: list[str]) -> None:
+    """Place a read for each device as another process does, whose signals do not arrive yet."""
     request = CommandRequest("GET", "/3303/0/5700")
     placed = [Placement(key.split("_")[1], one, request, one) for one in ids]
     # Its own signals are those of another process.
     handler = server.services.database.backend.writing.handlers.pop(WAITING)
     server.services.database.write(lambda session: server.services.commands._place(session, placed))
     server.services.database.on(WAITING, handler)
-    return [f"{WAITING} {device_id}" for device_id in ids]
 
 
 def test_the_queues_of_devices_that_are_woken_together_are_read_together(server, key, monkeypatch):
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
-    messages, read = place_elsewhere(server, key, ids), []
+    place_elsewhere(server, key, ids)
+    read = []
     of_devices = commands.waiting_of_devices
     monkeypatch.setattr(commands, "waiting_of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
-    server.services.database.receive(*messages)
+    server.services.dispatcher.wake(*ids)
     assert server.services.database.settle(60)
     assert read[0] == ids
     assert server.responses(key) == dict.fromkeys(ids, (200, None))
@@ -194,9 +195,9 @@ def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, mon
             raise ValueError(failing)
         return call(*arguments)
 
-    messages = place_elsewhere(server, key, ids)
+    place_elsewhere(server, key, ids)
     monkeypatch.setattr(of(dispatcher), name, fail)
-    server.services.database.receive(*messages)
+    dispatcher.wake(*ids)
     for _ in range(4):
         server.advance(key, 1)
         assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}

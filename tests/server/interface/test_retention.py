@@ -4,7 +4,6 @@ import pytest
 from device_resources import sensor
 from resource_paths import TEMPERATURE
 
-from mirror_server.service import devices as service_devices
 from mirror_server.service import housekeeping
 
 HOUR = 3600
@@ -68,8 +67,7 @@ def test_a_device_object_is_deleted_after_six_calendar_months_and_begins_empty(
     assert server.call(key, "GET", f"/v3/devices/{device}").json["created_at"] == "2026-07-05T09:00:00.000Z"
 
 
-def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, exists, monkeypatch, pass_months):
-    monkeypatch.setattr(service_devices, "_CONTACTS_AT_ONCE", 2)
+def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, exists, pass_months):
     added = [server.add_device(key, f"sensor-{number}") for number in range(6)]
     server.patch(key, added[0], online=False)
     server.advance(key, DAY)

@@ -4,8 +4,6 @@ import pytest
 from device_resources import sensor
 from resource_paths import HUMIDITY, TEMPERATURE
 
-from mirror_server.store.session import AGAIN
-
 RULES = "/v2/subscriptions"
 RESOURCES = (sensor(TEMPERATURE), sensor(HUMIDITY, "40"))
 RULE = {"resource-path": [TEMPERATURE]}
@@ -115,7 +113,7 @@ def test_another_process_has_the_device_asked_again(server, key, device):
     server.subscribe(key, device)
     server.advance(key, TIMEOUT_SECONDS)
     server.patch(key, device, answer="normal")
-    server.services.database.receive(f"{AGAIN} {device}")
+    server.services.dispatcher.contact(device)
     assert server.services.database.settle(60)
     assert told(server, key, device) == ("active", True)
 

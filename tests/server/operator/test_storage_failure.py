@@ -154,27 +154,6 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
 
 
 @pytest.mark.sqlite
-def test_the_log_beside_another_file_is_left_alone(server, key, tmp_path):
-    """Another server may be writing it: what it had committed would be overwritten."""
-    path = path_of(server.settings.database_url)
-    log = path.with_name(f"{path.name}-wal")
-    # What waits to be stored would wait until the file is back.
-    assert server.services.database.settle(60)
-    server.services.database.backend.backup(tmp_path / "other.db")
-    for file in (path, log):
-        file.rename(tmp_path / file.name.replace(path.name, "elsewhere.db"))
-    (tmp_path / "other.db").rename(path)
-    log.write_bytes(bytes(200_000))
-    with pytest.raises(StorageFailed):
-        server.services.database.write(lambda session: session.run("DELETE FROM settings"))
-    assert server.services.database.settle(60)
-    server.services.database.backend.rest()
-    assert log.stat().st_size == 200_000
-    for file in (path, log):
-        (tmp_path / file.name.replace(path.name, "elsewhere.db")).rename(file)
-
-
-@pytest.mark.sqlite
 def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device, disk, tmp_path):
     """As on a network file system that fails for a moment."""
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
@@ -182,8 +161,6 @@ def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device,
     path.symlink_to(path)
     happened = server.services.database.insist(lambda session: session.run("DELETE FROM settings"))
     refused(server, key, device)
-    # What is begun beside the writing is not to end in a traceback.
-    server.services.database.backend._checkpoints._run()
     path.unlink()
     elsewhere.rename(path)
     assert happened.result(60) is not None

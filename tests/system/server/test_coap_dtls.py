@@ -18,7 +18,7 @@ from dtls_device import DtlsDevice
 from DTLSSocket import dtls
 from udp_relay import UdpRelay, drop
 
-from mirror_server.extensions.lwm2m.coap import CannotListen, CoapEndpoint, Limits, listen, sessions
+from mirror_server.extensions.lwm2m.coap import CannotListen, CoapEndpoint, CoapLimits, listen, sessions
 from mirror_server.extensions.lwm2m.coap.messages import Message, Type, code_number
 from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver
@@ -35,11 +35,13 @@ KEYS = {"boiler": KEY, "pump": OTHER_KEY}
 async def serving(
     registry: Registry | None = None,
     host: str = "127.0.0.1",
-    limits: Limits | None = None,
+    limits: CoapLimits | None = None,
     keys: Callable[[str], bytes | None] = KEYS.get,
 ) -> AsyncIterator[tuple[CoapEndpoint, Callable[..., DtlsDevice]]]:
     """An endpoint with DTLS, and what makes devices for it."""
-    endpoint = await listen(registry or Registry(), coaps=(host, 0), keys=keys, tuning=QUICK, limits=limits or Limits())
+    endpoint = await listen(
+        registry or Registry(), coaps=(host, 0), keys=keys, tuning=QUICK, limits=limits or CoapLimits()
+    )
     assert endpoint.coaps_address is not None
     port = endpoint.coaps_address[1]
     made: list[DtlsDevice] = []
@@ -104,7 +106,7 @@ async def test_who_cannot_be_let_in_is_counted_and_another_one_comes_in(identity
     def keys(name: str) -> bytes:
         return OTHER_KEY if name == "pump" else key
 
-    async with serving(limits=Limits(handshake_seconds=0.5), keys=keys) as (endpoint, new_device):
+    async with serving(limits=CoapLimits(handshake_seconds=0.5), keys=keys) as (endpoint, new_device):
         device = new_device()
         device._identity, device._keys = identity, {identity: KEY}
         device.restart()
@@ -155,7 +157,7 @@ async def test_who_connects_anew_from_the_same_port_gets_in_and_is_who_its_key_s
 
 async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_end():
     registry = Registry()
-    async with serving(registry, limits=Limits(sessions_of_identity=2)) as (endpoint, new_device):
+    async with serving(registry, limits=CoapLimits(sessions_of_identity=2)) as (endpoint, new_device):
         devices = [await connected(new_device()) for _ in range(3)]
         await devices[0].closed()
         assert registry.ended == [Peer(devices[0].address, is_secure=True, identity="boiler")]
@@ -163,7 +165,7 @@ async def test_an_identity_may_come_from_a_new_address_and_its_oldest_sessions_e
 
 
 async def test_the_session_that_was_silent_for_the_longest_goes_for_a_new_one():
-    async with serving(limits=Limits(sessions=2), keys=lambda _identity: KEY) as (endpoint, new_device):
+    async with serving(limits=CoapLimits(sessions=2), keys=lambda _identity: KEY) as (endpoint, new_device):
         first, second = [await connected(new_device(name)) for name in ("1", "2")]
         await register(first)
         await connected(new_device("3"))
@@ -263,7 +265,7 @@ class HandDevice:
 
 @asynccontextmanager
 async def carried_by_hand(
-    limits: Limits | None = None,
+    limits: CoapLimits | None = None,
 ) -> AsyncIterator[tuple[CoapEndpoint, DtlsTransport, HandDevice]]:
     """An endpoint and a device of it, whose datagrams the test carries."""
     async with serving(limits=limits) as (endpoint, _):
@@ -284,7 +286,7 @@ def as_it_is(datagram: bytes) -> list[bytes]:
 async def test_handshakes_that_are_lost_in_part_mangled_and_mixed_break_nothing():
     """Each step of a handshake, as bytes that nobody should send."""
     chance = random.Random(20261123)
-    async with carried_by_hand(Limits(handshakes=8, sessions=8)) as (endpoint, transport, survivor):
+    async with carried_by_hand(CoapLimits(handshakes=8, sessions=8)) as (endpoint, transport, survivor):
         seen: list[bytes] = []
         for number in range(300):
             device = HandDevice(Peer(f"127.0.2.{number % 12}:5684"), transport, transport.socket.sent)
@@ -348,7 +350,7 @@ PROTECTED = b"\x17\xfe\xfd\x00\x01\x00\x00\x00\x00\x00\x63\x00\x20" + bytes(32)
 
 
 async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_shorter_and_these_are_bounded():
-    limits = Limits(messages_per_second_of_peer=1, burst_of_peer=10)
+    limits = CoapLimits(messages_per_second_of_peer=1, burst_of_peer=10)
     async with carried_by_hand(limits) as (endpoint, transport, _):
         stranger = Peer("127.0.1.9:5684")
         transport.received(stranger, PROTECTED)
@@ -370,7 +372,7 @@ async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch):
     monkeypatch.setattr(sessions._Session, "hear", lambda self, data: read.append(data) or hear(self, data))
     registry = Registry()
     registry.known_tokens = {b"flood"}
-    limits = Limits(messages_per_second_of_peer=1, burst_of_peer=10)
+    limits = CoapLimits(messages_per_second_of_peer=1, burst_of_peer=10)
     async with serving(registry, limits=limits) as (endpoint, new_device):
         device, other = await connected(new_device()), await connected(new_device("pump", OTHER_KEY))
         read.clear()
@@ -404,7 +406,7 @@ async def test_bytes_beside_a_session_do_not_end_it():
 
 
 async def test_strangers_that_begin_and_go_away_take_no_memory_beyond_the_limit():
-    async with serving(limits=Limits(handshakes=5)) as (endpoint, new_device):
+    async with serving(limits=CoapLimits(handshakes=5)) as (endpoint, new_device):
         strangers = [new_device("stranger") for _ in range(20)]
         for stranger in strangers:
             stranger._connection = stranger._context.connect("::1", 1)

@@ -23,7 +23,7 @@ from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
-from mirror_server.extensions.history.store.history import HistoryRow
+from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.store import backend
 from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
 from mirror_server.extensions.requests.conditional import check_revision
@@ -31,7 +31,7 @@ from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.extensions.snapshots.arrow import arrow_stream
-from mirror_server.extensions.snapshots.service import Selection, SnapshotService
+from mirror_server.extensions.snapshots.service import SnapshotSelection, SnapshotService
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.server import Services
 from mirror_server.service import keys
@@ -160,7 +160,7 @@ def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
     snapshots = SnapshotService(reading, ManualClock(0), Slots.of_downloads(share=1))
 
     def told() -> dict[str, list[bytes]]:
-        with closing(snapshots.open("a", Selection())) as snapshot:
+        with closing(snapshots.open("a", SnapshotSelection())) as snapshot:
             stream = b"".join(arrow_stream(snapshot, "none", snapshots.encoded_pages, b"{}"))
         rows = pa.ipc.open_stream(stream).read_all().to_pylist()
         return {row["device_id"]: [each["reported_value"] for each in row["resources"]] for row in rows}
@@ -180,7 +180,7 @@ def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes
     def happen(session: Session, path: str) -> int:
         value = ReceivedValue(b"1", "text/plain", "read", 1, None, "d1", path)
         revision = stored_resources.report(session, [value])
-        history.add(session, [HistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
+        history.add(session, [StoredHistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
         return revision
 
     with held(first):
@@ -295,7 +295,7 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
         second.submit(partial(stored_resources.report, values=[value]), touched=("d0",)).result(60)
         # So few are not looked for by their index, as PostgreSQL learns by and by.
         databases.execute(url, "ANALYZE resources")
-        found = reading.look(lambda session: devices.object_at_once(session, "d0"))
+        found = reading.look(lambda session: devices.object_of(session, "d0"))
         assert found is not None
         told = [resource.path for resource in found[1]]
         assert told == sorted(told)
@@ -333,7 +333,7 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
 
     def read_on(told: list[int], app_id: str) -> None:
         with processes[-1].read() as session:
-            told += [seq for seq, *_ in logs.entries(session, app_id, len(told), 10_000, 1 << 30)]
+            told += [seq for seq, *_ in logs.read(session, app_id, len(told), 10_000, 1 << 30)[1]]
 
     futures: list[tuple[int, str, Future[Any]]] = []
     copy: dict[str, bytes] = {}
@@ -415,7 +415,7 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
     with other.database.read() as session:
         assert list(violations(session, Extensions().storages)) == []
         for device_id, value in last_write.items():
-            (row,) = stored_resources.of_device(session, device_id)
+            _, (row,) = devices.object_of(session, device_id)
             assert (row.desired_value, row.desired_status) == (value, 1)
 
 
@@ -430,7 +430,7 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
     lamp, other = add_devices(first, 2)
     for turn in range(10):
         with first.database.read() as session:
-            (row,) = stored_resources.of_device(session, lamp)
+            _, (row,) = devices.object_of(session, lamp)
         _, tag = first.subscriptions.rules(app_id)
         write = CommandRequest("PUT", PATH, payload=b"%d" % turn)
         conflicts = [

@@ -26,7 +26,7 @@ from mirror_sdk import (
 )
 from mirror_sdk.frames import drift_frame, from_arrow, mirror, read_parquet, requests_frame
 from mirror_sdk.object_table import Personal
-from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymise
+from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymize
 from mirror_sdk.recording import Recording
 from mirror_sdk.testing import Fault, Mirror
 from mirror_sdk.values import InstanceValues
@@ -38,7 +38,7 @@ def write_all(client: MirrorClient, level: int) -> pd.DataFrame:
     for device in client.devices.list(endpoint_type="Light"):
         name: str = device.endpoint_name
         print(name, device.state)
-        requests.append(client.begin_write(device.id, "/3311/0/5851", level, expiry_seconds=60))
+        requests.append(client.requests.begin_write(device.id, "/3311/0/5851", level, expiry_seconds=60))
     for request in requests:
         failure = request.exception(timeout=10)
         if failure is not None:
@@ -71,7 +71,7 @@ def listen(client: MirrorClient) -> list[Value]:
         print(event.kind is EventKind.GAP, event.path, event.changed_at)
 
     with WebhookReceiver() as receiver, client.watch(heard, paths=["/3303/*"]):
-        client.use_webhook(receiver)
+        client.notifications.use_webhook(receiver)
     return [event.value for event in client.events(limit=3) if event.value is not None]
 
 
@@ -86,22 +86,22 @@ def tables(client: MirrorClient) -> pd.DataFrame:
 
 
 def forms(client: MirrorClient) -> tuple[pd.DataFrame, pl.DataFrame, pl.DataFrame]:
-    warm = client.snapshot(as_="polars").filter(pl.col("reported_num") > 24)
-    events = client.events_frame(after=0, timeout=0, as_="polars")
+    warm = client.fleet.snapshot(as_="polars").filter(pl.col("reported_num") > 24)
+    events = client.notifications.events_frame(after=0, timeout=0, as_="polars")
     print(from_arrow(client.state_frame(as_="arrow")).shape, read_parquet("state.parquet", as_="polars").height)
     return read_parquet("state.parquet"), warm, Recording("run.parquet").events(as_="polars").join(events, on="uid")
 
 
 def to_be_shared(client: MirrorClient, key: str) -> list[str]:
-    state, history = mirror(client.snapshot()).pseudonymise(key), client.history(as_="arrow")
-    shared, polars = pseudonymise(history, key, also=["Hall"]), pseudonymise(client.snapshot(as_="polars"), key)
+    state, history = mirror(client.fleet.snapshot()).pseudonymize(key), client.history(as_="arrow")
+    shared, polars = pseudonymize(history, key, also=["Hall"]), pseudonymize(client.fleet.snapshot(as_="polars"), key)
     print(state.shape, polars.height, shared.num_rows, PERSONAL_RESOURCES[0].how is Personal.IDENTIFIER)
     return [column.column for column in PERSONAL_COLUMNS]
 
 
 async def both(device_id: str) -> float | None:
     async with AsyncMirrorClient.from_env() as client:
-        request = await client.begin_read(device_id, "/3303/0/5700")
+        request = await client.requests.begin_read(device_id, "/3303/0/5700")
         value: Value = await request.result(timeout=5)
         past: pd.DataFrame = await (await client.get_device(device_id)).history(client=client, limit=1)
         print(past.shape, (await client.as_of(datetime.now(UTC), as_="polars")).height)
@@ -114,9 +114,9 @@ async def both(device_id: str) -> float | None:
 
 def however_it_is_named(client: MirrorClient, simulator: Simulator, named: DeviceLike) -> list[object]:
     listed, mirrored = client.devices.get(named), client.get_device(named)
-    request = client.begin_read(mirrored, "/3303/0/5700")
+    request = client.requests.begin_read(mirrored, "/3303/0/5700")
     simulator.set_online(simulator.list_devices()[0], True)
-    client.snapshot(["light-01", listed, mirrored, request])
+    client.fleet.snapshot(["light-01", listed, mirrored, request])
     plain: float | int | str | bool | datetime | bytes | InstanceValues | None = mirrored["/3303/0/5700"].value
     return [plain, mirrored["/3303/0/5700"].desired_value, request.to_dict(), listed.to_json(indent=1)]
 
@@ -130,7 +130,7 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
         print(client.devices.explain("light-01", "/3303/0/5700").why)
     audit = recorder.audit()
     print(audit.complete, recorder.recording.as_of(datetime.now(UTC)).shape)
-    return [hole.reason for hole in audit.holes]
+    return [gap.reason for gap in audit.gaps]
 
 
 def under_test(mirror_in_process: Mirror) -> Fault:
@@ -144,8 +144,10 @@ def main() -> None:
     print("version", mirror_sdk.__version__.split("."))
     with MirrorClient.from_env(timeout=5) as client:
         print(client.read_value("id", "/3303/0/5700", timeout=1.5))
-        added: list[PresubscriptionRule] = client.add_presubscriptions([{"resource_path": ["/3303/*"]}], apply_now=True)
-        print(client.remove_presubscriptions(added))
+        added: list[PresubscriptionRule] = client.subscriptions.rules.add(
+            [{"resource_path": ["/3303/*"]}], apply_now=True
+        )
+        print(client.subscriptions.rules.remove(added))
         for waiting in client.requests.list():
             print(waiting.uri, waiting.expires_at)
     print(asyncio.run(both("id")))

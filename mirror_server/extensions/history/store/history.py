@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.core.instants import Instant
+from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.session import EXTENSIONS, Row, Session, parts
 
 KINDS: tuple[tuple[str, str | None], ...] = (
@@ -70,7 +71,7 @@ _INSERT = _insert(_COLUMNS)
 _INSERT_REPORTED = _insert(_COLUMNS[:6])
 
 
-class HistoryRow(NamedTuple):
+class StoredHistoryRow(NamedTuple):
     """A thing that happened.
 
     Attributes:
@@ -126,10 +127,10 @@ class State(NamedTuple):
     base_at: Instant | None
 
 
-def add(session: Session, rows: Sequence[HistoryRow]) -> None:
+def add(session: Session, rows: Sequence[StoredHistoryRow]) -> None:
     """Append rows; their endpoint names are those of the devices when they are read."""
 
-    def stored(row: HistoryRow) -> Row:
+    def stored(row: StoredHistoryRow) -> Row:
         content_type = None if row.value is not None and row.content_type == PLAIN_TEXT else row.content_type
         kind = _NUMBERS[row.what, row.origin]
         return (row.revision, row.device_id, *row[3:6], kind, row.value, content_type, *row[10:])
@@ -156,8 +157,8 @@ def stored_tail(
 ) -> Iterator[list[Row]]:
     """Rows of the tail by revision, ``size`` of them at a time, as they are stored.
 
-    They have the members of :class:`HistoryRow`, but for ``what`` and ``origin`` one place in :data:`KINDS`, and no
-    content type beside a value that is :data:`PLAIN_TEXT`.
+    They have the members of :class:`StoredHistoryRow`, but for ``what`` and ``origin`` one place in :data:`KINDS`, and
+    no content type beside a value that is :data:`PLAIN_TEXT`.
 
     Args:
         session: The transaction.
@@ -185,6 +186,12 @@ def _named(values: Sequence[str], letter: str, parameters: dict[str, Any]) -> st
     names = [f"{letter}{index}" for index in range(len(values))]
     parameters |= dict(zip(names, values, strict=True))
     return ", ".join(f":{name}" for name in names) or "NULL"
+
+
+def device_ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
+    """Return the ids of all devices that meet all conditions."""
+    where, parameters = where_of(conditions)
+    return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
 
 
 def first_behind(session: Session, revision: int) -> Instant | None:
@@ -284,8 +291,8 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
 def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
     """Return what the mirror has as rows that lead to it: reported values, and writes that have ended.
 
-    Both are in the order of devices and paths, ``size`` rows at a time, with the members of :class:`HistoryRow`. They
-    stand for changes from before the history was kept.
+    Both are in the order of devices and paths, ``size`` rows at a time, with the members of :class:`StoredHistoryRow`.
+    They stand for changes from before the history was kept.
     """
     reported = (
         "reported_revision, d.device_id, endpoint_name, path,"
@@ -305,7 +312,7 @@ def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
 
 
 def registrations(session: Session) -> list[Row]:
-    """Return the registrations of all devices, current or ended, as rows with the members of :class:`HistoryRow`.
+    """Return the registrations of all devices, current or ended, as rows with the members of :class:`StoredHistoryRow`.
 
     When they last changed has no revision.
     """
@@ -317,7 +324,7 @@ def registrations(session: Session) -> list[Row]:
 
 
 def waiting_writes(session: Session) -> list[Row]:
-    """Return the writes that wait and set the desired value, as rows with the members of :class:`HistoryRow`.
+    """Return the writes that wait and set the desired value, as rows with the members of :class:`StoredHistoryRow`.
 
     They have the status 0, and end when they were requested.
     """

@@ -6,11 +6,11 @@ private places of aiocoap are named in :mod:`.sockets`, the only module that imp
 """
 
 from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
-from mirror_server.extensions.lwm2m.coap.limits import DEFAULT_LIMITS, DEFAULT_TUNING, Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import DEFAULT_LIMITS, DEFAULT_TUNING, CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.sessions import Keys
 from mirror_server.extensions.lwm2m.exchange import CannotListen, Counts, Handler
 
-__all__ = ["CannotListen", "CoapEndpoint", "Counts", "Keys", "Limits", "Tuning", "listen"]
+__all__ = ["CannotListen", "CoapEndpoint", "CoapLimits", "Counts", "Keys", "Tuning", "listen"]
 
 
 async def listen(
@@ -20,7 +20,7 @@ async def listen(
     coaps: tuple[str, int] | None = None,
     keys: Keys = lambda _identity: None,
     tuning: Tuning = DEFAULT_TUNING,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: CoapLimits = DEFAULT_LIMITS,
 ) -> CoapEndpoint:
     """Listen for devices.
 

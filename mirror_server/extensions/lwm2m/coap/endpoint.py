@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
-from mirror_server.extensions.lwm2m.coap.limits import Limits, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
-    Block,
+    BlockOption,
     Message,
     Option,
     Type,
@@ -31,8 +31,8 @@ from mirror_server.extensions.lwm2m.exchange import (
     Counts,
     Handler,
     NoAnswer,
-    Notification,
     Observed,
+    ObserveNotification,
     Peer,
     Request,
     Response,
@@ -46,14 +46,14 @@ _READINGS = 2
 _TOO_LARGE = code_number("4.13")
 
 
-class _Changed(Exception):
+class _ValueChanged(Exception):
     """The value changed between two of its blocks."""
 
 
 class CoapEndpoint:
     """The CoAP endpoint of the server: one socket without DTLS, one with it, or both; on one event loop."""
 
-    def __init__(self, handler: Handler, tuning: Tuning, limits: Limits) -> None:
+    def __init__(self, handler: Handler, tuning: Tuning, limits: CoapLimits) -> None:
         self._handler = handler
         self._tuning = tuning
         self._limits = limits
@@ -123,7 +123,7 @@ class CoapEndpoint:
             sequence = first.number(Option.OBSERVE)
             try:
                 whole = await self._rest(peer, request, first, token)
-            except _Changed:
+            except _ValueChanged:
                 whole = await self._whole(peer, request)
             return Observed(response_of(whole), sequence)
 
@@ -139,7 +139,7 @@ class CoapEndpoint:
         async with _patience(peer, self._tuning.answer_seconds):
             first = self._beginnings.pop((peer, token), None)
             if first is not None:
-                with contextlib.suppress(_Changed):
+                with contextlib.suppress(_ValueChanged):
                     return response_of(await self._rest(peer, request, first, token))
             return response_of(await self._whole(peer, request))
 
@@ -217,7 +217,7 @@ class CoapEndpoint:
             # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
             # with that of the last block it gave, where the first was the answer to Observe.
             token = _own_token()
-            with contextlib.suppress(_Changed):
+            with contextlib.suppress(_ValueChanged):
                 return await self._rest(peer, request, await self._upload(peer, request, token), token)
         raise NoAnswer(f"{peer.address}: {request.path} changes faster than it can be read")
 
@@ -237,7 +237,7 @@ class CoapEndpoint:
         offset = 0
         while True:
             end = offset + size
-            block = Block(offset // size, end < len(request.payload), size)
+            block = BlockOption(offset // size, end < len(request.payload), size)
             answer = await way.ask(peer, request_message(request, token, upload=block))
             asked_size = _smaller_size(answer, size)
             if answer.code == _TOO_LARGE and asked_size < size and offset == 0:
@@ -258,7 +258,7 @@ class CoapEndpoint:
         while True:
             if not first.payload or len(body) % block.size:
                 raise NoAnswer(f"{peer.address}: a block of another length than it says")
-            wanted = Block(len(body) // block.size, False, block.size)
+            wanted = BlockOption(len(body) // block.size, False, block.size)
             part = await self._way(peer).ask(peer, request_message(request, token, download=wanted))
             block = _following(first, part, len(body), block.size)
             body += part.payload
@@ -313,12 +313,12 @@ def _own_token() -> bytes:
     return secrets.token_bytes(_OWN_TOKEN_BYTES)
 
 
-def _notification(peer: Peer, message: Message) -> Notification:
+def _notification(peer: Peer, message: Message) -> ObserveNotification:
     block = message.block(Option.BLOCK2)
     is_whole = block is None or not (block.more or block.number)
     sequence = message.number(Option.OBSERVE)
     is_confirmable = message.type == Type.CONFIRMABLE
-    return Notification(peer, message.token, sequence, response_of(message), is_confirmable, is_whole)
+    return ObserveNotification(peer, message.token, sequence, response_of(message), is_confirmable, is_whole)
 
 
 def _smaller_size(answer: Message, size: int) -> int:
@@ -327,16 +327,16 @@ def _smaller_size(answer: Message, size: int) -> int:
     return size if block is None else min(size, block.size)
 
 
-def _following(first: Message, part: Message, offset: int, size: int) -> Block:
+def _following(first: Message, part: Message, offset: int, size: int) -> BlockOption:
     """Return the block option of a further block.
 
     Raises:
-        _Changed: It is not of the same value as the first.
+        _ValueChanged: It is not of the same value as the first.
     """
     block = part.block(Option.BLOCK2)
     same = all(first.first(kind) == part.first(kind) for kind in (Option.ETAG, Option.CONTENT_FORMAT))
     if block is None or part.code != first.code or not same or block.offset != offset or block.size > size:
-        raise _Changed
+        raise _ValueChanged
     if block.more and len(part.payload) != block.size:
-        raise _Changed
+        raise _ValueChanged
     return block

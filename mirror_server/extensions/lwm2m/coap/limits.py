@@ -39,7 +39,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CoapLimits:
     """How much memory strangers can take.
 
     Attributes:
@@ -79,10 +79,10 @@ class Limits:
 
 
 DEFAULT_TUNING = Tuning()
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = CoapLimits()
 
 
-class Shares:
+class AddressShares:
     """The share of each address: so many messages a second, and so many at once.
 
     The kernel drops messages of any device when the process takes them too slowly. Without shares a device that sent
@@ -98,7 +98,7 @@ class Shares:
         now: The clock, in seconds.
     """
 
-    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+    def __init__(self, limits: CoapLimits, now: Callable[[], float]) -> None:
         self._now = now
         self._seconds_each = 1 / limits.messages_per_second_of_peer
         self._seconds_of_burst = limits.burst_of_peer * self._seconds_each

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirror_server.extensions.lwm2m.coap.limits import Limits, Shares
+from mirror_server.extensions.lwm2m.coap.limits import AddressShares, CoapLimits
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
 from mirror_server.extensions.lwm2m.exchange import INSTALL_DTLS, CannotListen, Counts, Peer, Unreachable
 
@@ -212,9 +212,9 @@ class DtlsTransport:
         receiver: Receiver,
         session_ended: Callable[[Peer], None],
         keys: Keys,
-        limits: Limits,
+        limits: CoapLimits,
         counts: Counts,
-        shares: Shares,
+        shares: AddressShares,
     ) -> None:
         self._dtls = _library()
         self._receiver = receiver

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 from aiocoap.util import socknumbers
 
-from mirror_server.extensions.lwm2m.coap.limits import Limits
+from mirror_server.extensions.lwm2m.coap.limits import CoapLimits
 from mirror_server.extensions.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ def _dropped_by_kernel(listening: socket.socket) -> int:
 class Udp6Transport:
     """A socket of IPv6, which carries IPv4 too; aiocoap's socket takes it for its message manager."""
 
-    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts, drops: _KernelDrops) -> None:
+    def __init__(self, receiver: Receiver, limits: CoapLimits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
         self._counts = counts
         self._drops = drops
@@ -299,7 +299,7 @@ class Udp6Transport:
 class Ipv4Transport(asyncio.DatagramProtocol):
     """A socket of IPv4 alone, where the kernel has no IPv6; it does not hear of ports that are closed."""
 
-    def __init__(self, receiver: Receiver, limits: Limits, counts: Counts, drops: _KernelDrops) -> None:
+    def __init__(self, receiver: Receiver, limits: CoapLimits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
         self._peer = lru_cache(limits.remembered_addresses)(lambda address: Peer(f"{address[0]}:{address[1]}"))
         self._counts = counts
@@ -355,7 +355,7 @@ def has_ipv6() -> bool:
     return True
 
 
-async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Limits, counts: Counts) -> Transport:
+async def open_socket(address: tuple[str, int], receiver: Receiver, limits: CoapLimits, counts: Counts) -> Transport:
     """Listen at an address, host and port.
 
     Raises:
@@ -381,7 +381,7 @@ _aiocoap_log.setLevel(logging.CRITICAL)
 
 
 async def _bound_socket(
-    loop: asyncio.AbstractEventLoop, address: tuple[str, int], family: socket.AddressFamily, limits: Limits
+    loop: asyncio.AbstractEventLoop, address: tuple[str, int], family: socket.AddressFamily, limits: CoapLimits
 ) -> socket.socket:
     """Open a socket without ``SO_REUSEPORT``, by which a second server would get half of the devices of the first."""
     host, port = address

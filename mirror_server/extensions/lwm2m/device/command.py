@@ -14,8 +14,8 @@ import click
 from click.core import ParameterSource
 
 from mirror_server.clock import SystemClock
-from mirror_server.config import stop_with_stdin
 from mirror_server.extensions.lwm2m.device.kinds import NO_KINDS, kinds_by_name
+from mirror_server.extensions.options import stop_with_stdin
 
 if TYPE_CHECKING:
     from mirror_server.extensions.lwm2m.device.fleet import DeviceOptions

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mirror_sdk.privacy.arrow_cells import ArrowCells
 from mirror_sdk.privacy.personal import path_of_column
-from mirror_sdk.privacy.replacing import Column, Replacing
+from mirror_sdk.privacy.replacing import FrameColumn, Replacing
 from mirror_sdk.tables.columns import basis_of_table, with_basis
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 @overload
-def pseudonymise(table: pd.DataFrame, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame: ...
+def pseudonymize(table: pd.DataFrame, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame: ...
 @overload
-def pseudonymise(table: pl.DataFrame, key: str | bytes, *, also: Iterable[str] = ()) -> pl.DataFrame: ...
+def pseudonymize(table: pl.DataFrame, key: str | bytes, *, also: Iterable[str] = ()) -> pl.DataFrame: ...
 @overload
-def pseudonymise(table: ArrowTable, key: str | bytes, *, also: Iterable[str] = ()) -> ArrowTable: ...
-def pseudonymise(
+def pseudonymize(table: ArrowTable, key: str | bytes, *, also: Iterable[str] = ()) -> ArrowTable: ...
+def pseudonymize(
     table: pd.DataFrame | pl.DataFrame | ArrowTable, key: str | bytes, *, also: Iterable[str] = ()
 ) -> pd.DataFrame | pl.DataFrame | ArrowTable:
     """The table with pseudonyms in the place of what is personal: for pandas, Arrow or Polars.
@@ -42,7 +42,7 @@ def pseudonymise(
 
     Returns:
         A new table. What it is based on (``attrs["mirror"]``, metadata for Arrow, nothing for Polars) has the report in
-        ``pseudonymised``: for each column and resource how many cells were replaced, and how.
+        ``pseudonymized``: for each column and resource how many cells were replaced, and how.
 
     Raises:
         TypeError: It is no table.
@@ -51,9 +51,9 @@ def pseudonymise(
 
     Source: specification 1.5.
 
-    >>> from mirror_sdk.privacy import pseudonymise
+    >>> from mirror_sdk.privacy import pseudonymize
     >>> key = "of the study of November, room 7"
-    >>> table = pseudonymise(client.snapshot(paths=["/3311/*"], as_="arrow"), key)
+    >>> table = pseudonymize(client.fleet.snapshot(paths=["/3311/*"], as_="arrow"), key)
     >>> table["endpoint_name"].unique().to_pylist()
     ['name-yv60x8ph8361']
     """
@@ -63,9 +63,9 @@ def pseudonymise(
     if _is_of("polars", table):
         return _of_polars(given, Replacing(key, also))
     if _is_of("pandas", table):
-        from mirror_sdk.privacy.pandas_cells import pseudonymised_frame
+        from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
 
-        return pseudonymised_frame(given, key, also=also)
+        return pseudonymized_frame(given, key, also=also)
     raise TypeError(f"a {type(table).__name__} is no table; give a frame of pandas or Polars, or a table of Arrow")
 
 
@@ -98,7 +98,7 @@ def _of_polars(frame: pl.DataFrame, replacing: Replacing) -> pl.DataFrame:
 def _cells_of(table: pa.Table, replacing: Replacing) -> list[ArrowCells]:
     cells = [ArrowCells(column) for column in table.columns]
     named = zip(table.column_names, cells, strict=True)
-    replacing.columns([Column(name, one, path_of_column(name)) for name, one in named])
+    replacing.columns([FrameColumn(name, one, path_of_column(name)) for name, one in named])
     return cells
 
 

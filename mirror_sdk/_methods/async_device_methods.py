@@ -1,0 +1,202 @@
+"""The methods of an asynchronous client that read a device, write to it and subscribe its resources."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mirror_sdk._off_loop import import_off_loop, off_loop
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._service.asked import to_execute, to_write
+from mirror_sdk._service.deadline import wait_of
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk._tables import DeviceTable, is_table
+from mirror_sdk.naming import DeviceLike, look_up, unclear
+from mirror_sdk.resource import ExpectedValue
+from mirror_sdk.values import InstanceValues, PythonValue
+
+if TYPE_CHECKING:
+    from mirror_sdk.plan import AsyncPlan
+    from mirror_sdk.plan.wanted import Wanted
+
+
+class AsyncDeviceMethods:
+    """Reads devices, writes to them and subscribes their resources."""
+
+    _session: AsyncClientSession
+
+    async def read_value(
+        self,
+        device_id: DeviceLike,
+        path: str,
+        *,
+        accept: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> PythonValue | InstanceValues | None:
+        """The value a device has now, as a Python value.
+
+        Of a resource with several instances, such as ``/3/0/7``, it is a mapping from the id of each instance to its
+        value: ``{0: 3800, 1: 5000}``.
+
+        Of an object instance (``/3303/0``), which real devices answer for as a whole, it is the ``bytes`` of the
+        answer; ``begin_read(...)`` and ``result()`` give their content type too, with which
+        :func:`mirror_sdk.values.decode_many` reads the value of each resource out of them.
+
+        Arguments and errors as for ``client.requests.begin_read()`` and :meth:`DeviceRequest.result`.
+
+        >>> await client.read_value(station, "/3303/0/5700")
+        21.5
+        """
+        answer = await self._session.place_and_wait(
+            "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
+        )
+        return answer.python
+
+    async def write_value(
+        self,
+        device_id: DeviceLike,
+        path: str,
+        value: object = None,
+        *,
+        text: str | None = None,
+        content_type: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+        allow_read_only: bool = False,
+        if_match: ExpectedValue | None = None,
+    ) -> None:
+        """Have a device take a value; returns when it has.
+
+        Arguments and errors as for ``client.requests.begin_write()`` and :meth:`DeviceRequest.result`.
+
+        >>> await client.write_value(light, "/3311/0/5850", True)
+        >>> await client.write_value(light, "/3311/0/5851", text=" 55 ")
+        """
+        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        await self._session.place_and_wait(
+            "PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
+        )
+
+    async def execute(
+        self,
+        device_id: DeviceLike,
+        path: str,
+        argument: str | None = None,
+        *,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Have a device execute a resource; returns when it has.
+
+        Arguments and errors as for ``client.requests.begin_execute()`` and :meth:`DeviceRequest.result`.
+
+        >>> await client.execute(light, "/3/0/4")
+        """
+        asked = to_execute(argument)
+        await self._session.place_and_wait(
+            "POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
+        )
+
+    async def subscribe(
+        self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Subscribe a resource, or those that a table names; lost when the device makes a full registration.
+
+        Args:
+            device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
+                ``snapshot.query(...)``.
+            path: The resource path; of a table that of each of its devices, in the place of its column.
+            timeout: Seconds the call may take, instead of the client's; of a table, instead of the client's for each.
+
+        Raises:
+            NotFound: There is no such device. Of a table, all others are subscribed, as a note of the error tells.
+            UnknownResource: The device does not have this resource; the same.
+            InvalidValue: The table has no such columns, or a row without a device or a path.
+
+        Source: wire.md 3.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> found = (await client.fleet.snapshot()).query("path in ['/3311/0/5850', '/3311/0/5851']")
+        >>> await client.subscribe(found)
+        >>> await client.subscriptions.list(light)
+        ['/3311/0/5850', '/3311/0/5851']
+        """
+        await self._session.act_on(device_id, path, _operations.put_subscription, timeout)
+
+    async def unsubscribe(
+        self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
+    ) -> None:
+        """End the subscription of one resource; harmless where there is none, nor such a resource.
+
+        Arguments and errors as for :meth:`subscribe`. Source: wire.md 3.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> await client.unsubscribe(station, "/3303/0/5700")
+        """
+        await self._session.act_on(device_id, path, _operations.delete_subscription, timeout)
+
+    async def plan(
+        self,
+        writes: Wanted,
+        *,
+        value: object = None,
+        path: str | None = None,
+        if_match: bool = False,
+        read_first: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncPlan:
+        """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
+
+        ``plan.frame`` shows each write and what was found, ``plan.apply()`` sends them, ``plan.undo()`` plans the
+        way back.
+
+        Args:
+            writes: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
+                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
+                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
+                these as ids or names. A missing value is not wanted. Texts in a table are read as what people
+                typed, as ``mirror plan`` reads a CSV, see :func:`mirror_sdk.parse_value`; of those that are no
+                value only their rows are refused. A column may be named ``text`` in the place of ``value``. A table
+                may be of Polars or pyarrow too.
+            value: What to write where the rows of a table are, such as those of ``snapshot.query(...)``: one value, or
+                a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
+            path: With ``value``, the resource of each device to write, in the place of the table's ``path``.
+            if_match: Whether each is written only while what is desired there is what the table has seen, which its
+                ``desired_revision`` tells. What somebody else wrote since ends as a refused row with the check
+                ``changed``, here or in ``apply()``, with what is there now; the others are written.
+            read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
+                of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
+                device is asked for anything.
+            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+
+        Raises:
+            AccessDenied: The key may not read from devices, with ``read_first``.
+            ImportError: pandas is not installed.
+            InvalidValue: It is none of these; the message says what is missing.
+
+        Source: specification 3.1.
+
+        >>> await client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
+        <AsyncPlan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
+        >>> await client.plan([(light, "/3311/0/5851", 40)], read_first=True)
+        <AsyncPlan: 1 to write; nothing was sent, apply() sends>
+        >>> dim = (await client.fleet.snapshot()).query("path == '/3311/0/5851' and reported_num < 20")
+        >>> await client.plan(dim, value=40, if_match=True)
+        <AsyncPlan: 1 to write; nothing was sent, apply() sends>
+        """
+        await import_off_loop("mirror_sdk.plan", "mirror_sdk.resources.async_planner")
+        from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
+        from mirror_sdk.resources.async_planner import AsyncPlanner
+
+        # What makes the rows may belong to this thread.
+        rows = writes if is_table(writes) else list(writes)
+        wants = await off_loop(partial(read_wanted, rows, value=value, path=path, if_match=if_match))
+        whole = self._session.sender.whole(timeout)
+        found = await self._session.run(look_up(self._session.names, await off_loop(names_in, wants)), whole)
+        return await AsyncPlanner(self._session).plan_of(
+            await off_loop(with_ids, wants, found.ids),
+            await self._session.run(unclear(found), whole),
+            whole,
+            read_first=read_first,
+        )

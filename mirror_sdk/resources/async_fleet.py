@@ -1,0 +1,247 @@
+"""Tables of a whole fleet at one instant: ``client.fleet`` of an asynchronous client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Unpack, overload
+
+from mirror_sdk._arguments import Form, module_for
+from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk._session.async_table_reader import AsyncTableReader
+from mirror_sdk.errors import BadRequest
+from mirror_sdk.forms import given
+from mirror_sdk.naming import DevicesLike
+from mirror_sdk.resources.base import ClientResource
+from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import pandas as pd
+    import polars as pl
+
+    from mirror_sdk._session.table_options import SnapshotOptions
+    from mirror_sdk.snapshot.dataset import SnapshotDataset
+    from mirror_sdk.tables.arrow_types import ArrowTable
+
+
+class AsyncFleet(ClientResource[AsyncClientSession]):
+    """Tables of a whole fleet at one instant: ``client.fleet`` of an asynchronous client."""
+
+    def __init__(self, session: AsyncClientSession) -> None:
+        super().__init__(session)
+        self._tables = AsyncTableReader(session)
+
+    @overload
+    async def snapshot(
+        self,
+        devices: DevicesLike | None = None,
+        *,
+        as_: Literal["pandas"] = "pandas",
+        **options: Unpack[SnapshotOptions],
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def snapshot(
+        self, devices: DevicesLike | None = None, *, as_: Literal["arrow"], **options: Unpack[SnapshotOptions]
+    ) -> ArrowTable: ...
+
+    @overload
+    async def snapshot(
+        self, devices: DevicesLike | None = None, *, as_: Literal["polars"], **options: Unpack[SnapshotOptions]
+    ) -> pl.DataFrame: ...
+
+    async def snapshot(
+        self,
+        devices: DevicesLike | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: Form = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """Return the state table of many devices, all as of one instant, in one response.
+
+        The columns are those of :func:`mirror_sdk.frames.state_frame`. Devices and their resources are sorted by id and
+        path. ``attrs["mirror"]`` contains the selection, ``seq``, which is the number of the last entry in the
+        notification log at that instant (``client.events(after=seq)`` continues there), and ``revision``, with which
+        ``frame.mirror.refresh(client)`` fetches what changed since. With a service that has no snapshots the devices
+        are fetched one by one; ``one_instant`` is then false, and a :class:`~mirror_sdk.SnapshotWarning` is issued.
+        Paths without rows are reported as by ``client.state_frame()``.
+
+        Args:
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
+                the conditions.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for ``client.devices.list()``.
+            raw: Whether there are columns with the raw payloads.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
+            timeout: Seconds for the whole call, instead of the client's for each part.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            ConnectionFailed: The response was cut off; a part of it is never returned.
+            ImportError: What the form needs, such as pandas, is not installed.
+            BadRequest: A filter does not exist; the message lists the known ones.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single text was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
+
+        Source: wire.md 7.
+
+        >>> (await client.fleet.snapshot(endpoint_type="Light", paths=["/3311/*"]))["path"].tolist()
+        ['/3311/0/5850', '/3311/0/5851']
+        >>> (await client.fleet.snapshot(paths=["/3303/*"], as_="arrow"))["path"].to_pylist()
+        ['/3303/0/5700']
+        """
+        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
+        from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
+
+        whole = self._session.sender.whole(timeout)
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
+        )
+        request = SnapshotRequest(
+            selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
+        )
+        tables, about = await self._tables.parts_of(request, whole)
+        about = await self._tables.with_silent_now(about, tables, selection.paths)
+        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+
+    async def dataset(
+        self,
+        folder: str | PathLike[str],
+        devices: DevicesLike | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
+        overwrite: bool = False,
+        timeout: float | None = None,
+    ) -> SnapshotDataset:
+        """Write the table of :meth:`snapshot` to a folder while it arrives, for fleets larger than memory.
+
+        The folder contains Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of
+        them or, with ``columns=`` and ``filters=``, a part. :func:`mirror_sdk.dask.read_dataset` makes a Dask
+        DataFrame. Columns, dtypes and metadata are those of :meth:`snapshot`, and all rows are as of one instant.
+
+        It is written to ``.NAME-….partial`` next to the folder and renamed when it is complete and on disk. After an
+        error nothing is left. You may delete what a killed program leaves there.
+
+        Args:
+            folder: The folder to write: one that does not exist or is empty.
+            devices: As for :meth:`snapshot`, like all others up to ``compression``.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for ``client.devices.list()``.
+            raw: Whether there are columns with the raw payloads.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` in transit.
+            devices_per_file: The most devices of a file.
+            overwrite: Whether it may replace another dataset. Other folders are never replaced.
+            timeout: Seconds for the whole call, instead of the client's for each part.
+
+        Raises:
+            ConnectionFailed: The response was cut off.
+            ImportError: pandas is not installed.
+            BadRequest: A filter does not exist; the message lists the known ones.
+            NotFound: One of the ``devices`` does not exist.
+            OSError: The folder cannot be written.
+            TypeError: A single text was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone.
+            InvalidValue: The folder is not empty, a pattern is not valid, ``tz`` is not a time zone, or
+                ``devices_per_file`` is below 1.
+
+        Source: wire.md 7.
+
+        >>> await client.fleet.dataset(folder / "fleet", paths=["/3311/*"])
+        <SnapshotDataset .../fleet: 2 rows of 2 devices>
+        >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
+        ['/3311/0/5851']
+        """
+        await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
+        from mirror_sdk.snapshot.dataset import DatasetWriter
+        from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.snapshot.table import basis
+
+        whole = self._session.sender.whole(timeout)
+        selection = Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
+        )
+        request = SnapshotRequest(
+            selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
+        )
+        writer = await off_loop(
+            DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
+        )
+        async with entered_off_loop(writer):
+            taken = await self._tables.take(request, writer.add, whole)
+            return await off_loop(lambda: writer.finish(basis(request, taken, writer.rows)))
+
+    async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
+        """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
+
+        Args:
+            frame: A table of :meth:`snapshot`.
+            timeout: Seconds for the whole call, instead of the client's for each part.
+
+        Returns:
+            A new table. If the service does not know what changed, the whole table is fetched and a
+            :class:`~mirror_sdk.SnapshotWarning` is issued.
+
+        Raises:
+            ConnectionFailed: The response was cut off; a part of it is never returned.
+            NotFound: One of the ``devices`` of the table no longer exists.
+            InvalidValue: It is not a snapshot, not the whole one, or contains a resource of a device twice.
+
+        Source: wire.md 7.
+
+        >>> frame = await client.fleet.snapshot(paths=["/3303/*"])
+        >>> await client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> (await client.fleet.refresh(frame))["reported_num"].tolist()
+        [21.5]
+        """
+        await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
+        from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
+
+        whole = self._session.sender.whole(timeout)
+        request = await off_loop(request_since, frame, server=self._session.base_url)
+        try:
+            taken, tables = await self._tables.take_tables(request, whole)
+        except BadRequest as error:
+            request = whole_request(request, error)
+            taken, tables = await self._tables.take_tables(request, whole)
+        return await off_loop(refreshed, frame, request, taken, tables)

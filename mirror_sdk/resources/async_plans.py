@@ -1,0 +1,53 @@
+"""Saved plans: ``client.plans`` of an asynchronous client."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from mirror_sdk._off_loop import import_off_loop, off_loop
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk.resources.async_planner import AsyncPlanner
+from mirror_sdk.resources.base import ClientResource
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from mirror_sdk.plan import AsyncPlan
+
+
+class AsyncPlans(ClientResource[AsyncClientSession]):
+    """Saved plans: ``client.plans`` of an asynchronous client. ``client.plan()`` makes a new one."""
+
+    async def load(self, path: str | PathLike[str]) -> AsyncPlan:
+        """Load a saved plan, to apply it here. This sends nothing.
+
+        When it is applied, responses to earlier writes are searched for in the whole stored notification log.
+
+        Raises:
+            ImportError: pandas is not installed.
+            OSError: The file cannot be read.
+            InvalidValue: The file contains no plan, or one for another service.
+
+        Source: specification 3.1; wire.md 2.
+
+        >>> (await client.plan([(light, "/3311/0/5851", 40)])).save(folder / "plan.json")
+        >>> again = await client.plans.load(folder / "plan.json")
+        >>> (await again.apply())["status"].tolist()
+        ['success']
+        """
+        await import_off_loop("mirror_sdk.plan", "mirror_sdk.plan.saved")
+        from mirror_sdk.plan import AsyncPlan
+        from mirror_sdk.plan.saved import load
+
+        planned, placed = await off_loop(load, path, self._session.base_url)
+        planner = AsyncPlanner(self._session)
+        return AsyncPlan(
+            planned,
+            placed=placed,
+            server=self._session.base_url,
+            # Created when the plan is applied: until then the position would become outdated.
+            write=partial(planner.write_again, cache(lambda: self._session.new_pump(self._session.new_log_reader(0)))),
+            see=planner.see,
+            make_plan=planner.plan_of,
+        )

@@ -1,0 +1,54 @@
+# Made from async_plans.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Saved plans: ``client.plans`` of a synchronous client."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from mirror_sdk._fork import import_whole
+from mirror_sdk._session.client_session import ClientSession
+from mirror_sdk.resources.base import ClientResource
+from mirror_sdk.resources.planner import Planner
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from mirror_sdk.plan import Plan
+
+
+class Plans(ClientResource[ClientSession]):
+    """Saved plans: ``client.plans`` of a synchronous client. ``client.plan()`` makes a new one."""
+
+    def load(self, path: str | PathLike[str]) -> Plan:
+        """Load a saved plan, to apply it here. This sends nothing.
+
+        When it is applied, responses to earlier writes are searched for in the whole stored notification log.
+
+        Raises:
+            ImportError: pandas is not installed.
+            OSError: The file cannot be read.
+            InvalidValue: The file contains no plan, or one for another service.
+
+        Source: specification 3.1; wire.md 2.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
+        >>> again = client.plans.load(folder / "plan.json")
+        >>> again.apply()["status"].tolist()
+        ['success']
+        """
+        import_whole("mirror_sdk.plan", "mirror_sdk.plan.saved")
+        from mirror_sdk.plan import Plan
+        from mirror_sdk.plan.saved import load
+
+        planned, placed = load(path, self._session.base_url)
+        planner = Planner(self._session)
+        return Plan(
+            planned,
+            placed=placed,
+            server=self._session.base_url,
+            # Created when the plan is applied: until then the position would become outdated.
+            write=partial(planner.write_again, cache(lambda: self._session.new_pump(self._session.new_log_reader(0)))),
+            see=planner.see,
+            make_plan=planner.plan_of,
+        )

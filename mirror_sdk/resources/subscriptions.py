@@ -1,0 +1,69 @@
+# Made from async_subscriptions.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""The subscriptions of an application: ``client.subscriptions`` of a synchronous client."""
+
+from __future__ import annotations
+
+import builtins
+from functools import cached_property, partial
+
+from mirror_sdk._service import operations as _operations
+from mirror_sdk._session.client_session import ClientSession
+from mirror_sdk.naming import DeviceLike
+from mirror_sdk.resources.base import ClientResource
+from mirror_sdk.resources.subscription_rules import SubscriptionRules
+from mirror_sdk.wire.subscriptions import SubscriptionState
+
+
+class Subscriptions(ClientResource[ClientSession]):
+    """The subscriptions of this application: ``client.subscriptions`` of a synchronous client.
+
+    ``client.subscribe()`` and ``client.unsubscribe()`` add and remove single ones.
+    """
+
+    @cached_property
+    def rules(self) -> SubscriptionRules:
+        """The presubscription rules, which apply to devices when they register."""
+        return SubscriptionRules(self._session)
+
+    def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
+        """Return the paths of a device that this application subscribed to. An unknown device has none.
+
+        Source: wire.md 3.
+
+        >>> client.subscriptions.list(station)
+        []
+        """
+        return self._session.about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
+
+    def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
+        """Return the state of this application's subscription to a resource, such as whether the device accepted it.
+
+        It stays ``ASKED`` with a service that does not report whether the device accepted. It is ``NONE`` without a
+        subscription, and for a resource that the device does not have.
+
+        Source: wire.md 3.
+
+        >>> client.subscriptions.state(station, "/3303/0/5700")
+        <SubscriptionState.NONE: 'none'>
+        """
+        return self._session.about(
+            device_id, partial(_operations.get_subscription_state, path=path), anew=True, timeout=timeout
+        )
+
+    def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
+        """Return whether this application subscribed to a resource and the device did not reject it. Source: wire.md 3.
+
+        >>> client.subscriptions.is_active(station, "/3303/0/5700")
+        False
+        """
+        return self._session.about(
+            device_id, partial(_operations.get_subscription, path=path), anew=True, timeout=timeout
+        )
+
+    def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
+        """Delete all subscriptions of this application to a device. Source: wire.md 3.
+
+        >>> client.subscribe(station, "/3303/0/5700")
+        >>> client.subscriptions.delete_all(station)
+        """
+        self._session.about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)
