@@ -61,7 +61,7 @@ _OF_THE_SHELL = [
     (r"\bclient\.subscriptions\.rules\.list\(\) shows", "'mirror rules' shows"),
     (r"\brecord\(\.\.\., subscribe=True\), or --subscribe in a shell,", "--subscribe"),
     (r"\bclient\.subscriptions\.rules\.add\(\), or mirror rules --add,", "'mirror rules --add'"),
-    (r"\bby Recording, and sealed by a recorder every few minutes, or by .*\(in a shell --seal\)", "with --seal"),
+    (r"\bby Recording, and finalized by a recorder .*, or by .*\(in a shell --finalize\)", "with --finalize"),
     (r"\boverwrite=True \(--overwrite\)", "--overwrite"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
