@@ -25,7 +25,7 @@ from mirror_server.extensions.simulator.device import (
     added_resource,
     seeded_device,
 )
-from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
+from mirror_server.extensions.simulator.fleet import SimulatedFleet, SimulatorStore, Turn
 from mirror_server.extensions.simulator.running_device import LastSent, RunningDevice
 from mirror_server.service.devices import DeviceService
 
@@ -40,7 +40,7 @@ class SimulatorBackend:
     parts_of = None
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock, seed: int) -> None:
-        self._fleet = Fleet(events=events, store=store, clock=clock)
+        self._fleet = SimulatedFleet(events=events, store=store, clock=clock)
         self._store = store
         self._seed = seed
 

@@ -121,7 +121,7 @@ class Turn:
         self.unsaved[running.device.device_id] = running.device
 
 
-class Fleet:
+class SimulatedFleet:
     """The devices while they run. Everything is called inside a turn, or, where nothing is decided, a look."""
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock) -> None:
