@@ -1,4 +1,4 @@
-"""How tasks of an event loop wait for each other and are stopped; the counterpart of ``_threads``, with the same names but for ``Async``.
+"""How tasks of an event loop wait for each other and are stopped; the counterpart of ``_threads``.
 
 Between two awaits no other task runs, so that tasks need no lock where threads do. A thread can only be asked to end,
 and goes on with what it waits for; a task is cancelled where it waits.

@@ -1,4 +1,4 @@
-"""How threads wait for each other and are stopped; the counterpart of ``_tasks``, with the same names but for ``Async``."""
+"""How threads wait for each other and are stopped; the counterpart of ``_tasks``."""
 
 from __future__ import annotations
 
