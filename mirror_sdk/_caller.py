@@ -12,7 +12,7 @@ _BEGINNINGS = frozenset({"asyncio", "concurrent", "threading"})
 """Where a task or a thread begins; what is beyond, such as the loop of a notebook, did not call."""
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of a program."""
 
     file: str
@@ -20,7 +20,7 @@ class Line(NamedTuple):
     module: str
 
 
-def calling_line() -> Line | None:
+def calling_line() -> SourceLine | None:
     """The line that called into this package; ``None`` on a thread, or in a task, that the package alone is on."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -29,12 +29,12 @@ def calling_line() -> Line | None:
         if package in _BEGINNINGS:
             return None
         if package not in _PASSED:
-            return Line(frame.f_code.co_filename, frame.f_lineno, module)
+            return SourceLine(frame.f_code.co_filename, frame.f_lineno, module)
         frame = frame.f_back
     return None
 
 
-def warn(message: str, category: type[Warning], called_from: Line | None = None) -> None:
+def warn(message: str, category: type[Warning], called_from: SourceLine | None = None) -> None:
     """Warn at the calling line.
 
     Args:

@@ -61,7 +61,7 @@ SILENCE_SECONDS = 5.0
 """How long a client waits for its webhook before it looks into the service's log."""
 
 
-class _Placed(Protocol):
+class _LogPosition(Protocol):
     """A reader of the service's log."""
 
     @property
@@ -74,7 +74,7 @@ class _Placed(Protocol):
 
 
 SendT = TypeVar("SendT")
-ReaderT = TypeVar("ReaderT", bound=_Placed)
+ReaderT = TypeVar("ReaderT", bound=_LogPosition)
 
 
 def parse_callback(body: bytes) -> tuple[Entry, ...]:

@@ -135,13 +135,13 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
     from mirror_server.service.commands import Placement
     from mirror_server.store.backend import Storage, Violation
-    from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
+    from mirror_server.store.changes import FinishedWrite, RegistrationChange, ReportedChange
     from mirror_server.store.commands import Target
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
-    from mirror_server.views.description import Answer, Parameter
+    from mirror_server.views.description import Parameter, ResponseSpec
     from mirror_server.web.bridge import Bridge
 
 _PROJECT = "mirror_server"
@@ -270,7 +270,7 @@ def clock_advanced() -> None:
 
 
 @specifies
-def values_reported(session: Session, batch: Sequence[Reported]) -> None:
+def values_reported(session: Session, batch: Sequence[ReportedChange]) -> None:
     """Devices reported values.
 
     Called in the transaction that stores them, on the thread of the writer, with those of one group of changes (up to
@@ -508,7 +508,7 @@ def device_filters() -> Sequence[Parameter]:  # type: ignore[empty-body]
 
 
 @specifies
-def described_besides() -> Mapping[str, tuple[Sequence[Answer], Sequence[Parameter]]]:  # type: ignore[empty-body]
+def described_besides() -> Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:  # type: ignore[empty-body]
     """Responses and parameters that it adds to the description of operations of others, by ``operationId``.
 
     A response takes the place of the one with the same status.

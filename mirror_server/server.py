@@ -16,7 +16,7 @@ from mirror_server.config import Settings
 from mirror_server.core.instants import Instant, after_seconds, to_datetime
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import Answer
+from mirror_server.devices.link import DeviceResponse
 from mirror_server.hooks import Extensions, Measurement
 from mirror_server.notifications.channels import Channels, PlainPolls
 from mirror_server.notifications.log import NotificationLog
@@ -326,7 +326,7 @@ class Services:
         if self.is_leader():
             self._housekeeping.commands.at_latest(min(map(int, instants)))
 
-    def _finish(self, job: Job, answer: Answer | None) -> Future[None]:
+    def _finish(self, job: Job, answer: DeviceResponse | None) -> Future[None]:
         touched = (job.device_id, logs.EVERY)
         if job.command is not None:
             return self.database.enqueue(

@@ -17,11 +17,11 @@ from urllib.parse import parse_qs
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import (
-    Answer,
     CancelObservation,
-    Connection,
+    ConnectionStatus,
     Content,
     DeviceCommand,
+    DeviceResponse,
     Execute,
     Observation,
     Observe,
@@ -79,7 +79,7 @@ class Device:
     renewed_at: Instant = 0
     awoken_at: Instant = 0
     introduced: tuple[AnnouncedResource, ...] = ()
-    in_hand: list[Callable[[Answer], None]] = field(default_factory=list)
+    in_hand: list[Callable[[DeviceResponse], None]] = field(default_factory=list)
     timer: Timer | None = None
 
     def is_reachable(self, now: Instant) -> bool:
@@ -167,17 +167,17 @@ class DevicesInMemory:
     def has(self, device_id: str) -> bool:
         return device_id in self._devices
 
-    def describe(self, device_id: str) -> Connection | None:
-        return Connection("memory")
+    def describe(self, device_id: str) -> ConnectionStatus | None:
+        return ConnectionStatus("memory")
 
     def is_reachable(self, device_id: str) -> bool:
         return self._devices[device_id].is_reachable(self._clock.now())
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         with self._lock:
             device = self._devices[device_id]
             if not device.is_reachable(self._clock.now()):
-                answer(Answer(Outcome.NOT_SENT))
+                answer(DeviceResponse(Outcome.NOT_SENT))
             elif device.latency_seconds == 0:
                 self._respond(device, command, answer)
             else:
@@ -190,40 +190,40 @@ class DevicesInMemory:
     ) -> None:
         cancelled(True)
 
-    def _respond_late(self, device: Device, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def _respond_late(self, device: Device, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         with self._lock:
             if answer in device.in_hand:
                 device.in_hand.remove(answer)
                 self._respond(device, command, answer)
 
-    def _respond(self, device: Device, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def _respond(self, device: Device, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         if device.answer != "silent":
             answer(self._answer(device, command))
             self._report(device, command.path)
 
-    def _answer(self, device: Device, command: DeviceCommand) -> Answer:
+    def _answer(self, device: Device, command: DeviceCommand) -> DeviceResponse:
         resource = device.resources.get(command.path)
         if device.answer == "reject":
-            return Answer(Outcome.REJECTED)
+            return DeviceResponse(Outcome.REJECTED)
         if resource is None:
-            return Answer(Outcome.NOT_FOUND)
+            return DeviceResponse(Outcome.NOT_FOUND)
         if resource.executable != isinstance(command, Execute) and not isinstance(command, CancelObservation):
-            return Answer(Outcome.METHOD_NOT_ALLOWED)
+            return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
         content = None
         match command:
             case Read() | Observe():
                 if isinstance(command, Read) and command.accept not in (None, "text/plain", "*/*"):
-                    return Answer(Outcome.UNSUPPORTED_CONTENT_TYPE)
+                    return DeviceResponse(Outcome.UNSUPPORTED_CONTENT_TYPE)
                 if isinstance(command, Observe):
                     resource.observed, resource.sent, resource.sent_at = True, resource.value, self._clock.now()
                 content = Content(resource.value.encode())
             case Write():
-                return Answer(self._write(resource, command.content))
+                return DeviceResponse(self._write(resource, command.content))
             case WriteAttributes():
-                return Answer(_write_attributes(resource, command.query))
+                return DeviceResponse(_write_attributes(resource, command.query))
             case CancelObservation():
                 resource.observed = False
-        return Answer(Outcome.DONE, content, answered_at=None if content is None else resource.value_at)
+        return DeviceResponse(Outcome.DONE, content, answered_at=None if content is None else resource.value_at)
 
     def _write(self, resource: Resource, content: Content) -> Outcome:
         if not resource.writable:
@@ -328,7 +328,7 @@ class DevicesInMemory:
         """The device loses the commands it has in hand."""
         dropped, device.in_hand = device.in_hand, []
         for answer in dropped:
-            answer(Answer(Outcome.UNAVAILABLE))
+            answer(DeviceResponse(Outcome.UNAVAILABLE))
 
     def _arm(self, device: Device) -> None:
         if device.timer is not None:

@@ -15,7 +15,7 @@ from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, NEVER_WRITTEN
 _MOST_REVISIONS = 2**63
 
 
-class Asked(TypedDict, total=False):
+class RequestOptions(TypedDict, total=False):
     """What goes with a device request; what is not there, or ``None``, is left to the service."""
 
     payload: bytes | None
@@ -32,7 +32,7 @@ def to_write(
     *,
     allow_read_only: bool,
     if_match: ExpectedValue | None,
-) -> Asked:
+) -> RequestOptions:
     """What a write takes along; ``text`` is what people typed, in the place of ``value``.
 
     Raises:
@@ -44,7 +44,7 @@ def to_write(
     return {"payload": payload, "content_type": content_type, "if_match": revision}
 
 
-def to_execute(argument: str | None) -> Asked:
+def to_execute(argument: str | None) -> RequestOptions:
     """What an execution takes along.
 
     Raises:

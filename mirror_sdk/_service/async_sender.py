@@ -30,7 +30,7 @@ from mirror_sdk._service.http_messages import (
     take_cookies,
 )
 from mirror_sdk._service.moments import Moments
-from mirror_sdk._service.operation import Answer, Operation, Received, hide_key, hint_at_demo
+from mirror_sdk._service.operation import HTTPResponse, Operation, Received, hide_key, hint_at_demo
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
@@ -339,7 +339,7 @@ class AsyncSender:
                 pause_seconds = retries.pause_after(error)
             await self._sleep(pause_seconds)
 
-    async def _exchange(self, operation: Operation[Any], deadline: Deadline) -> Answer:
+    async def _exchange(self, operation: Operation[Any], deadline: Deadline) -> HTTPResponse:
         return await self._read(operation, await self._open(operation, deadline), deadline)
 
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
@@ -358,7 +358,7 @@ class AsyncSender:
         self.contact.answered()
         return answer
 
-    async def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> Answer:
+    async def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> HTTPResponse:
         """The answer with its body, and closed."""
         try:
             gathering = Gathering(answer)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mirror_sdk._caller import Line, warn
+from mirror_sdk._caller import SourceLine, warn
 from mirror_sdk.errors import CompatibilityWarning, GapWarning
 from mirror_sdk.wire.entries import Gap, count_missing
 
 
-def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: Line | None = None) -> None:
+def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: SourceLine | None = None) -> None:
     """Say aloud what was lost, and in which lists something was not understood.
 
     Args:

@@ -38,7 +38,7 @@ _NEW_KEY_OF_A_DEMO = (
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
-class Answer(Protocol):
+class HTTPResponse(Protocol):
     """What is read of an HTTP answer."""
 
     @property
@@ -80,7 +80,7 @@ class Operation(Generic[T_co]):
 
     method: str
     path: str
-    read: Callable[[Answer], T_co]
+    read: Callable[[HTTPResponse], T_co]
     params: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Any = None
@@ -97,7 +97,7 @@ class Operation(Generic[T_co]):
             return 1
         return 1 + (max_retries if self.max_retries is None else self.max_retries)
 
-    def finish(self, answer: Answer) -> T_co:
+    def finish(self, answer: HTTPResponse) -> T_co:
         """The result.
 
         Raises:
@@ -114,10 +114,10 @@ class Operation(Generic[T_co]):
         raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}{elsewhere(answer.headers)}")
 
 
-def read_json(validate: Callable[[bytes], T]) -> Callable[[Answer], T]:
+def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
     """A reader of JSON answers, from what makes a value of the JSON or raises ``ValidationError``."""
 
-    def read(answer: Answer) -> T:
+    def read(answer: HTTPResponse) -> T:
         try:
             return validate(answer.content)
         except ValidationError as exc:
@@ -176,7 +176,7 @@ def _each_text(told: Any, change: Callable[[str], str]) -> Any:
     return [_each_text(value, change) for value in told] if isinstance(told, list) else told
 
 
-def read_error_body(answer: Answer) -> ErrorBody:
+def read_error_body(answer: HTTPResponse) -> ErrorBody:
     """The error as the service words it; something in between, such as a proxy, words it in its own way."""
     try:
         body = ErrorBody.model_validate_json(answer.content)
@@ -188,7 +188,7 @@ def read_error_body(answer: Answer) -> ErrorBody:
     return ErrorBody.model_validate(_each_text(body.model_dump(), visible_line))
 
 
-def _read_retry_after(answer: Answer) -> float | None:
+def _read_retry_after(answer: HTTPResponse) -> float | None:
     """RFC 9110 10.2.3: seconds, for which some services give fractions, or a moment."""
     given = answer.headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(given):

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import shown, text
-from mirror_sdk._service.operation import Answer, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._service.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._service.resource_states import resources_of
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedAnswer, UnknownQuery, api_error
@@ -128,7 +128,7 @@ class Accepted:
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
     """E1. Source: wire.md 1."""
 
-    def read(answer: Answer) -> DeviceObjectBody:
+    def read(answer: HTTPResponse) -> DeviceObjectBody:
         found = read_json(DeviceObjectBody.model_validate_json)(answer)
         _require_device(device_id, found.device_id)
         return found
@@ -175,7 +175,7 @@ def list_devices(
     if query is not None:
         params["filter"] = query
 
-    def read(answer: Answer) -> DevicePage:
+    def read(answer: HTTPResponse) -> DevicePage:
         page = read_json(DevicePage.model_validate_json)(answer)
         for field in ("id", "endpoint_name", "endpoint_type", "state"):
             require_asked(sent, field, [getattr(device, field) for device in page.data])
@@ -217,7 +217,7 @@ def list_waiting_requests(device_id: str | None, *, after: str | None = None) ->
     if after is not None:
         params["after"] = after
 
-    def read(answer: Answer) -> WaitingRequestPage:
+    def read(answer: HTTPResponse) -> WaitingRequestPage:
         page = read_json(WaitingRequestPage.model_validate_json)(answer)
         for request in page.data if device_id is not None else ():
             _require_device(device_id, request.device_id)
@@ -272,7 +272,7 @@ class Pages:
 def get_directory_device(device_id: str) -> Operation[Device]:
     """A device as the directory knows it. Source: wire.md 6."""
 
-    def read(answer: Answer) -> Device:
+    def read(answer: HTTPResponse) -> Device:
         found = read_json(Device.model_validate_json)(answer)
         _require_device(device_id, found.id)
         return found
@@ -308,7 +308,7 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
     """
     asked = list_device_queries(name=text("query", name))
 
-    def read(answer: Answer) -> DeviceQuery:
+    def read(answer: HTTPResponse) -> DeviceQuery:
         for query in asked.read(answer).data:
             if query.name == name:
                 return query
@@ -375,7 +375,7 @@ def list_device_events(
     if after is not None:
         params["after"] = after
 
-    def read(answer: Answer) -> DeviceEventPage:
+    def read(answer: HTTPResponse) -> DeviceEventPage:
         page = read_json(DeviceEventPage.model_validate_json)(answer)
         for field in ("device_id", "event_type"):
             require_asked(sent, field, [getattr(event, field) for event in page.data])
@@ -414,7 +414,7 @@ def newest(events: Iterable[DeviceEvent], limit: int | None) -> list[DeviceEvent
 def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
     """How a device is connected. Source: wire.md 6 [+]."""
 
-    def read(answer: Answer) -> DeviceConnection:
+    def read(answer: HTTPResponse) -> DeviceConnection:
         found = read_json(DeviceConnection.model_validate_json)(answer)
         _require_device(device_id, found.device_id)
         return found
@@ -425,7 +425,7 @@ def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
 def get_device_contacts(device_id: str) -> Operation[list[datetime]]:
     """When a device was heard lately, as far as the application was told of it. Source: wire.md 6 [+]."""
 
-    def read(answer: Answer) -> list[datetime]:
+    def read(answer: HTTPResponse) -> list[datetime]:
         found = read_json(DeviceContacts.model_validate_json)(answer)
         _require_device(device_id, found.device_id)
         return found.heard_at
@@ -699,11 +699,11 @@ def _checked(validate: Callable[[object], M], given: object) -> M:
 # Reading
 
 
-def nothing(_: Answer) -> None:
+def nothing(_: HTTPResponse) -> None:
     return None
 
 
-def _read_health(answer: Answer) -> bool:
+def _read_health(answer: HTTPResponse) -> bool:
     health = read_json(Health.model_validate_json)(answer)
     # Others call themselves "ok" too. An early mirror does not tell what it is, but gives each request an id.
     is_mirror = health.service == SERVICE or (
@@ -712,14 +712,14 @@ def _read_health(answer: Answer) -> bool:
     return is_mirror and health.status == OK
 
 
-def _read_rules(answer: Answer) -> RuleList:
+def _read_rules(answer: HTTPResponse) -> RuleList:
     tag = answer.headers.get("ETag", "")
     # What no header can carry is none.
     is_tag = tag.isascii() and tag.isprintable() and tag.strip() != ""
     return RuleList(read_json(PRESUBSCRIPTION_RULES.validate_json)(answer), tag if is_tag else None)
 
 
-def _read_subscription(answer: Answer) -> SubscriptionState:
+def _read_subscription(answer: HTTPResponse) -> SubscriptionState:
     if _is_none(answer):
         is_ended = read_error_body(answer).reason == SUBSCRIPTION_ENDED
         return SubscriptionState.ENDED if is_ended else SubscriptionState.NONE
@@ -729,11 +729,11 @@ def _read_subscription(answer: Answer) -> SubscriptionState:
         return SubscriptionState.ASKED
 
 
-def _read_callback(answer: Answer) -> CallbackRegistration | None:
+def _read_callback(answer: HTTPResponse) -> CallbackRegistration | None:
     return None if _is_none(answer) else read_json(CallbackRegistration.model_validate_json)(answer)
 
 
-def _is_none(answer: Answer) -> bool:
+def _is_none(answer: HTTPResponse) -> bool:
     """Whether a 404 means that there is none of what was requested.
 
     Raises:
@@ -750,7 +750,7 @@ def _is_none(answer: Answer) -> bool:
     return True
 
 
-def _read_uri_list(answer: Answer) -> list[str]:
+def _read_uri_list(answer: HTTPResponse) -> list[str]:
     if _is_none(answer):
         return []
     try:
@@ -809,7 +809,7 @@ def _shown(text: object) -> str:
     return visible_line(repr(text))
 
 
-def _read_accepted(async_id: str, answer: Answer) -> Accepted:
+def _read_accepted(async_id: str, answer: HTTPResponse) -> Accepted:
     if answer.status_code in _PRECONDITION_FAILED:
         raise _read_changed(answer)
     # A service may say nothing at all.
@@ -835,13 +835,13 @@ def _read_async_response(async_id: str, told: object) -> AsyncResponse | None:
     return answer if answer.id == async_id else None
 
 
-def _read_changed(answer: Answer) -> PreconditionFailed:
+def _read_changed(answer: HTTPResponse) -> PreconditionFailed:
     error = PreconditionFailed(answer.status_code, read_error_body(answer))
     error.resource = _read_current(answer)
     return error
 
 
-def _read_current(answer: Answer) -> Resource | None:
+def _read_current(answer: HTTPResponse) -> Resource | None:
     """The resource that a refused write was for; ``None`` where the service does not tell."""
     try:
         state = DesiredChanged.model_validate_json(answer.content).resource
@@ -857,7 +857,7 @@ def read_instant(header: str | None) -> datetime | None:
         return None
 
 
-def _read_poll(after: int | None, answer: Answer) -> Poll:
+def _read_poll(after: int | None, answer: HTTPResponse) -> Poll:
     cursor = answer.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
         raise UnexpectedAnswer(f"the answer to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read")

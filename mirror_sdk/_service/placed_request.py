@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-from mirror_sdk._caller import Line
+from mirror_sdk._caller import SourceLine
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.inbox import Expectation
 from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
@@ -170,7 +170,7 @@ class UnplacedRequest(JsonForm):
     found: Value | None = None
 
 
-def warn_of_loss(requests: Iterable[object], called_from: Line | None = None) -> None:
+def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = None) -> None:
     """Warn of what was lost of the log while these were waited for, once, where the answer may be in it."""
     awaited = [one._expectation for one in requests if isinstance(one, PlacedRequest) and one.answer is None]
     lost = dict.fromkeys(expectation.lost for expectation in awaited if expectation.lost is not None)

@@ -28,7 +28,7 @@ from mirror_sdk._service.http_messages import (
 )
 from mirror_sdk._service.moments import Moments
 from mirror_sdk._service.network import Network
-from mirror_sdk._service.operation import Answer, Operation, Received, hide_key, hint_at_demo
+from mirror_sdk._service.operation import HTTPResponse, Operation, Received, hide_key, hint_at_demo
 from mirror_sdk._service.retries import Retries
 from mirror_sdk._service.status import Contact
 from mirror_sdk._service.steps import Pause
@@ -278,7 +278,7 @@ class Sender:
                 pause_seconds = retries.pause_after(error)
             self._sleep(pause_seconds)
 
-    def _exchange(self, operation: Operation[Any], deadline: Deadline) -> Answer:
+    def _exchange(self, operation: Operation[Any], deadline: Deadline) -> HTTPResponse:
         return self._read(operation, self._open(operation, deadline), deadline)
 
     def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
@@ -295,7 +295,7 @@ class Sender:
         self.contact.answered()
         return answer
 
-    def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> Answer:
+    def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> HTTPResponse:
         """The answer with its body, and closed."""
         try:
             gathering = Gathering(answer)

@@ -94,7 +94,7 @@ class Contact:
         self.failures += 1
 
 
-class Position(Protocol):
+class ReaderState(Protocol):
     """How far a reader is."""
 
     @property
@@ -108,7 +108,7 @@ class Position(Protocol):
 def status_of(
     base_url: str,
     contact: Contact,
-    reader: Position,
+    reader: ReaderState,
     inbox: Inbox,
     *,
     channel: Channel,

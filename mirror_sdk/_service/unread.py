@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain
 
-from mirror_sdk._caller import Line
+from mirror_sdk._caller import SourceLine
 from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk.errors import MirrorError
@@ -84,7 +84,7 @@ class Unread:
         position: int | None,
         limit: int | None,
         wants: Callable[[Event], bool] = every_event,
-        called_from: Line | None = None,
+        called_from: SourceLine | None = None,
     ) -> None:
         self._called_from = called_from
         self.position = position

@@ -13,7 +13,7 @@ from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_whole
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import Asked
+from mirror_sdk._service.asked import RequestOptions
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest
 from mirror_sdk._service.async_each import ask_each
@@ -229,7 +229,7 @@ class AsyncClientSession:
         wait: Deadline | None,
         *,
         expiry_seconds: int | None,
-        **asked: Unpack[Asked],
+        **asked: Unpack[RequestOptions],
     ) -> Value:
         """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
         request = await self.place(
@@ -255,7 +255,7 @@ class AsyncClientSession:
         pump: AsyncAnswerPump | None = None,
         timeout: float | None = None,
         most_held_seconds: float = 0,
-        **asked: Unpack[Asked],
+        **asked: Unpack[RequestOptions],
     ) -> AsyncDeviceRequest:
         pump = pump or self.pump
         identity = self.sender.moments.new_async_id() if async_id is None else async_id

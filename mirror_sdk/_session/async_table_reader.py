@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from mirror_sdk.history.reading import Told
+    from mirror_sdk.history.reading import HistoryOutcome
     from mirror_sdk.history.request import HistoryRequest
     from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
     from mirror_sdk.snapshot.request import SnapshotRequest
@@ -141,7 +141,7 @@ class AsyncTableReader:
         timeout: float | None = None,
         *,
         raw: bool = False,
-    ) -> Told:
+    ) -> HistoryOutcome:
         """Read a history to its end and have its rows kept as they arrive, whatever cuts it on the way."""
         from mirror_sdk.history.reading import HistoryReader
 
@@ -191,7 +191,7 @@ class AsyncTableReader:
             return None
 
     async def units_over_time(
-        self, unitless: Unitless | None, request: HistoryRequest, told: Told
+        self, unitless: Unitless | None, request: HistoryRequest, told: HistoryOutcome
     ) -> NamedUnits | None:
         """What tells the units which devices named in the time of a history, as far as it may be read."""
         from mirror_sdk.tables.history import HistoryParts

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_whole
 from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import Asked
+from mirror_sdk._service.asked import RequestOptions
 from mirror_sdk._service.channels import AnswerPump, Events, Watch
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
@@ -222,7 +222,7 @@ class ClientSession:
         wait: Deadline | None,
         *,
         expiry_seconds: int | None,
-        **asked: Unpack[Asked],
+        **asked: Unpack[RequestOptions],
     ) -> Value:
         """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
         request = self.place(
@@ -248,7 +248,7 @@ class ClientSession:
         pump: AnswerPump | None = None,
         timeout: float | None = None,
         most_held_seconds: float = 0,
-        **asked: Unpack[Asked],
+        **asked: Unpack[RequestOptions],
     ) -> DeviceRequest:
         pump = pump or self.pump
         identity = self.sender.moments.new_async_id() if async_id is None else async_id

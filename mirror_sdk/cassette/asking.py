@@ -6,14 +6,14 @@ import hashlib
 
 import httpx
 
-from mirror_sdk.cassette.content import Asked
+from mirror_sdk.cassette.content import RequestKey
 from mirror_sdk.wire.routes import PULL
 
 _CHOSEN_ANEW = frozenset({"async-id", "hold", "compression"})
 _TELLING_HEADERS = ("accept", "content-type", "if-match", "if-none-match")
 
 
-def asked_of(request: httpx.Request, base_path: str) -> Asked:
+def asked_of(request: httpx.Request, base_path: str) -> RequestKey:
     """What a request asks; its body is to be read before.
 
     Args:
@@ -21,7 +21,7 @@ def asked_of(request: httpx.Request, base_path: str) -> Asked:
         base_path: The path of the service's address.
     """
     content = request.content
-    return Asked(
+    return RequestKey(
         method=request.method,
         path=request.url.path.removeprefix(base_path),
         query=tuple(sorted(pair for pair in request.url.params.multi_items() if pair[0] not in _CHOSEN_ANEW)),
@@ -36,7 +36,7 @@ def async_id_of(request: httpx.Request) -> str | None:
     return found
 
 
-def is_poll(asked: Asked) -> bool:
+def is_poll(asked: RequestKey) -> bool:
     """Whether it asks for what the notification log has."""
     return asked.method == "GET" and asked.path.rstrip("/") == PULL
 

@@ -46,7 +46,7 @@ class _CassettePart(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
-class Asked(_CassettePart):
+class RequestKey(_CassettePart):
     """What tells a request from others.
 
     ``path`` is that below the address of the service, ``query`` is sorted. Left out is what a client chooses anew each
@@ -79,7 +79,7 @@ class Exchange(_CassettePart):
         failure: The error of httpx that it ended in, and its words.
     """
 
-    asked: Asked
+    asked: RequestKey
     async_id: str | None = None
     sent_seconds: float
     answered_seconds: float

@@ -19,7 +19,7 @@ from mirror_sdk._arguments import closest
 from mirror_sdk._service.moments import Moments
 from mirror_sdk._visible import visible_line
 from mirror_sdk.cassette.asking import is_poll
-from mirror_sdk.cassette.content import Asked, CassetteFile, Exchange, Ids
+from mirror_sdk.cassette.content import CassetteFile, Exchange, Ids, RequestKey
 from mirror_sdk.errors import NotRecorded
 from mirror_sdk.wire.routes import CURSOR_HEADER
 
@@ -72,8 +72,8 @@ class Player(Moments):
         self._clock = clock
         self._lock = threading.Lock()
         self._exchanges = manifest.exchanges
-        self._waiting: dict[Asked, deque[int]] = defaultdict(deque)
-        self._last: dict[Asked, int] = {}
+        self._waiting: dict[RequestKey, deque[int]] = defaultdict(deque)
+        self._last: dict[RequestKey, int] = {}
         # In the order they were sent, though they stand in that of their answers: of requests that are the same, the
         # first that is made is the first that was, and a poll waits for no more of them than had been sent.
         for number in sorted(range(len(self._exchanges)), key=lambda number: self._exchanges[number].sent_seconds):
@@ -121,7 +121,7 @@ class Player(Moments):
             self._is_closed = True
             self._file.close()
 
-    def answer(self, asked: Asked, async_id: str | None, begun: float, hold_seconds: float) -> Played | Wait:
+    def answer(self, asked: RequestKey, async_id: str | None, begun: float, hold_seconds: float) -> Played | Wait:
         """What was answered to a request.
 
         Args:
@@ -138,7 +138,7 @@ class Player(Moments):
                 return self._answer_poll(asked, begun, hold_seconds)
             return self._play(self._next(asked), async_id)
 
-    def _next(self, asked: Asked) -> int:
+    def _next(self, asked: RequestKey) -> int:
         """The number of what was answered next to this; the last one again, of what may be asked again and again."""
         if waiting := self._waiting.get(asked):
             return waiting.popleft()
@@ -146,7 +146,7 @@ class Player(Moments):
             return self._last[asked]
         raise self._not_recorded(asked)
 
-    def _answer_poll(self, asked: Asked, begun: float, hold_seconds: float) -> Played | Wait:
+    def _answer_poll(self, asked: RequestKey, begun: float, hold_seconds: float) -> Played | Wait:
         waiting = self._waiting.get(asked)
         after = dict(asked.query).get("after", self._cursor)
         is_at_once = after in _AT_ONCE
@@ -227,7 +227,7 @@ class Player(Moments):
         """An async-id of the recording is the one under which the request was made this time."""
         return b'"%b"' % self._async_ids.get(found[1], found[1])
 
-    def _not_recorded(self, asked: Asked) -> NotRecorded:
+    def _not_recorded(self, asked: RequestKey) -> NotRecorded:
         is_known = asked in self._last
         same = [str(one) for one in self._waiting if one.method == asked.method and not is_poll(one)]
         which = "was made more often than it was recorded" if is_known else "was not recorded"

@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import httpx
 
 from mirror_sdk._service.moments import Moments
-from mirror_sdk.cassette.content import MANIFEST, VERSION, Asked, Exchange, Ids, Manifest
+from mirror_sdk.cassette.content import MANIFEST, VERSION, Exchange, Ids, Manifest, RequestKey
 
 _KEPT_HEADERS = frozenset({"content-type", "content-encoding", "date", "etag", "retry-after", "x-request-id"})
 _OWN_HEADERS = "mirror-"
@@ -28,7 +28,7 @@ _PIECE_BYTES = 1024 * 1024
 class Draft:
     """An exchange that is under way."""
 
-    def __init__(self, asked: Asked, async_id: str | None, sent_seconds: float) -> None:
+    def __init__(self, asked: RequestKey, async_id: str | None, sent_seconds: float) -> None:
         self.asked = asked
         self.async_id = async_id
         self.sent_seconds = sent_seconds
@@ -103,7 +103,7 @@ class CassetteRecorder(Moments):
         """See :class:`Moments`."""
         return self.seconds()
 
-    def begin(self, asked: Asked, async_id: str | None) -> Draft:
+    def begin(self, asked: RequestKey, async_id: str | None) -> Draft:
         """A request is sent."""
         return Draft(asked, async_id, self.seconds())
 

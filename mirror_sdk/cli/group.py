@@ -61,7 +61,7 @@ _OF_THE_SHELL = [
     (r"\bclient\.subscriptions\.rules\.list\(\) shows", "'mirror rules' shows"),
     (r"\brecord\(\.\.\., subscribe=True\), or --subscribe in a shell,", "--subscribe"),
     (r"\bclient\.subscriptions\.rules\.add\(\), or mirror rules --add,", "'mirror rules --add'"),
-    (r"\bby Recording, and sealed by a recorder every few minutes, or by .*\(in a shell --seal\)", "with --seal"),
+    (r"\bby Recording, and finalized by a recorder .*, or by .*\(in a shell --finalize\)", "with --finalize"),
     (r"\boverwrite=True \(--overwrite\)", "--overwrite"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
@@ -80,7 +80,7 @@ class _NoAnswer(click.ClickException):
     exit_code = 3
 
 
-class _Commands(LazyGroup):
+class _ClientCommands(LazyGroup):
     """Tells what went wrong in one line."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -141,7 +141,7 @@ def in_words_of_the_shell(told: str) -> str:
     return told
 
 
-@click.group(cls=_Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_ClientCommands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 @click.option(
     "--timeout",

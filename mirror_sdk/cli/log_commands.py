@@ -76,7 +76,9 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
 @click.option("--subscribe", is_flag=True, help="Have rules for all of this while it records.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="End after so many seconds.")
 @click.option("--audit", "only_audit", is_flag=True, help="Record nothing; say whether FOLDER is complete.")
-@click.option("--seal", "only_seal", is_flag=True, help="Record nothing; let other programs see all that FOLDER holds.")
+@click.option(
+    "--finalize", "only_finalize", is_flag=True, help="Record nothing; let other programs see all that FOLDER holds."
+)
 def record(
     folder: Path,
     devices: Sequence[str],
@@ -84,19 +86,19 @@ def record(
     subscribe: bool,
     seconds: float | None,
     only_audit: bool,
-    only_seal: bool,
+    only_finalize: bool,
 ) -> None:
     """Record events into FOLDER until Ctrl-C; where one was stopped or killed, the next one goes on.
 
     At the end it says whether the recording is complete, with status 1 if not. What no rule and no subscription of the
     key covers does not come, which is told at the beginning. Other programs see what is older than five minutes; of a
-    killed one, --seal shows them the rest.
+    killed one, --finalize shows them the rest.
 
     \b
       mirror record run.parquet --path '/3303/*' --subscribe
       python -c "import pandas; print(pandas.read_parquet('run.parquet'))"
     """  # noqa: D301 - click wants the character, not its escape
-    if not (only_audit or only_seal):
+    if not (only_audit or only_finalize):
         with connect() as client, _begun(client, folder, devices, paths, subscribe=subscribe) as recorder:
             # Before it is said that it records: whoever waits for that may end it at once.
             signal.signal(signal.SIGTERM, stop)
@@ -105,13 +107,13 @@ def record(
         from mirror_sdk.recording import Recording
 
         recording = Recording(folder)
-        if only_seal:
-            recording.seal()
+        if only_finalize:
+            recording.finalize()
         audit = recording.audit()
     except FileNotFoundError as error:
         raise click.BadParameter(in_words_of_the_shell(str(error)), param_hint="FOLDER") from error
     click.echo(in_words_of_the_shell(str(audit)))
-    if not (audit.events or subscribe or only_audit or only_seal):
+    if not (audit.events or subscribe or only_audit or only_finalize):
         told = "values come of what a rule or a subscription of this key covers; --subscribe has rules while it records"
         click.echo(f"nothing has come; {told}", err=True)
     if not audit.complete:

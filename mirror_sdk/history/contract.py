@@ -46,7 +46,7 @@ def require_columns(schema: pa.Schema) -> None:
             raise NotAsAgreed(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
 
 
-class Rows:
+class RowChecker:
     """Sees to it that the rows are those that were asked for, each once and in order.
 
     Args:

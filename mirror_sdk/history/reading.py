@@ -14,7 +14,7 @@ from pydantic import Discriminator, TypeAdapter
 from mirror_sdk._service.answer_body import announced_bytes
 from mirror_sdk._service.operation import Operation, content_type, elsewhere
 from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, UnexpectedAnswer
-from mirror_sdk.history.contract import COLUMNS, Rows, require_columns
+from mirror_sdk.history.contract import COLUMNS, RowChecker, require_columns
 from mirror_sdk.history.request import HistoryRequest
 from mirror_sdk.progress import ProgressBar
 from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
@@ -33,7 +33,7 @@ _CURE = "take a part of it with begin=, end=, paths= or devices=, or"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class HistoryOutcome:
     """What a history gave beside its rows.
 
     Attributes:
@@ -47,7 +47,7 @@ class Told:
     row_count: int
 
 
-def basis(request: HistoryRequest, told: Told) -> dict[str, object]:
+def basis(request: HistoryRequest, told: HistoryOutcome) -> dict[str, object]:
     """What a table is based on, for ``attrs["mirror"]``."""
     return {
         "taken_at": told.taken_at,
@@ -106,10 +106,10 @@ class HistoryReader:
         return self._request.operation(self._form, self._after, self._left)
 
     @property
-    def told(self) -> Told:
+    def told(self) -> HistoryOutcome:
         """What was told beside the rows."""
         end = self._told
-        return Told(
+        return HistoryOutcome(
             taken_at=None if end is None else write_timestamp(end.taken_at),
             oldest_at=None if end is None else write_timestamp(end.oldest_at),
             row_count=self._row_count,
@@ -170,7 +170,7 @@ class HistoryReader:
         self._after: str | None = None
         self._can_go_on = True
         if self._request is not None:
-            self._rows = Rows(self._request)
+            self._rows = RowChecker(self._request)
 
     def _take(self, part: _RowPart) -> None:
         if not part.batch.num_rows:

@@ -10,8 +10,9 @@ it, in ``_run.parquet.mirror``; copy and remove both together. :class:`Recording
 >>> Recording(folder / "run.parquet").events()["value_num"].tolist()
 [21.5, 22.5]
 
-A killed recording goes on where it stopped, or is made whole by ``Recording(folder).seal()``. What is not subscribed
-does not come, which it tells (``NotSubscribedWarning``): ``subscribe=True`` adds rules for as long as it records.
+A killed recording goes on where it stopped, or is completed by ``Recording(folder).finalize()``. What is not
+subscribed does not come, which it tells (``NotSubscribedWarning``): ``subscribe=True`` adds rules for as long as it
+records.
 
 ``recorder.audit()`` says whether it is complete, from when to when by the service's clock, and how much of it other
 programs see; ``recorder.recording.as_of(instant)`` gives the state at an instant, ``changes(begin, end)`` what changed
@@ -26,8 +27,8 @@ Needs pandas and pyarrow, the ``frames`` extra.
 import mirror_sdk.frames  # noqa: F401 - first, as it says what to install where pandas is missing
 from mirror_sdk.history.changes import CHANGES_SCHEMA
 from mirror_sdk.recording.async_recorder import AsyncRecorder
-from mirror_sdk.recording.audit import Audit, Hole
+from mirror_sdk.recording.audit import Audit, RecordingGap
 from mirror_sdk.recording.reading import Recording, read_recording
 from mirror_sdk.recording.recorder import Recorder
 
-__all__ = ["CHANGES_SCHEMA", "AsyncRecorder", "Audit", "Hole", "Recorder", "Recording", "read_recording"]
+__all__ = ["CHANGES_SCHEMA", "AsyncRecorder", "Audit", "Recorder", "Recording", "RecordingGap", "read_recording"]

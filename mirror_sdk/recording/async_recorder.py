@@ -157,7 +157,7 @@ class AsyncRecorder:
         except Exception as error:
             _log.exception("a recording ended")
             self.failure = self._unraised = error
-            # A disk that is full cannot be sealed to either; what was written is whole in the journal.
+            # A disk that is full cannot be finalized to either; what was written is whole in the journal.
             with suppress(OSError):
                 await self._leave()
 
@@ -171,7 +171,7 @@ class AsyncRecorder:
         after = self._reader.position
         batch = await self._reader.read(min(DEFAULT_HOLD_SECONDS, self._tape.folder.due_in_seconds))
         if self._reader.last_failure is not None:
-            await _finish(self._tape.folder.seal_when_due)
+            await _finish(self._tape.folder.finalize_when_due)
             return
         await _finish(self._tape.write, batch, after=after, seq=self._reader.position)
         if self._tape.needs_state:

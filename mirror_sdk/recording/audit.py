@@ -12,7 +12,7 @@ from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hole(JsonForm):
+class RecordingGap(JsonForm):
     """A part of the log that is missing; a number is ``None`` where nobody knows it."""
 
     first_seq: int | None
@@ -38,11 +38,11 @@ class Audit(JsonForm):
         last_seq: Number of the last entry it looked at.
         events: How many events it holds, each counted once.
         duplicates: How many were there more than once.
-        holes: What is missing.
-        sealed_events: How many of the events stand in whole files, where every program that reads Parquet sees them.
-            :class:`Recording` reads the others too; a recorder seals them every few minutes and at its end, and
-            :meth:`Recording.seal` does where one was killed.
-        sealed_until_at: Up to when the whole files cover what came.
+        gaps: What is missing.
+        finalized_events: How many of the events stand in whole files, where every program that reads Parquet sees them.
+            :class:`Recording` reads the others too; a recorder finalizes them every few minutes and at its end, and
+            :meth:`Recording.finalize` does where one was killed.
+        finalized_until_at: Up to when the whole files cover what came.
     """
 
     complete: bool
@@ -52,9 +52,9 @@ class Audit(JsonForm):
     last_seq: int | None
     events: int
     duplicates: int
-    holes: tuple[Hole, ...]
-    sealed_events: int
-    sealed_until_at: datetime | None
+    gaps: tuple[RecordingGap, ...]
+    finalized_events: int
+    finalized_until_at: datetime | None
 
     def __str__(self) -> str:
         if self.after_seq is None:
@@ -64,11 +64,12 @@ class Audit(JsonForm):
             f"{word} from {_told(self.from_at)} to {_told(self.until_at)}: {self.events} events, "
             f"log positions {self.after_seq} to {self.last_seq}"
         )
-        lines = [text, *(f"missing {hole}" for hole in self.holes)]
-        if self.sealed_events < self.events:
+        lines = [text, *(f"missing {gap}" for gap in self.gaps)]
+        if self.finalized_events < self.events:
             lines.append(
-                f"in whole files, which every program sees: {self.sealed_events} events; the others are read by "
-                "Recording, and sealed by a recorder every few minutes, or by Recording.seal() (in a shell --seal)"
+                f"in whole files, which every program sees: {self.finalized_events} events; the others are read by "
+                "Recording, and finalized by a recorder every few minutes, or by Recording.finalize() (in a shell"
+                " --finalize)"
             )
         return "\n".join(lines)
 
@@ -79,46 +80,48 @@ def _told(instant: datetime | None) -> str:
 
 def audit(
     spans: Sequence[Span],
-    gaps: Sequence[tuple[int | None, int | None]],
+    dropped: Sequence[tuple[int | None, int | None]],
     *,
     events: int,
     duplicates: int,
-    sealed_events: int,
-    sealed_until_at: datetime | None,
+    finalized_events: int,
+    finalized_until_at: datetime | None,
 ) -> Audit:
     """The audit of a recording.
 
     Args:
         spans: Its coverage, in order.
-        gaps: First and last number of what the log had dropped; ``None`` where it began anew.
+        dropped: First and last number of what the log had dropped; ``None`` where it began anew.
         events: How many events it holds.
         duplicates: How many more there were.
-        sealed_events: How many of the events stand in whole files.
-        sealed_until_at: Up to when those cover what came.
+        finalized_events: How many of the events stand in whole files.
+        finalized_until_at: Up to when those cover what came.
     """
-    holes = [
-        Hole(first_seq=first, last_seq=last, reason="the log had dropped them")
-        for first, last in gaps
+    gaps = [
+        RecordingGap(first_seq=first, last_seq=last, reason="the log had dropped them")
+        for first, last in dropped
         if first is not None
     ]
     returns = 0
     for before, behind in pairwise(spans):
         if behind.after > before.seq:
-            holes.append(Hole(first_seq=before.seq + 1, last_seq=behind.after, reason="nothing was recorded then"))
+            gaps.append(
+                RecordingGap(first_seq=before.seq + 1, last_seq=behind.after, reason="nothing was recorded then")
+            )
         elif behind.after < before.seq:
             returns += 1
     # The numbers of a new log may have caught up with the old ones; then the gap alone tells of it.
-    anew = max(returns, sum(first is None for first, _ in gaps))
-    holes += [Hole(first_seq=None, last_seq=None, reason="the log began anew")] * anew
+    anew = max(returns, sum(first is None for first, _ in dropped))
+    gaps += [RecordingGap(first_seq=None, last_seq=None, reason="the log began anew")] * anew
     return Audit(
-        complete=bool(spans) and not holes,
+        complete=bool(spans) and not gaps,
         from_at=spans[0].from_at if spans else None,
         until_at=spans[-1].until_at if spans else None,
         after_seq=spans[0].after if spans else None,
         last_seq=spans[-1].seq if spans else None,
         events=events,
         duplicates=duplicates,
-        holes=tuple(holes),
-        sealed_events=sealed_events,
-        sealed_until_at=sealed_until_at,
+        gaps=tuple(gaps),
+        finalized_events=finalized_events,
+        finalized_until_at=finalized_until_at,
     )

@@ -83,7 +83,7 @@ class Piece(NamedTuple):
 
     events: pa.Table
     spans: list[Span]
-    is_sealed: bool
+    is_finalized: bool
 
 
 def read_about(folder: Path) -> About | None:
@@ -146,10 +146,10 @@ def write_rules(folder: Path, about: About, rules: Sequence[PresubscriptionRule]
 
 
 def event_numbers(folder: Path) -> list[int]:
-    """The numbers of all files with events, sealed or not, in order, and of some that are not there.
+    """The numbers of all files with events, finalized or not, in order, and of some that are not there.
 
-    Files that were sealed while the folder was listed may be missing from the list, but not from the folder. So small
-    gaps are filled. A large one comes of a file that was renamed, which may have any number.
+    Files that were finalized while the folder was listed may be missing from the list, but not from the folder. So
+    small gaps are filled. A large one comes of a file that was renamed, which may have any number.
     """
     found = sorted({*journal_numbers(folder), *part_numbers(folder)})
     between = (range(one + 1, other) for one, other in pairwise(found) if other - one <= _MOST_SEALED_WHILE_LISTED)
@@ -168,7 +168,7 @@ def read_part(folder: Path, number: int) -> Piece:
         metadata = table.schema.metadata or {}
         if _COVERAGE not in metadata:
             raise ValueError("it does not tell what it covers")
-        return Piece(_checked(table.replace_schema_metadata(None)), read_spans(metadata[_COVERAGE]), is_sealed=True)
+        return Piece(_checked(table.replace_schema_metadata(None)), read_spans(metadata[_COVERAGE]), is_finalized=True)
 
 
 def last_span(folder: Path) -> Span | None:
@@ -194,7 +194,7 @@ def read_journal(folder: Path, number: int) -> Piece:
         for table, span in _whole_batches(journal):
             tables.append(table)
             spans += span
-    return Piece(pa.concat_tables(tables), merge(spans), is_sealed=False)
+    return Piece(pa.concat_tables(tables), merge(spans), is_finalized=False)
 
 
 def read_state(folder: Path, number: int) -> pd.DataFrame:
@@ -214,16 +214,16 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
 
 
 def read_numbered(folder: Path, number: int) -> Piece:
-    """What stands under a number, also while its journal is being sealed; nothing where a user removed it.
+    """What stands under a number, also while its journal is being finalized; nothing where a user removed it.
 
     Raises:
         RecordingDamaged: The whole file is not as it was written.
     """
-    # A journal is removed when its whole file is there, so one that is gone after the first look was sealed since.
+    # A journal is removed when its whole file is there, so one that is gone after the first look was finalized since.
     for read in (read_part, read_journal, read_part):
         with suppress(FileNotFoundError):
             return read(folder, number)
-    return Piece(STORED_SCHEMA.empty_table(), [], is_sealed=True)
+    return Piece(STORED_SCHEMA.empty_table(), [], is_finalized=True)
 
 
 def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
@@ -231,7 +231,7 @@ def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
     return {} if span is None else {_COVERAGE: write_spans([span])}
 
 
-def seal(folder: Path, number: int, about: About) -> None:
+def finalize(folder: Path, number: int, about: About) -> None:
     """Make a whole file of a journal; cut off at any moment, either of them is there."""
     write_part(folder, number, read_journal(folder, number), about)
     remove_journal(folder, number)
@@ -251,7 +251,7 @@ def write_part(folder: Path, number: int, piece: Piece, about: About) -> None:
 
 
 def remove_journal(folder: Path, number: int) -> None:
-    """Remove a journal that was sealed."""
+    """Remove a journal that was finalized."""
     journal_path(folder, number).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Writing a recording: a journal that survives a kill, sealed into whole files by size and time."""
+"""Writing a recording: a journal that survives a kill, finalized into whole files by size and time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RecordingFolder:
     Args:
         folder: Where it is; made when it is not there.
         about: What is recorded.
-        rotate_bytes: How large a journal may become before it is sealed.
+        rotate_bytes: How large a journal may become before it is finalized.
         rotate_seconds: After how many seconds an event stands in a file that every program sees.
         clock: Seconds, for that.
 
@@ -90,7 +90,7 @@ class RecordingFolder:
             raise
 
     def _begin_in_child(self) -> None:
-        """The parent alone writes it: here nothing is flushed, sealed or unlocked."""
+        """The parent alone writes it: here nothing is flushed, finalized or unlocked."""
         self._is_of_parent = True
         # Of the lock and the journal there is one for both processes.
         leave_to_parent((self._lock, self._journal))
@@ -140,8 +140,8 @@ class RecordingFolder:
             self._waiting_since = self._clock()
         # From the first moment on there is a file, so that readers find a table.
         if self._number == 1 or file.tell() >= self._rotate_bytes:
-            self.seal()
-        self.seal_when_due()
+            self.finalize()
+        self.finalize_when_due()
 
     def write_state(self, state: pd.DataFrame) -> None:
         """Keep a state table to begin from.
@@ -161,7 +161,7 @@ class RecordingFolder:
             files.write_rules(self.path, self._about, rules)
             self.rules = list(rules)
 
-    def seal(self) -> None:
+    def finalize(self) -> None:
         """Make a whole file of what the journal holds."""
         if self._journal is None:
             return
@@ -169,26 +169,26 @@ class RecordingFolder:
         self._journal = self._waiting_since = None
         with file:
             journal.close()
-        files.seal(self.path, self._number, self._about)
+        files.finalize(self.path, self._number, self._about)
 
     @property
     def due_in_seconds(self) -> float:
-        """When the journal is to be sealed; ``inf`` while no event stands in it."""
+        """When the journal is to be finalized; ``inf`` while no event stands in it."""
         if self._waiting_since is None:
             return math.inf
         return max(0.0, self._rotate_seconds - (self._clock() - self._waiting_since))
 
-    def seal_when_due(self) -> None:
-        """Seal it, when an event has stood in it for long enough."""
+    def finalize_when_due(self) -> None:
+        """Finalize it, when an event has stood in it for long enough."""
         if self.due_in_seconds <= 0:
-            self.seal()
+            self.finalize()
 
     def close(self) -> None:
-        """Seal it and leave it to others; once is enough, more does no harm."""
+        """Finalize it and leave it to others; once is enough, more does no harm."""
         if self._is_of_parent:
             return
         try:
-            self.seal()
+            self.finalize()
         finally:
             self._lock.release()
 
@@ -227,7 +227,7 @@ class RecordingFolder:
             if layout.part_path(self.path, number).exists():
                 files.remove_journal(self.path, number)
             else:
-                files.seal(self.path, number, self._about)
+                files.finalize(self.path, number, self._about)
         layout.unfinished_path(self.path).unlink(missing_ok=True)
         self._last = files.last_span(self.path)
 

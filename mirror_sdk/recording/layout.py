@@ -78,7 +78,7 @@ def part_numbers(folder: Path) -> list[int]:
 
 
 def journal_numbers(folder: Path) -> list[int]:
-    """The numbers of the journals, in order; of one that was just sealed the file may be there too."""
+    """The numbers of the journals, in order; of one that was just finalized the file may be there too."""
     return sorted(_numbers(beside(folder), "journal-*.arrows"))
 
 

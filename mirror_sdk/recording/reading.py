@@ -105,7 +105,7 @@ class Recording:
         """
         return _audit(self._read())
 
-    def seal(self) -> None:
+    def finalize(self) -> None:
         """Make whole files of what a killed recorder left, for other programs to see it, as the next recorder does.
 
         Raises:
@@ -114,7 +114,7 @@ class Recording:
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
-        >>> recorder.recording.seal()
+        >>> recorder.recording.finalize()
         """
         RecordingFolder(self.path, self._about).close()
 
@@ -393,14 +393,14 @@ class Recording:
         pieces = [files.read_numbered(self.path, number) for number in numbers]
         whole = pa.concat_tables([files.STORED_SCHEMA.empty_table(), *(piece.events for piece in pieces)])
         kept = _first_times(whole)
-        sealed = [piece for piece in pieces if piece.is_sealed]
-        sealed_rows = sum(piece.events.num_rows for piece in sealed)
+        finalized = [piece for piece in pieces if piece.is_finalized]
+        finalized_rows = sum(piece.events.num_rows for piece in finalized)
         return _Content(
             whole if len(kept) == whole.num_rows else whole.take(kept),
             merge(span for piece in pieces for span in piece.spans),
             duplicates=whole.num_rows - len(kept),
-            sealed_rows=bisect_left(kept, sealed_rows),
-            sealed_spans=merge(span for piece in sealed for span in piece.spans),
+            finalized_rows=bisect_left(kept, finalized_rows),
+            finalized_spans=merge(span for piece in finalized for span in piece.spans),
         )
 
     def _states(self) -> list[pd.DataFrame]:
@@ -438,8 +438,8 @@ class _Content(NamedTuple):
     events: pa.Table
     spans: list[Span]
     duplicates: int
-    sealed_rows: int
-    sealed_spans: list[Span]
+    finalized_rows: int
+    finalized_spans: list[Span]
 
     def now(self) -> datetime:
         """Up to when it is recorded, by the service's clock where that is told."""
@@ -460,12 +460,12 @@ def _first_times(table: pa.Table) -> list[int]:
 def _audit(held: _Content) -> Audit:
     is_gap = pc.equal(held.events["event"], EventKind.GAP.value)
     gaps = held.events.filter(is_gap)
-    sealed_gaps = pc.sum(is_gap.slice(0, held.sealed_rows)).as_py() or 0
+    finalized_gaps = pc.sum(is_gap.slice(0, held.finalized_rows)).as_py() or 0
     return audit(
         held.spans,
         list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True)),
         events=held.events.num_rows - gaps.num_rows,
         duplicates=held.duplicates,
-        sealed_events=held.sealed_rows - sealed_gaps,
-        sealed_until_at=held.sealed_spans[-1].until_at if held.sealed_spans else None,
+        finalized_events=held.finalized_rows - finalized_gaps,
+        finalized_until_at=held.finalized_spans[-1].until_at if held.finalized_spans else None,
     )

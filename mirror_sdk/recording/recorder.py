@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
-from mirror_sdk._caller import Line, warn
+from mirror_sdk._caller import SourceLine, warn
 from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.gaps import warn_of
@@ -88,7 +88,7 @@ class Tape:
         paths: Sequence[str] | None,
         rotate_bytes: int,
         rotate_seconds: float,
-        called_from: Line | None = None,
+        called_from: SourceLine | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._called_from = called_from
@@ -315,7 +315,7 @@ class Recorder:
             if not self._stopped.is_set():
                 _log.exception("a recording ended")
                 self.failure = self._unraised = error
-                # A disk that is full cannot be sealed to either; what was written is whole in the journal.
+                # A disk that is full cannot be finalized to either; what was written is whole in the journal.
                 with suppress(OSError):
                     self._end()
 
@@ -332,7 +332,7 @@ class Recorder:
             if self._stopped.is_set():
                 return
             if self._reader.last_failure is not None:
-                self._tape.folder.seal_when_due()
+                self._tape.folder.finalize_when_due()
                 return
             self._tape.write(batch, after=after, seq=self._reader.position)
         if self._tape.needs_state:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
-from mirror_sdk._service.operation import Answer, Operation, read_json
+from mirror_sdk._service.operation import HTTPResponse, Operation, read_json
 from mirror_sdk._service.operations import checked_body, nothing, of_device, of_resource
 from mirror_sdk._service.steps import Steps
 from mirror_sdk.errors import InvalidValue
@@ -126,9 +126,9 @@ def simulator_id_of(device: DeviceLike) -> Steps[str]:
     return device_id
 
 
-def _read_devices(answer: Answer) -> list[SimulatorDevice]:
+def _read_devices(answer: HTTPResponse) -> list[SimulatorDevice]:
     return read_json(SimulatorDeviceList.model_validate_json)(answer).data
 
 
-def _read_id(answer: Answer) -> str:
+def _read_id(answer: HTTPResponse) -> str:
     return read_json(SimulatorDeviceAdded.model_validate_json)(answer).id

@@ -76,7 +76,7 @@ Keep = Callable[[pa.Table], object]
 
 
 @dataclass(slots=True)
-class _Read:
+class _ReadingState:
     """What has arrived so far."""
 
     request: SnapshotRequest
@@ -129,7 +129,7 @@ def read_snapshot(
     """
     bounded = Bounded(max_bytes)
     bounded.require(announced_bytes(headers))
-    read = _Read(request)
+    read = _ReadingState(request)
     read_parts = _FORMS.get(content_type(headers))
     if read_parts is None:
         raise UnexpectedAnswer(f"the answer is no snapshot{elsewhere(headers)}")
@@ -193,7 +193,7 @@ def _consumed(parts: Iterator[_SnapshotPart | SnapshotEnd], keep: Keep, bar: Pro
     return end
 
 
-def _arrow_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
+def _arrow_parts(read: _ReadingState, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
     """Each batch, and the end."""
     messages = Messages(body, bounded)
     try:
@@ -217,7 +217,7 @@ def _next_batch(stream: pa.RecordBatchStreamReader) -> tuple[pa.RecordBatch, Map
     return found
 
 
-def _of_batch(read: _Read, batch: pa.RecordBatch) -> _SnapshotPart:
+def _of_batch(read: _ReadingState, batch: pa.RecordBatch) -> _SnapshotPart:
     batch = checked(batch, may_be_unchanged=read.request.revision is not None, is_past=read.request.as_of is not None)
     count = batch.num_rows
     read.follow_batch(batch)
@@ -245,7 +245,7 @@ def _paths_of(batch: pa.RecordBatch) -> list[str]:
     return found
 
 
-def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
+def _ndjson_parts(read: _ReadingState, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
     """The devices of some lines each, and the end."""
     lines = Lines(body, bounded)
     end = None
@@ -262,7 +262,9 @@ def _ndjson_parts(read: _Read, body: BinaryIO, bounded: Bounded) -> Iterator[_Sn
         yield end
 
 
-def _of_objects(read: _Read, entries: Sequence[wire_object.DeviceObjectBody | UnchangedDevice]) -> _SnapshotPart:
+def _of_objects(
+    read: _ReadingState, entries: Sequence[wire_object.DeviceObjectBody | UnchangedDevice]
+) -> _SnapshotPart:
     told = [entry for entry in entries if isinstance(entry, wire_object.DeviceObjectBody)]
     read.follow([entry.device_id for entry in entries], [entry.endpoint_name for entry in told])
     for entry in entries:

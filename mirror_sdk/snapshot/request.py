@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mirror_sdk._service.operation import Answer, Operation, read_json
+from mirror_sdk._service.operation import HTTPResponse, Operation, read_json
 from mirror_sdk._service.operations import nothing
 from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import UnexpectedAnswer
@@ -65,7 +65,7 @@ def get_device_ranges(selection: Selection, devices_per_range: int) -> Operation
     return Operation("GET", routes.SNAPSHOT_RANGES, _read_ranges, params=params)
 
 
-def _read_ranges(answer: Answer) -> DeviceRanges:
+def _read_ranges(answer: HTTPResponse) -> DeviceRanges:
     ranges = read_json(DeviceRanges.model_validate_json)(answer)
     ends = [None, *(one.last for one in ranges.data)]
     begins = [*(one.after for one in ranges.data), None]

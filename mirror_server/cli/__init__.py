@@ -39,7 +39,7 @@ for _added_topics in of_all("help_topics"):
 _MISSING = "{} is missing; install what a server needs with: pip install 'device-state-mirror[server]'"
 
 
-class _Commands(LazyGroup):
+class _ServerCommands(LazyGroup):
     """Tells what the operator can mend in one line."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -62,7 +62,7 @@ def _is_required(module: str) -> bool:
     return module.partition(".")[0].lower() in named
 
 
-@click.group(cls=_Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_ServerCommands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
     """A device state mirror: the last reported and the last desired value of every resource of every device.

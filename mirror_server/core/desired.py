@@ -36,7 +36,7 @@ class IllegalTransition(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class DesiredState:
     """The last desired value of a resource; ``category`` says why its write failed.
 
     ``app_id`` is the application that placed the write: only it gets the category.
@@ -66,11 +66,11 @@ def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredSta
 
 
 def write_accepted(
-    current: Desired | None, *, command_id: int, app_id: str, value: bytes, content_type: str, at: Instant
-) -> Desired:
+    current: DesiredState | None, *, command_id: int, app_id: str, value: bytes, content_type: str, at: Instant
+) -> DesiredState:
     """Return the desired value after a write command was accepted: pending, with the issue time."""
     status = next_status(current.status if current else None, DesiredEvent.WRITE_ACCEPTED)
-    return Desired(
+    return DesiredState(
         command_id=command_id,
         app_id=app_id,
         value=value,
@@ -81,7 +81,9 @@ def write_accepted(
     )
 
 
-def write_finished(current: Desired | None, *, command_id: int, category: str | None, at: Instant) -> Desired | None:
+def write_finished(
+    current: DesiredState | None, *, command_id: int, category: str | None, at: Instant
+) -> DesiredState | None:
     """Return the desired value after a write command ended; ``None`` if a newer write has superseded the command.
 
     ``category`` says why it failed, and is ``None`` where it succeeded.

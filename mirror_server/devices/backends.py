@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mirror_server.devices.link import Answer, Connection, DeviceBackend, DeviceCommand, Outcome, PartsOf
+from mirror_server.devices.link import ConnectionStatus, DeviceBackend, DeviceCommand, DeviceResponse, Outcome, PartsOf
 
 
 class DeviceBackends:
@@ -22,11 +22,11 @@ class DeviceBackends:
         backend = self._of(device_id)
         return backend is not None and backend.is_reachable(device_id)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         backend = self._of(device_id)
         if backend is None:
-            answer(Answer(Outcome.NOT_SENT))
+            answer(DeviceResponse(Outcome.NOT_SENT))
         else:
             backend.send(device_id, command, answer)
 
@@ -41,7 +41,7 @@ class DeviceBackends:
         else:
             backend.cancel(device_id, command, cancelled, also_sent=also_sent)
 
-    def describe(self, device_id: str) -> Connection | None:
+    def describe(self, device_id: str) -> ConnectionStatus | None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         backend = self._of(device_id)
         return None if backend is None else backend.describe(device_id)

@@ -20,10 +20,10 @@ from mirror_server.core.commands import Command
 from mirror_server.core.instants import after_seconds
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.link import (
-    Answer,
     CancelObservation,
     Content,
     DeviceCommand,
+    DeviceResponse,
     Execute,
     Observe,
     Outcome,
@@ -97,7 +97,7 @@ class Dispatcher:
         database: Database,
         clock: Clock,
         backends: DeviceBackends,
-        finish: Callable[[Job, Answer | None], Future[Any]],
+        finish: Callable[[Job, DeviceResponse | None], Future[Any]],
         answer_timeout_seconds: float,
     ) -> None:
         self._database = database
@@ -267,7 +267,7 @@ class Dispatcher:
             if future.result():
                 self._transmit(job, delivery)
             else:
-                self._ended(job, delivery, Answer(Outcome.NOT_SENT))
+                self._ended(job, delivery, DeviceResponse(Outcome.NOT_SENT))
         except NotLeader:
             self._release_later(delivery)
         except Exception as error:
@@ -285,12 +285,12 @@ class Dispatcher:
         has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
 
         def cancelled(was_sent: bool) -> None:
-            self._ended(job, delivery, None if was_sent else Answer(Outcome.NOT_SENT))
+            self._ended(job, delivery, None if was_sent else DeviceResponse(Outcome.NOT_SENT))
 
         # Before it expires a response that comes late still tells something.
         self._backends.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
 
-    def _ended(self, job: Job, delivery: _Delivery, answer: Answer | None) -> None:
+    def _ended(self, job: Job, delivery: _Delivery, answer: DeviceResponse | None) -> None:
         is_lost = answer is None or not answer.outcome.is_of_device
         with self._lock:
             # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
@@ -309,7 +309,7 @@ class Dispatcher:
         else:
             stored.add_done_callback(lambda future: self._stored(delivery, future))
 
-    def _take_late(self, job: Job, answer: Answer | None) -> None:
+    def _take_late(self, job: Job, answer: DeviceResponse | None) -> None:
         """Nobody waits for the answer any more, but it tells what the device has and does.
 
         Not so the end of an observation: another may have begun since.

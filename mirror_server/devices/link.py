@@ -133,7 +133,7 @@ _WITHOUT_ANSWER = frozenset({Outcome.UNAVAILABLE, Outcome.NO_ANSWER, Outcome.NOT
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeviceResponse:
     """A device's answer to one command; ``content`` for a read and an observe that were done."""
 
     outcome: Outcome
@@ -145,7 +145,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionStatus:
     """How a device is connected, as its backend knows it; ``None`` where that has no such thing, or was not told.
 
     Attributes:
@@ -185,7 +185,7 @@ class DeviceBackend(Protocol):
     def is_reachable(self, device_id: str) -> bool:
         """Whether a command sent now would arrive; false for a device that sleeps or is gone."""
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         """Send a command; ``answer`` is called at most once, now or later, on any thread."""
 
     def cancel(
@@ -200,7 +200,7 @@ class DeviceBackend(Protocol):
             also_sent: Whether to stop to wait for the response to a command that was sent, too.
         """
 
-    def describe(self, device_id: str) -> Connection | None:
+    def describe(self, device_id: str) -> ConnectionStatus | None:
         """How a device is connected; ``None`` for one that is not connected here."""
 
 

@@ -23,7 +23,7 @@ from mirror_server.store.backend import StorageFailed
 from mirror_server.views.deferred import Streamed
 from mirror_server.views.description import TEXT, Parameter, words
 from mirror_server.views.requests import query_choice
-from mirror_server.web.asgi import Reader
+from mirror_server.web.asgi import ResponseReader
 
 COMPRESSION = Parameter(
     "compression",
@@ -85,7 +85,7 @@ class Download(Streamed):
         with self._lock:
             return next(self._chunks, None) if self._is_admitted() else None
 
-    async def send(self, reader: Reader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+    async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
         """Send chunks as they are made, on other threads; without its end when the reader or the server stops.
 
         A reader that takes too long is cut off: what is made for it keeps the database from tidying up.

@@ -82,7 +82,7 @@ class Page:
         return made
 
 
-class _Read(NamedTuple):
+class _SharedPage(NamedTuple):
     """A page that was read after a number: how often waiters had been woken by then, and until when it is shared."""
 
     after: int
@@ -101,7 +101,7 @@ class Woken:
     """
 
     added: Page | None
-    read: _Read | None = None
+    read: _SharedPage | None = None
 
 
 More: TypeAlias = Waiter[Woken]
@@ -254,7 +254,7 @@ class NotificationLog:
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
             return found.page
         page = self.read(app_id, after)
-        woken.read = _Read(after, wakes, self._monotonic() + _SHARED_SECONDS, page)
+        woken.read = _SharedPage(after, wakes, self._monotonic() + _SHARED_SECONDS, page)
         return page
 
     def _settled_at(self) -> Instant | None:

@@ -137,7 +137,7 @@ class Webhooks:
         asyncio.set_event_loop(self._loop)
         # Names are looked up on its threads; with the few of the usual one, slow answers would hold up others.
         self._loop.set_default_executor(ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="webhook-names"))
-        self._caller = Caller(self._networks)
+        self._caller = WebhookCaller(self._networks)
         self._loop.run_forever()
 
     async def _cancel_all(self) -> None:
@@ -357,7 +357,7 @@ class _CheckedBackend(AsyncNetworkBackend):
         return await self._backend.connect_tcp(last, port, timeout, local_address, socket_options)
 
 
-class Caller:
+class WebhookCaller:
     """Calls URLs with ``PUT``."""
 
     def __init__(self, networks: Collection[Network]) -> None:

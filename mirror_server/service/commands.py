@@ -24,11 +24,11 @@ from mirror_server.core.commands import (
     may_try_again,
     retries,
 )
-from mirror_server.core.desired import Desired, write_accepted, write_finished
+from mirror_server.core.desired import DesiredState, write_accepted, write_finished
 from mirror_server.core.errors import Refusal, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
-from mirror_server.devices.link import Answer, Content, Outcome, PartsOf
+from mirror_server.devices.link import Content, DeviceResponse, Outcome, PartsOf
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import commands, devices, resources
 from mirror_server.store.changes import FinishedWrite, Listeners
@@ -97,7 +97,7 @@ class _Completion:
     target: Target
     outcome: tuple[int, str | None]
     at: Instant
-    answer: Answer | None = None
+    answer: DeviceResponse | None = None
 
 
 class CommandService:
@@ -137,7 +137,7 @@ class CommandService:
         """
         return self._database.enqueue(self._place, items=[placement], touched=placement.touched)
 
-    def finish(self, session: Session, attempts: Sequence[tuple[Command, Answer | None]]) -> None:
+    def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
         """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
 
         What a device reports in response to a command that has ended before is stored too. Source: specification 2.2.
@@ -153,7 +153,7 @@ class CommandService:
                 self._complete(session, completed)
 
     def _attempted(
-        self, session: Session, command: Command, answer: Answer | None, target: Target | None
+        self, session: Session, command: Command, answer: DeviceResponse | None, target: Target | None
     ) -> _Completion | None:
         """The end of a command that an attempt brings; ``None`` where it goes on waiting, or had ended before."""
         if target is None or not target.unfinished:
@@ -276,7 +276,7 @@ class CommandService:
             self._complete(session, [self._completion(command, target, failure.value)])
 
     def _completion(
-        self, command: Command, target: Target, outcome: tuple[int, str | None], answer: Answer | None = None
+        self, command: Command, target: Target, outcome: tuple[int, str | None], answer: DeviceResponse | None = None
     ) -> _Completion:
         # The clock may have been set back meanwhile, or be that of another server.
         return _Completion(command, target, outcome, max(self._clock.now(), command.requested_at), answer)
@@ -298,7 +298,7 @@ class CommandService:
         ]
         self._log.append(session, ASYNC_RESPONSES, responses)
 
-    def _store_late(self, session: Session, command: Command, answer: Answer | None) -> None:
+    def _store_late(self, session: Session, command: Command, answer: DeviceResponse | None) -> None:
         """Store the response to a command that has ended before."""
         if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
@@ -306,7 +306,9 @@ class CommandService:
         if answer.outcome is not Outcome.DONE or not self._report(session, [(command, answer)], now):
             devices.touch(session, [command.device_id], now)
 
-    def _report(self, session: Session, done: Iterable[tuple[Command, Answer | None]], now: Instant) -> set[str]:
+    def _report(
+        self, session: Session, done: Iterable[tuple[Command, DeviceResponse | None]], now: Instant
+    ) -> set[str]:
         """Store the values that reads returned, and the contact of their devices, whose ids are returned."""
         values = [
             (value, answer.answered_at or now, False)
@@ -356,7 +358,7 @@ class CommandService:
 
     def _written(
         self, session: Session, target: Target, command_id: int, request: CommandRequest
-    ) -> Iterator[tuple[str, Content, Desired | None]]:
+    ) -> Iterator[tuple[str, Content, DesiredState | None]]:
         """The values that a write sets, by path, and the desired ones before; several for an object instance."""
         if not request.is_write:
             return
@@ -412,7 +414,7 @@ def _disjoint(items: Sequence[T], keys_of: Callable[[T], Collection[str]]) -> It
         yield group
 
 
-def _desired_after(completion: _Completion, current: Desired | None) -> Desired | None:
+def _desired_after(completion: _Completion, current: DesiredState | None) -> DesiredState | None:
     command_id, category = completion.command.command_id, completion.outcome[1]
     return write_finished(current, command_id=command_id, category=category, at=completion.at)
 
@@ -440,7 +442,7 @@ def _failure_at_expiry(command: Command) -> Failure:
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
-def _read_values(command: Command, answer: Answer, content: Content, now: Instant) -> list[ReceivedValue]:
+def _read_values(command: Command, answer: DeviceResponse, content: Content, now: Instant) -> list[ReceivedValue]:
     """The value that a read brought, or those of an object instance."""
     parts = ((command.request.path, content),) if answer.parts is None else answer.parts
     return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]

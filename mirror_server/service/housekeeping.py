@@ -18,7 +18,7 @@ _ROUND_SECONDS = 3600
 _DEVICES_KEPT_MONTHS = 6
 
 
-class Deadline:
+class DeadlineTimer:
     """Makes a call at the earliest of the instants it was told of, and then asks for the next one."""
 
     def __init__(self, clock: Clock, action: Callable[[], None]) -> None:
@@ -77,9 +77,9 @@ class Housekeeping:
         self._device_service = device_service
         self._keep_log_seconds = keep_log_seconds
         self._every_hour = every_hour
-        self.commands = Deadline(clock, self.look_at_commands)
-        self.registrations = Deadline(clock, self.look_at_registrations)
-        self._next_round = Deadline(clock, self._round)
+        self.commands = DeadlineTimer(clock, self.look_at_commands)
+        self.registrations = DeadlineTimer(clock, self.look_at_registrations)
+        self._next_round = DeadlineTimer(clock, self._round)
 
     def start(self) -> None:
         """Look at once at what became due while the server was down, and from now on at what becomes due."""

@@ -17,7 +17,7 @@ from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.core.rules import RuleIndex
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
+from mirror_server.devices.link import Content, DeviceResponse, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
 from mirror_server.store import devices, resources, subscriptions
@@ -151,7 +151,7 @@ class SubscriptionService:
         """Return the state of the application's subscription of a resource."""
         return _STATES[self._database.look(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
-    def finish(self, session: Session, job: Job, answer: Answer | None) -> None:
+    def finish(self, session: Session, job: Job, answer: DeviceResponse | None) -> None:
         """Store the response of a device to a subscribe command or its end; without a response it is sent again.
 
         A response may come late, after a second command or the end of the subscription.
@@ -167,7 +167,7 @@ class SubscriptionService:
         else:
             self._store_accepted(session, job.device_id, path, answer)
 
-    def _store_accepted(self, session: Session, device_id: str, path: str, answer: Answer) -> None:
+    def _store_accepted(self, session: Session, device_id: str, path: str, answer: DeviceResponse) -> None:
         """Send the initial value to the applications that waited for it.
 
         If it is a change, the applications that were subscribed before get it too. Without a value in the response,
@@ -240,7 +240,7 @@ def _stored_value(device_id: str, path: str, known: resources.Known) -> Observat
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
-def _is_news(known: resources.Known, answer: Answer) -> bool:
+def _is_news(known: resources.Known, answer: DeviceResponse) -> bool:
     """Whether an initial value is a change without an observation event yet; a read may have brought it before."""
     if answer.content is None or answer.content.payload != known.value:
         return True

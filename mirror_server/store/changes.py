@@ -17,7 +17,7 @@ from mirror_server.store.resources import ReceivedValue
 from mirror_server.store.session import Session
 
 
-class Reported(NamedTuple):
+class ReportedChange(NamedTuple):
     """A value that a device reported.
 
     Attributes:
@@ -87,7 +87,7 @@ class Listeners:
         devices_deleted: Called with device ids, before the rows of these devices are deleted.
     """
 
-    values_reported: list[Callable[[Session, Sequence[Reported]], object]] = field(default_factory=list)
+    values_reported: list[Callable[[Session, Sequence[ReportedChange]], object]] = field(default_factory=list)
     write_finished: list[Callable[[Session, Sequence[FinishedWrite]], object]] = field(default_factory=list)
     registration_changed: list[Callable[[Session, Sequence[RegistrationChange]], object]] = field(default_factory=list)
     devices_deleted: list[Callable[[Session, Sequence[str]], object]] = field(default_factory=list)
@@ -108,6 +108,6 @@ class Listeners:
         """
         first = resources.report(session, [value for value, *_ in values], contact_at=contact_at)
         if values and self.values_reported:
-            batch = [Reported(revision, *each) for revision, each in enumerate(values, first)]
+            batch = [ReportedChange(revision, *each) for revision, each in enumerate(values, first)]
             for listener in self.values_reported:
                 listener(session, batch)

@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import Any
 
 from mirror_server.core.commands import Command, CommandRequest
-from mirror_server.core.desired import Desired
+from mirror_server.core.desired import DesiredState
 from mirror_server.core.instants import Instant
 from mirror_server.store import resources, subscriptions
 from mirror_server.store.session import Row, Session
@@ -182,7 +182,7 @@ class Target:
     queue_mode: bool
     unfinished: int
     is_resource: bool
-    desired: Desired | None
+    desired: DesiredState | None
 
 
 def targets_of_placed(session: Session, asked: Sequence[tuple[str, str]]) -> list[Target | None]:

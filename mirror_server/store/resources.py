@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
-from mirror_server.core.desired import Desired
+from mirror_server.core.desired import DesiredState
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Row, Session
 
@@ -211,13 +211,15 @@ def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Ins
     return first
 
 
-def desired_of(row: Row) -> Desired | None:
+def desired_of(row: Row) -> DesiredState | None:
     """The desired value in a row of :data:`DESIRED_COLUMNS`; ``None`` where there is none."""
     command_id, app_id, value, content_type, status, *rest = row
-    return None if status is None else Desired(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+    return (
+        None if status is None else DesiredState(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
+    )
 
 
-def desired(session: Session, device_id: str, path: str) -> Desired | None:
+def desired(session: Session, device_id: str, path: str) -> DesiredState | None:
     """The last desired value of a resource."""
     row = session.row(
         f"SELECT {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
@@ -227,7 +229,7 @@ def desired(session: Session, device_id: str, path: str) -> Desired | None:
     return desired_of(row) if row else None
 
 
-def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, Desired]]:
+def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, DesiredState]]:
     """The desired values that a command set and no later one has, with their paths."""
     rows = session.rows(
         f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
@@ -243,7 +245,7 @@ class DesiredUpdate(NamedTuple):
 
     device_id: str
     path: str
-    desired: Desired
+    desired: DesiredState
 
 
 DESIRE = (

@@ -14,7 +14,7 @@ from flask import Response
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-    from mirror_server.web.asgi import Reader
+    from mirror_server.web.asgi import ResponseReader
 
 PARK = "mirror.park"
 """Key of the WSGI environment under which a server that can wait without a thread takes what is not whole yet.
@@ -153,7 +153,7 @@ class Streamed(Response):
         start_response(self.status, self.get_wsgi_headers(environ).to_wsgi_list())
         return ()
 
-    async def send(self, reader: Reader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+    async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
         """Send the body; false where it broke off, which its client is to see.
 
         Args:

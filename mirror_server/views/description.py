@@ -38,7 +38,7 @@ def header(name: str, meaning: str, schema: Schema = TEXT, *, is_extension: bool
     return Parameter(name, meaning, schema, is_extension, place="header")
 
 
-class Content(NamedTuple):
+class BodySpec(NamedTuple):
     """A body; see :func:`json_of`, :func:`text_of` and :func:`object_like`."""
 
     model: type[BaseModel] | None = None
@@ -49,7 +49,7 @@ class Content(NamedTuple):
     example: Any = None
 
 
-def json_of(model: type[BaseModel], *variants: str, is_list: bool = False) -> Content:
+def json_of(model: type[BaseModel], *variants: str, is_list: bool = False) -> BodySpec:
     """A body in JSON.
 
     Args:
@@ -57,21 +57,21 @@ def json_of(model: type[BaseModel], *variants: str, is_list: bool = False) -> Co
         variants: Which of the model's examples are shown; models of ``mirror_sdk.wire`` have some.
         is_list: Whether the body is a list of the model.
     """
-    return Content(model, variants, is_list)
+    return BodySpec(model, variants, is_list)
 
 
-def text_of(media_type: str, example: str, meaning: str | None = None) -> Content:
+def text_of(media_type: str, example: str, meaning: str | None = None) -> BodySpec:
     """A body in another form."""
     schema = TEXT if meaning is None else TEXT | {"description": meaning}
-    return Content(media_type=media_type, schema=schema, example=example)
+    return BodySpec(media_type=media_type, schema=schema, example=example)
 
 
-def object_like(example: dict[str, Any]) -> Content:
+def object_like(example: dict[str, Any]) -> BodySpec:
     """A body that is an object without a model."""
-    return Content(schema={"type": "object"}, example=example)
+    return BodySpec(schema={"type": "object"}, example=example)
 
 
-class Answer:
+class ResponseSpec:
     """A response that is no error.
 
     Args:
@@ -81,7 +81,7 @@ class Answer:
         headers: Those it may have beside the usual.
     """
 
-    def __init__(self, code: int, meaning: str, *contents: Content, headers: tuple[Parameter, ...] = ()) -> None:
+    def __init__(self, code: int, meaning: str, *contents: BodySpec, headers: tuple[Parameter, ...] = ()) -> None:
         self.code = code
         self.meaning = meaning
         self.contents = contents
@@ -102,13 +102,13 @@ class Details(TypedDict, total=False):
 
     parameters: tuple[Parameter, ...]
     selects_devices: bool
-    body: Content
+    body: BodySpec
     takes_no_body: bool
     errors: tuple[int, ...]
     is_extension: bool
 
 
-def described(group: str, *answers: Answer, **details: Unpack[Details]) -> Callable[[View], View]:
+def described(group: str, *answers: ResponseSpec, **details: Unpack[Details]) -> Callable[[View], View]:
     """Describe the operation of a view, next to the decorator that names its scopes and its query.
 
     Its ``operationId`` is the view's name, its summary the first line of the view's docstring, its description what

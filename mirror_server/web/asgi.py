@@ -72,7 +72,7 @@ class Unfinished:
             self._held_by = None
 
 
-class Answer:
+class WSGIResponse:
     """A WSGI answer on its way to ASGI.
 
     Args:
@@ -171,7 +171,7 @@ def _cycle_of(send: object) -> RequestResponseCycle | None:
     return cycle if isinstance(cycle, RequestResponseCycle) else None
 
 
-class Unread:
+class Backpressure:
     """How much of the answers of each application waits for its clients to take it.
 
     Args:
@@ -197,7 +197,7 @@ class Unread:
         return app_id in self.by_application and self.by_application[app_id] >= self._most_bytes
 
 
-class Reader:
+class ResponseReader:
     """The client of one request: it gets its answer as fast as it takes it, and what waits is counted.
 
     Args:
@@ -211,7 +211,7 @@ class Reader:
 
     __slots__ = ("_app_id", "_unread", "send")
 
-    def __init__(self, unread: Unread, app_id: str, send: Send) -> None:
+    def __init__(self, unread: Backpressure, app_id: str, send: Send) -> None:
         self._unread = unread
         self._app_id = app_id
         self.send = send
@@ -249,7 +249,7 @@ class Reader:
                 del waiting[self._app_id]
             self._unread.taken.set()
 
-    async def send_whole(self, answer: Answer) -> None:
+    async def send_whole(self, answer: WSGIResponse) -> None:
         """Send an answer."""
         with self.waiting(len(answer.body)):
             await answer.send(self.send)

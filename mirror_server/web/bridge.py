@@ -25,7 +25,16 @@ from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred, Streamed, until_done
 from mirror_server.views.requests import noted
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
-from mirror_server.web.asgi import Answer, Message, Reader, Receive, Send, Unfinished, Unread, environ_of
+from mirror_server.web.asgi import (
+    Backpressure,
+    Message,
+    Receive,
+    ResponseReader,
+    Send,
+    Unfinished,
+    WSGIResponse,
+    environ_of,
+)
 from mirror_server.web.shares import Shares
 
 if TYPE_CHECKING:
@@ -65,7 +74,7 @@ class Bridge:
         self._body_timeout_seconds = settings.request_timeout_seconds
         self._reading_seconds = reading_seconds
         self._slots = Slots.of_polls(settings.max_parked_polls, settings.poll_share)
-        self.unread = Unread(settings.max_unread_bytes)
+        self.unread = Backpressure(settings.max_unread_bytes)
         self._turn = _Turn()
         # By loop: clients in the process of the server may have loops of their own, and an event of one wakes no other.
         self._shares: WeakKeyDictionary[asyncio.AbstractEventLoop, Shares] = WeakKeyDictionary()
@@ -73,9 +82,9 @@ class Bridge:
         self._parked: set[_Parked] = set()
         self._calls: Calls | None = None
 
-    def answer_refusal(self, refusal: Refusal, scope: Mapping[str, Any]) -> Answer:
+    def answer_refusal(self, refusal: Refusal, scope: Mapping[str, Any]) -> WSGIResponse:
         """The answer to a request that did not arrive whole; its scope may lack parts."""
-        return Answer.of(self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REFUSED: refusal})
+        return WSGIResponse.of(self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REFUSED: refusal})
 
     def wait_for_told(self, seconds: float) -> None:
         """Wait on another thread, so long at most, until those have their answers whose future is done."""
@@ -131,18 +140,18 @@ class Bridge:
         environ |= {PARK: unfinished.take, IS_FULL: self.unread.is_full}
         return unfinished
 
-    def ask(self, environ: WSGIEnvironment, *, is_large: bool = False) -> Answer:
+    def ask(self, environ: WSGIEnvironment, *, is_large: bool = False) -> WSGIResponse:
         """Call the app; the time that it takes counts as its key's."""
         began_at, worked_before = time.perf_counter(), time.thread_time()
-        answer = Answer.of(self._app, environ)
+        answer = WSGIResponse.of(self._app, environ)
         seconds, worked = time.perf_counter() - began_at, time.thread_time() - worked_before
         # A large one lets others have as much; what it waited for the database, they had already.
         self._shares_here().count(environ, seconds, rest_seconds=worked if is_large else 0)
         return answer
 
-    def reader(self, environ: WSGIEnvironment, send: Send) -> Reader:
+    def reader(self, environ: WSGIEnvironment, send: Send) -> ResponseReader:
         """The client of a request that the app was asked."""
-        return Reader(self.unread, noted(environ).get("application", ""), send)
+        return ResponseReader(self.unread, noted(environ).get("application", ""), send)
 
     def _shares_here(self) -> Shares:
         loop = asyncio.get_running_loop()
@@ -152,14 +161,19 @@ class Bridge:
         return shares
 
     async def _finish(
-        self, left: Response | None, answer: Answer, environ: WSGIEnvironment, receive: Receive, reader: Reader
-    ) -> Answer | None:
+        self,
+        left: Response | None,
+        answer: WSGIResponse,
+        environ: WSGIEnvironment,
+        receive: Receive,
+        reader: ResponseReader,
+    ) -> WSGIResponse | None:
         """The whole answer; ``None`` where it was sent while it was made, or the client went away."""
         while isinstance(left, Deferred):
             left = await self._wait(left, environ, receive, reader)
             if left is None:
                 return None
-            answer = Answer.of(left, environ)
+            answer = WSGIResponse.of(left, environ)
         if isinstance(left, Streamed):
             await self._stream(left, answer, receive, reader)
             return None
@@ -182,7 +196,7 @@ class Bridge:
                 return None if message["type"] == "http.disconnect" else bytes(body[: self._max_body_bytes + 1])
         except TimeoutError:
             refusal = Refusal(408, "the body did not arrive in time; send it at once")
-            await Answer.of(self._app, environ | {REFUSED: refusal}).send(send, is_last=True)
+            await WSGIResponse.of(self._app, environ | {REFUSED: refusal}).send(send, is_last=True)
             return None
 
     async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
@@ -194,7 +208,7 @@ class Bridge:
         return answer.status == 100
 
     async def _wait(
-        self, deferred: Deferred, environ: WSGIEnvironment, receive: Receive, reader: Reader
+        self, deferred: Deferred, environ: WSGIEnvironment, receive: Receive, reader: ResponseReader
     ) -> Response | None:
         """The response when it can be made; ``None`` where it was sent already, or the client went away."""
         parked = _Parked(self._app, deferred, environ, reader)
@@ -212,7 +226,7 @@ class Bridge:
             # Before a download, which may take a slow reader minutes.
             deferred.release()
 
-    async def _stream(self, streamed: Streamed, answer: Answer, receive: Receive, reader: Reader) -> None:
+    async def _stream(self, streamed: Streamed, answer: WSGIResponse, receive: Receive, reader: ResponseReader) -> None:
         """Have the response send itself, until the client goes away or the server stops."""
         ends = [asyncio.ensure_future(_until_gone(receive)), asyncio.ensure_future(self.stopping.wait())]
         try:
@@ -269,7 +283,7 @@ class _Parked:
 
     __slots__ = ("_answer", "_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_reader", "_task")
 
-    def __init__(self, app: MirrorApp, deferred: Deferred, environ: WSGIEnvironment, reader: Reader) -> None:
+    def __init__(self, app: MirrorApp, deferred: Deferred, environ: WSGIEnvironment, reader: ResponseReader) -> None:
         self._app = app
         self._deferred = deferred
         self._environ = environ
@@ -307,7 +321,9 @@ class _Parked:
         if not self._deferred.is_poll or self._deferred.takes or self._reader.must_wait:
             return False
         answer = self._answer = self._app.answer(self._deferred, self._environ)
-        if not (isinstance(answer, SharedAnswer) and Answer.of(answer, self._environ).send_at_once(self._reader.send)):
+        if not (
+            isinstance(answer, SharedAnswer) and WSGIResponse.of(answer, self._environ).send_at_once(self._reader.send)
+        ):
             return False
         self._is_waiting = False
         self._app.finish(answer, self._environ)

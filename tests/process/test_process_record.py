@@ -120,8 +120,8 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss_or_a_rule_
     assert len(client.subscriptions.rules.list()) == 2
     left = read_recording(folder)["seq"].tolist()
     assert seen(folder) == left[: len(seen(folder))]
-    sealed = CliRunner().invoke(main, ["record", str(folder), "--seal"])
-    assert sealed.stdout.startswith("complete from ")
+    finalized = CliRunner().invoke(main, ["record", str(folder), "--finalize"])
+    assert finalized.stdout.startswith("complete from ")
     assert seen(folder) == left
     last = start_recorder("--path", "/3303/*")
     last.send_signal(signal.SIGTERM)

@@ -20,7 +20,7 @@ from usual import DIMMER
 
 from mirror_sdk import Explanation
 from mirror_sdk.errors import ConnectionFailed
-from mirror_sdk.recording.audit import Audit, Hole
+from mirror_sdk.recording.audit import Audit, RecordingGap
 from mirror_sdk.values import decode
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.entries import Unreadable
@@ -84,11 +84,11 @@ def test_a_value_becomes_json(value):
 
 def test_what_reports_say_becomes_json():
     text = "a\ud800b"
-    hole = Hole(first_seq=None, last_seq=2, reason=text)
-    counts = {"after_seq": 0, "last_seq": 1, "events": 0, "duplicates": 0, "sealed_events": 0}
-    times = {"from_at": AT, "until_at": None, "sealed_until_at": None}
-    audit = Audit(complete=False, holes=(hole,), **counts, **times)
-    assert check(audit)["holes"] == [check(hole)]
+    gap = RecordingGap(first_seq=None, last_seq=2, reason=text)
+    counts = {"after_seq": 0, "last_seq": 1, "events": 0, "duplicates": 0, "finalized_events": 0}
+    times = {"from_at": AT, "until_at": None, "finalized_until_at": None}
+    audit = Audit(complete=False, gaps=(gap,), **counts, **times)
+    assert check(audit)["gaps"] == [check(gap)]
     assert check(Explanation(text, (text,), ()))["refresh"] == []
     check(Unreadable(text, {text: math.nan}))
 

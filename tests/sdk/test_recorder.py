@@ -70,7 +70,7 @@ def test_a_recording_has_what_happened_while_it_ran_and_the_next_recorder_goes_o
     assert f"{folder} stopped," in repr(following)
     assert journal_numbers(folder) == []
     audit = following.audit()
-    assert (audit.complete, audit.holes, audit.events) == (True, (), 4)
+    assert (audit.complete, audit.gaps, audit.events) == (True, (), 4)
     assert str(audit).startswith("complete from ")
     # Others see one table.
     frame = pd.read_parquet(folder)
@@ -78,7 +78,7 @@ def test_a_recording_has_what_happened_while_it_ran_and_the_next_recorder_goes_o
     assert frame["value_num"].tolist() == numbers(read_recording(folder)) == [2.0, 3.0, 4.0, 5.0]
 
 
-def test_a_file_that_is_sealed_while_the_folder_is_read_is_read_too(client, observed, folder, monkeypatch):
+def test_a_file_that_is_finalized_while_the_folder_is_read_is_read_too(client, observed, folder, monkeypatch):
     with client.record(folder):
         observed(1.0)
     recorder = client.record(folder)
@@ -86,11 +86,11 @@ def test_a_file_that_is_sealed_while_the_folder_is_read_is_read_too(client, obse
     until(lambda: recorder.events == 1)
     read_part = files.read_part
 
-    def read_behind_a_seal(*arguments):
+    def read_behind_a_finalize(*arguments):
         recorder.stop()
         return read_part(*arguments)
 
-    monkeypatch.setattr(files, "read_part", read_behind_a_seal)
+    monkeypatch.setattr(files, "read_part", read_behind_a_finalize)
     assert numbers(read_recording(folder)) == [1.0, 2.0]
 
 
@@ -311,7 +311,7 @@ def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, 
     observed(1.0)
     until(lambda: recorder.events == 1)
     with monkeypatch.context() as full:
-        full.setattr(files, "seal", no_space)
+        full.setattr(files, "finalize", no_space)
         fail_to_write(recorder, lambda: observed(2.0), full)
     with pytest.raises(OSError, match="no space left"):
         recorder.stop()
@@ -361,7 +361,7 @@ def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken
         last = part_numbers(folder)[-1]
         table, spans, _ = files.read_part(folder, last)
         beyond = [span._replace(seq=span.seq + 100) for span in spans]
-        files.write_part(folder, last, files.Piece(table, beyond, is_sealed=True), files.read_about(folder))
+        files.write_part(folder, last, files.Piece(table, beyond, is_finalized=True), files.read_about(folder))
         is_pulled = True
         with pytest.warns(GapWarning), client.record(folder):
             until(lambda: len(state_numbers(folder)) == 3)

@@ -39,7 +39,7 @@ def test_complete_is_what_is_known_by_the_services_clock(client, simulator, here
         ended_at = simulator.advance(60)
     assert set(Recording(folder).events()["received_at"]) == {here}
     audit = Recording(folder).audit()
-    assert (audit.from_at, audit.until_at, audit.sealed_until_at) == (begun_at, ended_at, ended_at)
+    assert (audit.from_at, audit.until_at, audit.finalized_until_at) == (begun_at, ended_at, ended_at)
     assert Recording(folder).events().attrs["mirror"]["taken_at"].startswith(f"{ended_at:%Y-%m-%dT%H:%M:%S}")
     assert is_complete(folder, begun_at)
     assert is_complete(folder, ended_at)

@@ -110,7 +110,7 @@ def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, simulator, devi
     events, audit = recording.events(), recorder.audit()
     assert "gap" in set(events["event"])
     assert events.attrs["mirror"]["complete"] is False
-    assert [hole.reason for hole in audit.holes] == ["the log had dropped them"]
+    assert [gap.reason for gap in audit.gaps] == ["the log had dropped them"]
     assert "missing" in str(audit)
 
 

@@ -39,9 +39,9 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     until(lambda: recorder.events == 2)
     assert_all_see(folder, [])
     with pytest.raises(InvalidValue, match="another recorder at work"):
-        recorder.recording.seal()
+        recorder.recording.finalize()
     audit = recorder.audit()
-    assert (audit.events, audit.sealed_events) == (2, 0)
+    assert (audit.events, audit.finalized_events) == (2, 0)
     assert "whole files, which every program sees: 0 events" in str(audit)
     # What a kill of the recorder leaves at this moment.
     left = shutil.copytree(folder, tmp_path / "left" / folder.name)
@@ -49,15 +49,15 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     recorder.stop()
     both = numbers_of(folder)
     assert_all_see(folder, both)
-    assert recorder.audit().sealed_events == 2
+    assert recorder.audit().finalized_events == 2
     assert "whole files" not in str(recorder.audit())
 
     assert_all_see(left, [])
     assert numbers_of(left) == both
-    Recording(left).seal()
+    Recording(left).finalize()
     assert_all_see(left, both)
     assert Recording(left).audit().complete
-    Recording(left).seal()
+    Recording(left).finalize()
     assert_all_see(left, both)
 
 
@@ -72,15 +72,15 @@ def test_an_event_waits_for_no_other_one_to_be_seen(folder):
         clock.now = 100
         written.append([event(1)], Span(0, 1, AT, AT))
         clock.now = 159
-        written.seal_when_due()
+        written.finalize_when_due()
         assert_all_see(folder, [])
         clock.now = 160
-        written.seal_when_due()
+        written.finalize_when_due()
         assert_all_see(folder, [1])
         # Without an event there is nothing to be seen, and no further file.
         clock.now = 1000
         written.append([], Span(1, 1, AT, AT))
-        written.seal_when_due()
+        written.finalize_when_due()
         assert layout.part_numbers(folder) == [1, 2]
 
 
@@ -127,12 +127,12 @@ def check_prefix(folder):
     held = numbers_of(folder)
     assert held == list(range(1, audit.last_seq + 1))
     assert (audit.complete, audit.duplicates, audit.events) == (True, 0, len(held))
-    sealed = list(range(1, audit.sealed_events + 1))
+    finalized = list(range(1, audit.finalized_events + 1))
     assert {path.name for path in folder.iterdir()} == {
         layout.part_path(folder, number).name for number in range(1, len(layout.part_numbers(folder)) + 1)
     }
     # The one that is the least patient with files that are not alike.
-    assert sorted(READERS["Polars"](folder)["seq"]) == sealed
+    assert sorted(READERS["Polars"](folder)["seq"]) == finalized
 
 
 def test_a_kill_at_each_step_leaves_a_beginning_and_the_next_recorder_goes_on(tmp_path):
@@ -166,7 +166,7 @@ def test_a_folder_that_was_removed_is_begun_anew(folder):
 def test_a_file_of_another_name_is_none_of_the_recording(folder):
     record(folder)
     shutil.copy(layout.part_path(folder, 1), folder / "part-old-000777.parquet")
-    Recording(folder).seal()
+    Recording(folder).finalize()
     assert numbers_of(folder) == [*range(1, LAST + 1)]
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
-from mirror_sdk.frames.questions.resample import KEY, Pieces, Statistic, checked, statistics
+from mirror_sdk.frames.questions.resample import KEY, Statistic, StepPieces, checked, statistics
 from mirror_sdk.frames.questions.rows import Ints, spans_of
-from mirror_sdk.frames.questions.steps import Told, warn_of_units
+from mirror_sdk.frames.questions.steps import Timeline, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY
 from mirror_sdk.wire.paths import matches
 
@@ -33,7 +33,7 @@ COMPARED_SCHEMA = pa.schema(
 """Two times beside each other."""
 
 
-def align(told: Told, span: int, how: Statistic) -> pd.DataFrame:
+def align(told: Timeline, span: int, how: Statistic) -> pd.DataFrame:
     """Resources beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.align`.
 
     Raises:
@@ -56,7 +56,7 @@ def align(told: Told, span: int, how: Statistic) -> pd.DataFrame:
     return table
 
 
-def compare(told: Told, begins: Sequence[int], length: int, span: int | None, how: Statistic) -> pd.DataFrame:
+def compare(told: Timeline, begins: Sequence[int], length: int, span: int | None, how: Statistic) -> pd.DataFrame:
     """Two times beside each other; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
 
     Raises:
@@ -86,17 +86,17 @@ def _one(how: Statistic) -> Statistic:
     return name
 
 
-def _window(told: Told, begin: int, length: int, span: int, name: Statistic) -> tuple[pa.Table, Ints]:
+def _window(told: Timeline, begin: int, length: int, span: int, name: Statistic) -> tuple[pa.Table, Ints]:
     """The statistic of each cell, and its unit as :meth:`Pieces.unit` gives it."""
     bins = Bins(np.append(np.arange(begin, begin + length, span), begin + length))
     told = told.within(begin, begin + length)
     table = statistics(told, bins, [name])
     if pa.types.is_string(table[name].type):
         raise InvalidValue(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
-    return table, np.concatenate([Pieces(part, bins).unit() for part in told.parts(len(bins))])
+    return table, np.concatenate([StepPieces(part, bins).unit() for part in told.parts(len(bins))])
 
 
-def _in_order_of_patterns(told: Told) -> list[int]:
+def _in_order_of_patterns(told: Timeline) -> list[int]:
     """The paths that are asked for: as the patterns name them, and sorted where one stands for several."""
     paths = np.unique(told.steps.of_path).tolist()
     named = ["*"] if told.patterns is None else told.patterns
@@ -104,7 +104,7 @@ def _in_order_of_patterns(told: Told) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _column(told: Told, bins: Bins, name: Statistic) -> tuple[pd.Series, Ints]:
+def _column(told: Timeline, bins: Bins, name: Statistic) -> tuple[pd.Series, Ints]:
     """One statistic of the cells of one path, and the devices they are of."""
     return told.to_frame(statistics(told, bins, [name]))[name], told.steps.of_device
 

@@ -22,7 +22,7 @@ from mirror_sdk.frames.questions.rows import (
     times_of,
     words_of,
 )
-from mirror_sdk.frames.questions.steps import Steps, Told, are_same, warn_of_units
+from mirror_sdk.frames.questions.steps import Steps, Timeline, are_same, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields
 
 _RESOURCE = [pa.field("device_id", CATEGORY), pa.field("endpoint_name", CATEGORY), pa.field("path", CATEGORY)]
@@ -83,7 +83,7 @@ class Held(NamedTuple):
 
 
 def durations(
-    told: Told, *, above: float | None, below: float | None, equals: float | bool | str | None, each: bool
+    told: Timeline, *, above: float | None, below: float | None, equals: float | bool | str | None, each: bool
 ) -> pd.DataFrame:
     """How long a condition held; see :meth:`mirror_sdk.frames.MirrorAccessor.durations`.
 
@@ -96,7 +96,7 @@ def durations(
     return told.to_frame(table)
 
 
-def unchanged(told: Told, longer_than: int) -> pd.DataFrame:
+def unchanged(told: Timeline, longer_than: int) -> pd.DataFrame:
     """What stayed for longer than a span; see :meth:`mirror_sdk.frames.MirrorAccessor.unchanged`."""
     steps = clipped(told)
     held = intervals(steps, steps.is_known, same_value=True)
@@ -117,14 +117,14 @@ def unchanged(told: Told, longer_than: int) -> pd.DataFrame:
     return told.to_frame(pa.Table.from_arrays(list(columns.values()), schema=UNCHANGED_SCHEMA))
 
 
-def clipped(told: Told) -> Steps:
+def clipped(told: Timeline) -> Steps:
     """The steps within the time that is asked for, without those that were held for no time."""
     steps = told.steps
     begin, until = np.maximum(steps.at, told.begin), np.minimum(steps.until, told.end)
     return replace(steps, at=begin, until=until).take(until > begin)
 
 
-def _counts(told: Told) -> Ints:
+def _counts(told: Timeline) -> Ints:
     """How many values were told at the time of each of the clipped steps."""
     steps = told.steps
     counts: Ints = (steps.is_counted & (steps.at >= told.begin)).astype(np.int64)
@@ -159,7 +159,7 @@ def _follows(steps: Steps) -> Flags:
 
 
 def _meets(
-    told: Told, steps: Steps, above: float | None, below: float | None, equals: float | bool | str | None
+    told: Timeline, steps: Steps, above: float | None, below: float | None, equals: float | bool | str | None
 ) -> Flags:
     """Which steps meet the condition."""
     if above is None and below is None:
@@ -178,7 +178,7 @@ def _meets(
     return meets
 
 
-def _equals(told: Told, steps: Steps, wanted: float | bool | str, *, is_given: bool) -> Flags:
+def _equals(told: Timeline, steps: Steps, wanted: float | bool | str, *, is_given: bool) -> Flags:
     if isinstance(wanted, str):
         _check_kind(told, TEXT, f"equals={wanted!r} is a text")
         found: Flags = (steps.kind == TEXT) & (steps.text == told.rows.texts.get_indexer(pd.Index([wanted]))[0])
@@ -194,7 +194,7 @@ def _equals(told: Told, steps: Steps, wanted: float | bool | str, *, is_given: b
     return equal
 
 
-def _check_kind(told: Told, kind: int, why: str) -> None:
+def _check_kind(told: Timeline, kind: int, why: str) -> None:
     """See that the values are of the kind a condition is of.
 
     Raises:
@@ -208,7 +208,7 @@ def _check_kind(told: Told, kind: int, why: str) -> None:
         raise InvalidValue(f"{path} has {_KINDS[int(steps.kind[place])]}: {why}; {_CURES[int(steps.kind[place])]}")
 
 
-def _each(told: Told, steps: Steps, held: Held) -> pa.Table:
+def _each(told: Timeline, steps: Steps, held: Held) -> pa.Table:
     follows = np.concatenate([[False], _follows(steps), [False]])
     is_known = np.concatenate([[False], steps.is_known, [False]])
     columns = {
@@ -222,7 +222,7 @@ def _each(told: Told, steps: Steps, held: Held) -> pa.Table:
     return pa.Table.from_arrays(list(columns.values()), schema=EACH_DURATION_SCHEMA)
 
 
-def _by_resource(told: Told, steps: Steps, held: Held) -> pa.Table:
+def _by_resource(told: Timeline, steps: Steps, held: Held) -> pa.Table:
     count = len(steps.of_device)
     length = held.end - held.begin
     held_for = _summed(held.resource, length, count)
@@ -248,7 +248,7 @@ def _summed(group: Ints, values: Ints, count: int) -> Ints:
     return sums
 
 
-def _resources(told: Told, resource: Ints) -> dict[str, pa.Array]:
+def _resources(told: Timeline, resource: Ints) -> dict[str, pa.Array]:
     """Device, its name, and path of resources."""
     return {
         "device_id": words_of(told.steps.of_device[resource], told.rows.devices),

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk.frames.questions.rows import NO_TIME, Ints, Rows, names_of, order_by, times_of, words_of
-from mirror_sdk.frames.questions.steps import Told
+from mirror_sdk.frames.questions.steps import Timeline
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
 LATE_ARRIVALS_SCHEMA = pa.schema(
@@ -24,7 +24,7 @@ LATE_ARRIVALS_SCHEMA = pa.schema(
 """The values that came late."""
 
 
-def late_arrivals(told: Told, longer_than: int | None) -> pd.DataFrame:
+def late_arrivals(told: Timeline, longer_than: int | None) -> pd.DataFrame:
     """The values that came late; see :meth:`mirror_sdk.frames.MirrorAccessor.late_arrivals`."""
     values = told.values()
     values = values.take(order_by(values.device, values.path, values.order))

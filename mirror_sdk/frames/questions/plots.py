@@ -11,7 +11,7 @@ import pandas as pd
 from mirror_sdk.frames.axes import axes_for, plain_legend
 from mirror_sdk.frames.legend import line_names
 from mirror_sdk.frames.questions.rows import Floats, instants
-from mirror_sdk.frames.questions.steps import Told
+from mirror_sdk.frames.questions.steps import Timeline
 from mirror_sdk.frames.state import value_column
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _OF_LASTING: Mapping[str, _Colour] = {"still so": "C1", "ended": "C0"}
 _ALL = "all devices"
 
 
-def draw_gaps(told: Told, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+def draw_gaps(told: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw what is not known, a row for each device; the longest first."""
     whom = gaps["device_id"].astype(object).fillna(_ALL)
     # What is of all devices stands above them.
@@ -40,7 +40,7 @@ def draw_gaps(told: Told, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes
     return _titled(axes, "what is not known", len(rows), whom.nunique(), "devices")
 
 
-def draw_availability(told: Told, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+def draw_availability(told: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw when devices were there, a row for each in the order of their names; the longest absent ones."""
     whom = intervals["device_id"].astype(object)
     longest = _longest(whom, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
@@ -50,7 +50,7 @@ def draw_availability(told: Told, intervals: pd.DataFrame, names: Mapping[str, s
     return _titled(axes, "when devices were there", len(rows), whom.nunique(), "devices")
 
 
-def draw_unchanged(told: Told, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+def draw_unchanged(told: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw what stayed the same, a row for each resource, with the value; the longest first."""
     whom = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
     longest = intervals["duration"].groupby([intervals["device_id"], intervals["path"]], observed=True).max()
@@ -63,7 +63,7 @@ def draw_unchanged(told: Told, intervals: pd.DataFrame, names: Mapping[str, str]
     return _titled(axes, "what stayed the same", len(rows), len(longest), "resources")
 
 
-def draw_late_arrivals(told: Told, late: pd.DataFrame, ax: Axes | None) -> Axes:
+def draw_late_arrivals(told: Timeline, late: pd.DataFrame, ax: Axes | None) -> Axes:
     """Draw late values: when they changed, and how much later they came."""
     delay = late["delay"].fillna(late["behind"]).dt.total_seconds().to_numpy()
     size, unit = _unit(delay)
@@ -109,7 +109,7 @@ def _longest(whom: pd.Series, durations: pd.Series) -> list[str]:
 
 
 def _bars(
-    told: Told,
+    told: Timeline,
     intervals: pd.DataFrame,
     rows: Sequence[_Row],
     column: str,
@@ -148,7 +148,7 @@ def _bars(
     return axes
 
 
-def _clipped(told: Told, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
+def _clipped(told: Timeline, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
     """Begin and end of intervals as far as they are shown, as dates of matplotlib."""
     end = intervals["end"].fillna(pd.Timestamp(max(told.known_until, told.begin), unit="ms", tz="UTC"))
     first, last = told.begin / _DAY, told.end / _DAY
@@ -160,7 +160,7 @@ def _dates(times: pd.Series) -> Floats:
     return instants(times) / _DAY
 
 
-def _time_axis(axes: Axes, told: Told, what: str) -> None:
+def _time_axis(axes: Axes, told: Timeline, what: str) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # an extra, and slow to import
 
     locator = AutoDateLocator(tz=told.tz, minticks=3, maxticks=9)
@@ -172,7 +172,7 @@ def _time_axis(axes: Axes, told: Told, what: str) -> None:
     axes.set_xlabel(f"{what} ({told.tz})")
 
 
-def _write_values(axes: Axes, told: Told, intervals: pd.DataFrame, rows: Sequence[_Row]) -> None:
+def _write_values(axes: Axes, told: Timeline, intervals: pd.DataFrame, rows: Sequence[_Row]) -> None:
     """Write in each bar that is long enough which value it was."""
     begin, end = _clipped(told, intervals)
     place = {row: number for number, row in enumerate(rows)}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mirror_sdk.frames.questions.intervals import REASONS, Intervals, signs_of_life
 from mirror_sdk.frames.questions.rows import NEVER, NO_TIME, Ints, names_of, order_by, spans_of, times_of, words_of
-from mirror_sdk.frames.questions.steps import Told
+from mirror_sdk.frames.questions.steps import Timeline
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, fixed_category_array
 
 Presence: TypeAlias = Literal["available", "absent", "unknown"]
@@ -58,7 +58,7 @@ EACH_PRESENCE_SCHEMA = pa.schema(
 """Each interval in which a device was there, was not, or nobody knows."""
 
 
-def gaps(told: Told) -> pd.DataFrame:
+def gaps(told: Timeline) -> pd.DataFrame:
     """What is not known; see :meth:`mirror_sdk.frames.MirrorAccessor.gaps`."""
     found = told.intervals
     is_within = (found.begin < told.end) & (found.end > told.begin)
@@ -76,7 +76,7 @@ def gaps(told: Told) -> pd.DataFrame:
     return told.to_frame(pa.Table.from_arrays(columns, schema=GAPS_SCHEMA))
 
 
-def availability(told: Told, state: pd.DataFrame | None, *, each: bool) -> pd.DataFrame:
+def availability(told: Timeline, state: pd.DataFrame | None, *, each: bool) -> pd.DataFrame:
     """How long devices were there; see :meth:`mirror_sdk.frames.MirrorAccessor.availability`."""
     devices = np.unique(told.rows.device[told.rows.device >= 0])
     if state is not None:
@@ -97,7 +97,7 @@ def availability(told: Told, state: pd.DataFrame | None, *, each: bool) -> pd.Da
     return told.to_frame(pa.Table.from_arrays(columns, schema=EACH_PRESENCE_SCHEMA))
 
 
-def _intervals(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _intervals(told: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """The time that is asked for, of each device, cut where it was there, or not: device, begin, end and which."""
     device, at, absent, unknown = _changes(told, devices)
     order = order_by(device, at)
@@ -114,7 +114,7 @@ def _intervals(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return device[is_other], begin[is_other], end[is_end], presence[is_other]
 
 
-def _changes(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _changes(told: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Where something begins or ends, of each device: its number, when, and by how much it is absent or unknown."""
     numbers = np.arange(len(devices))
     found = told.intervals
@@ -136,7 +136,7 @@ def _changes(told: Told, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return device, np.clip(at, told.begin, told.end), absent, unknown
 
 
-def _first_rows(told: Told, devices: Ints) -> Ints:
+def _first_rows(told: Timeline, devices: Ints) -> Ints:
     """When each device is first told of."""
     # One place more, for what is of no device.
     first = np.full(len(told.rows.devices) + 1, NEVER)
@@ -144,7 +144,7 @@ def _first_rows(told: Told, devices: Ints) -> Ints:
     return first[devices]
 
 
-def _by_device(told: Told, devices: Ints, device: Ints, length: Ints, presence: Ints) -> pa.Table:
+def _by_device(told: Timeline, devices: Ints, device: Ints, length: Ints, presence: Ints) -> pa.Table:
     sums = np.zeros((len(PRESENCES), len(devices)), dtype=np.int64)
     np.add.at(sums, (presence, device), length)
     available, absent, unknown = sums
@@ -165,7 +165,7 @@ def _by_device(told: Told, devices: Ints, device: Ints, length: Ints, presence: 
     return pa.Table.from_arrays(columns, schema=AVAILABILITY_SCHEMA)
 
 
-def _last_heard(told: Told, devices: Ints) -> Ints:
+def _last_heard(told: Timeline, devices: Ints) -> Ints:
     """When each device was heard last before the end; ``NO_TIME`` for not at all."""
     device, at = signs_of_life(told.rows)
     is_before = at < told.end

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
-from mirror_sdk.frames.questions.resample import KEY, Pieces, keys
+from mirror_sdk.frames.questions.resample import KEY, StepPieces, keys
 from mirror_sdk.frames.questions.rows import NUMBER, names_of, spans_of, times_of, words_of
-from mirror_sdk.frames.questions.steps import Steps, Told, warn_of_units
+from mirror_sdk.frames.questions.steps import Steps, Timeline, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
 RATES_SCHEMA = pa.schema(
@@ -42,7 +42,7 @@ BINNED_RATES_SCHEMA = pa.schema(
 """By how much counters rose in each bin."""
 
 
-def rates(told: Told, *, per: int, span: int | None) -> pd.DataFrame:
+def rates(told: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
     """How fast counters count; see :meth:`mirror_sdk.frames.MirrorAccessor.rates`.
 
     Args:
@@ -60,7 +60,7 @@ def rates(told: Told, *, per: int, span: int | None) -> pd.DataFrame:
         return told.to_frame(_each(told, rises, per) if span is None else _binned(told, rises, per, span))
 
 
-def _rises(told: Told) -> Steps:
+def _rises(told: Timeline) -> Steps:
     """From each value to the next one that is known to follow it.
 
     These are steps whose ``number`` is the rise a millisecond, and whose ``is_counted`` tells whether the counter began
@@ -84,7 +84,7 @@ def _rises(told: Told) -> Steps:
     return replace(before, number=increase / (before.until - before.at), is_counted=is_reset)
 
 
-def _each(told: Told, rises: Steps, per: int) -> pa.Table:
+def _each(told: Timeline, rises: Steps, per: int) -> pa.Table:
     columns = [
         words_of(rises.of_device[rises.resource], told.rows.devices),
         names_of(rises.of_device[rises.resource], told.names),
@@ -99,18 +99,18 @@ def _each(told: Told, rises: Steps, per: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=RATES_SCHEMA)
 
 
-def _binned(told: Told, rises: Steps, per: int, span: int) -> pa.Table:
+def _binned(told: Timeline, rises: Steps, per: int, span: int) -> pa.Table:
     bins = bins_of(span, told.begin, told.end, told.tz)
     check_count(len(rises.of_device) * len(bins))
     parts = replace(told, own_steps=rises).parts(len(bins))
     return pa.concat_tables([_part(part, bins, per) for part in parts])
 
 
-def _part(told: Told, bins: Bins, per: int) -> pa.Table:
+def _part(told: Timeline, bins: Bins, per: int) -> pa.Table:
     """The bins of some resources."""
     rises = told.steps
     count = len(rises.of_device) * len(bins)
-    pieces = Pieces(told, bins)
+    pieces = StepPieces(told, bins)
     mean = pieces.mean()
     is_in = rises.is_counted & (rises.until >= told.begin) & (rises.until < told.end)
     cell = rises.resource[is_in] * len(bins) + bins.place(rises.until[is_in])

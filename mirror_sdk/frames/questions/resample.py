@@ -27,7 +27,7 @@ from mirror_sdk.frames.questions.rows import (
     times_of,
     words_of,
 )
-from mirror_sdk.frames.questions.steps import Steps, Told, warn_of_units
+from mirror_sdk.frames.questions.steps import Steps, Timeline, warn_of_units
 from mirror_sdk.tables.columns import CATEGORY, INSTANT
 
 Statistic: TypeAlias = Literal["time_weighted_mean", "last", "min", "max", "count", "duration"]
@@ -47,7 +47,7 @@ _COVERED = pa.field("covered", pa.float64())
 _TYPES = {NUMBER: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}
 
 
-def resample(told: Told, span: int, how: Statistic | Sequence[Statistic]) -> pd.DataFrame:
+def resample(told: Timeline, span: int, how: Statistic | Sequence[Statistic]) -> pd.DataFrame:
     """Statistics by bins of so many milliseconds; see :meth:`mirror_sdk.frames.MirrorAccessor.resample`.
 
     Raises:
@@ -72,7 +72,7 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
     return names
 
 
-def statistics(told: Told, bins: Bins, how: Sequence[Statistic]) -> pa.Table:
+def statistics(told: Timeline, bins: Bins, how: Sequence[Statistic]) -> pa.Table:
     """Statistics of what a table tells, by bins.
 
     Raises:
@@ -84,10 +84,10 @@ def statistics(told: Told, bins: Bins, how: Sequence[Statistic]) -> pa.Table:
     return pa.concat_tables([part_of(part, bins) for part in told.parts(len(bins))])
 
 
-def _cells(told: Told, bins: Bins, how: Sequence[Statistic]) -> pa.Table:
+def _cells(told: Timeline, bins: Bins, how: Sequence[Statistic]) -> pa.Table:
     """Each bin of each resource."""
     resources = len(told.steps.of_device)
-    pieces = Pieces(told, bins)
+    pieces = StepPieces(told, bins)
     columns = keys(told, bins, np.arange(resources * len(bins)))
     columns |= {name: pieces.statistic(name) for name in how}
     columns["covered"] = pa.array(pieces.known / np.tile(bins.lengths, resources))
@@ -95,13 +95,13 @@ def _cells(told: Told, bins: Bins, how: Sequence[Statistic]) -> pa.Table:
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema([*KEY, *fields, _COVERED]))
 
 
-class Pieces:
+class StepPieces:
     """Steps cut by the edges of bins, in the order of the cells: those of the first resource, then the next one's.
 
     A value that was told within a bin has a piece there, also one that was held for no time.
     """
 
-    def __init__(self, told: Told, bins: Bins) -> None:
+    def __init__(self, told: Timeline, bins: Bins) -> None:
         self._told, self._bins = told, bins
         self._cell_count = len(told.steps.of_device) * len(bins)
         steps = _within(told)
@@ -198,7 +198,7 @@ class Pieces:
         return every
 
 
-def values_of(told: Told, steps: Steps, places: Ints) -> pa.Array:
+def values_of(told: Timeline, steps: Steps, places: Ints) -> pa.Array:
     """The values of some steps, -1 for none: numbers, booleans or texts, as all of the table are.
 
     Booleans are numbers where there are numbers too.
@@ -212,7 +212,7 @@ def values_of(told: Told, steps: Steps, places: Ints) -> pa.Array:
     return _present(number)
 
 
-def _within(told: Told) -> Steps:
+def _within(told: Timeline) -> Steps:
     """The steps that have to do with the time that is asked for."""
     steps = told.steps
     is_held = np.minimum(steps.until, told.end) > told.begin
@@ -220,7 +220,7 @@ def _within(told: Told) -> Steps:
     return steps if is_within.all() else steps.take(is_within)
 
 
-def _check_kinds(told: Told, how: Sequence[Statistic]) -> None:
+def _check_kinds(told: Timeline, how: Sequence[Statistic]) -> None:
     """See that statistics are of the values there are.
 
     Raises:
@@ -244,13 +244,13 @@ def _check_kinds(told: Told, how: Sequence[Statistic]) -> None:
         )
 
 
-def _paths(told: Told, is_meant: Flags) -> str:
+def _paths(told: Timeline, is_meant: Flags) -> str:
     """One of the paths of some steps, for a message."""
     first = told.steps.resource[np.argmax(is_meant)]
     return str(told.rows.paths[told.steps.of_path[first]])
 
 
-def keys(told: Told, bins: Bins, cells: Ints) -> dict[str, pa.Array]:
+def keys(told: Timeline, bins: Bins, cells: Ints) -> dict[str, pa.Array]:
     """Bin, device, its name, and path of cells."""
     resource, place = np.divmod(cells, max(len(bins), 1))
     return {
@@ -261,9 +261,9 @@ def keys(told: Told, bins: Bins, cells: Ints) -> dict[str, pa.Array]:
     }
 
 
-def _durations(told: Told, bins: Bins) -> pa.Table:
+def _durations(told: Timeline, bins: Bins) -> pa.Table:
     """How long each value was held in each bin."""
-    pieces = Pieces(told, bins)
+    pieces = StepPieces(told, bins)
     is_held = pieces.length > 0
     cell, step, length = pieces.cell[is_held], pieces.step[is_held], pieces.length[is_held]
     steps = pieces.steps

@@ -78,7 +78,7 @@ _AT_A_TIME = 500_000
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Timeline:
     """What a table tells from ``begin`` up to ``end``, and is known up to ``known_until``, in milliseconds.
 
     ``names`` are the endpoint names of the devices of the rows, ``None`` where none is known.
@@ -104,11 +104,11 @@ class Told:
             return self.own_steps
         return _steps(self.rows, self.intervals, self.patterns, self.known_until)
 
-    def within(self, begin: int, end: int) -> Told:
+    def within(self, begin: int, end: int) -> Timeline:
         """The same, asked of another time."""
         return replace(self, begin=begin, end=end, own_steps=self.steps)
 
-    def of_path(self, path: int) -> Told:
+    def of_path(self, path: int) -> Timeline:
         """The same, asked of one resource path alone."""
         steps = self.steps
         is_meant = steps.of_path == path
@@ -124,7 +124,7 @@ class Told:
             ),
         )
 
-    def parts(self, bin_count: int) -> Iterator[Told]:
+    def parts(self, bin_count: int) -> Iterator[Timeline]:
         """The same by some resources at a time, at least once: as many as are worked on at once in so many bins."""
         steps = self.steps
         count = len(steps.of_device)
@@ -164,7 +164,7 @@ def told_by(
     end: InstantLike | None = None,
     state: pd.DataFrame | None = None,
     tz: str | None = None,
-) -> Told:
+) -> Timeline:
     """What a history or events table tells.
 
     Args:
@@ -195,10 +195,10 @@ def told_by(
     intervals = intervals_of(rows, limit)
     names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
-    return Told(rows, intervals, first, last, known_until, zone, basis_of(frame), patterns, names)
+    return Timeline(rows, intervals, first, last, known_until, zone, basis_of(frame), patterns, names)
 
 
-def warn_of_units(told: Told) -> None:
+def warn_of_units(told: Timeline) -> None:
     """Warn where the numbers of a resource that are asked for are in several units; an unknown one is another one.
 
     Warns:

@@ -28,7 +28,7 @@ from mirror_server.store import devices, resources
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
 from mirror_server.views.answers import empty_answer, when_stored
-from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of, text_of, words
+from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of, text_of, words
 from mirror_server.views.device_requests import place
 from mirror_server.views.requests import (
     app_id,
@@ -46,7 +46,7 @@ _NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
 _BYTES = "application/octet-stream"
 
 _QUERY = ("cacheOnly", "noResp", "sync")
-_ACCEPTED = Answer(202, "Accepted, and on disk.", json_of(DeviceRequestAccepted, "202"), headers=OF_ACCEPTED)
+_ACCEPTED = ResponseSpec(202, "Accepted, and on disk.", json_of(DeviceRequestAccepted, "202"), headers=OF_ACCEPTED)
 _ONLY_NO = words("false", default="false")
 _OLDER = (
     Parameter(
@@ -68,13 +68,13 @@ _RULES = tuple(
     Parameter(name, "A notification rule, in the place of a value.", TEXT | {"pattern": NUMBER_PATTERN})
     for name in NOTIFICATION_RULES
 )
-_NOBODY_IS_TOLD = Answer(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
+_NOBODY_IS_TOLD = ResponseSpec(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
 _VALUE = "A value as it is, in the format that `Content-Type` tells."
 
 
-def _raw(example: str) -> Content:
+def _raw(example: str) -> BodySpec:
     """A body that is not looked into: in JSON it may be anything."""
-    return Content(media_type="*/*", schema={"description": _VALUE}, example=example)
+    return BodySpec(media_type="*/*", schema={"description": _VALUE}, example=example)
 
 
 routes = Blueprint("older_device_calls", __name__)
@@ -85,10 +85,10 @@ routes = Blueprint("older_device_calls", __name__)
 @without_head
 @described(
     "Device requests",
-    Answer(200, "What the mirror holds, with `cacheOnly`.", text_of("*/*", "21.5", _VALUE)),
+    ResponseSpec(200, "What the mirror holds, with `cacheOnly`.", text_of("*/*", "21.5", _VALUE)),
     _ACCEPTED,
     _NOBODY_IS_TOLD,
-    Answer(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+    ResponseSpec(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
     parameters=(_FROM_CACHE, *_OLDER),
     errors=(409,),
 )

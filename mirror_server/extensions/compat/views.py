@@ -19,7 +19,7 @@ from mirror_server.store.conditions import Condition
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
 from mirror_server.views.answers import json_answer, when_read
-from mirror_server.views.description import TEXT, Answer, Content, Parameter, described, json_of
+from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
 
 _REGISTERED = Condition("registered", "IN", (1,))
@@ -34,10 +34,10 @@ routes = Blueprint("older_calls", __name__)
 @requires(*Scope)
 @described(
     "Operation",
-    Answer(
+    ResponseSpec(
         200,
         "The versions, the newest last.",
-        Content(schema={"type": "array", "items": TEXT}, example=list(REST_VERSIONS)),
+        BodySpec(schema={"type": "array", "items": TEXT}, example=list(REST_VERSIONS)),
     ),
 )
 def list_rest_versions() -> Response:
@@ -47,7 +47,7 @@ def list_rest_versions() -> Response:
 
 @routes.get("/v2/limits")
 @requires(Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
-@described("Operation", Answer(200, "Quotas and counts.", json_of(Limits, "no quotas")))
+@described("Operation", ResponseSpec(200, "Quotas and counts.", json_of(Limits, "no quotas")))
 def get_limits() -> Response:
     """The quotas of an application, of which there are none."""
     database, asker = services().database, app_id()
@@ -68,7 +68,7 @@ def get_limits() -> Response:
 @without_head
 @described(
     "Directory",
-    Answer(200, "The devices, by id.", json_of(Endpoint, "registered", "in queue mode", is_list=True)),
+    ResponseSpec(200, "The devices, by id.", json_of(Endpoint, "registered", "in queue mode", is_list=True)),
     parameters=(_TYPE,),
 )
 def list_endpoints() -> Response:

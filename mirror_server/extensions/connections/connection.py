@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from mirror_server.config import Settings
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.connections.settings import ConnectionSettings
-from mirror_server.web.asgi import Answer
+from mirror_server.web.asgi import WSGIResponse
 from mirror_server.web.serve import Upgrade
 
 _LINGER_SECONDS = 2
@@ -32,7 +32,7 @@ _MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and 
 
 _log = logging.getLogger(__name__)
 
-AnswerRefusal = Callable[[Refusal, Mapping[str, Any]], Answer]
+AnswerRefusal = Callable[[Refusal, Mapping[str, Any]], WSGIResponse]
 """Makes the answer of a refusal, given what is known of the request as an ASGI scope."""
 
 
@@ -272,7 +272,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._answered.disconnected = True
             self._answered.message_event.set()
 
-    def _write(self, answer: Answer) -> None:
+    def _write(self, answer: WSGIResponse) -> None:
         common = [b"%b: %b\r\n" % header for header in self.server_state.default_headers]
         end = (answer.lines, b"connection: close\r\n\r\n", answer.body)
         self.transport.write(b"".join([STATUS_LINE[answer.status], *common, *end]))

@@ -17,7 +17,7 @@ from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import json_answer, when_stored
-from mirror_server.views.description import Answer, described, json_of
+from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, leader_only, requires, services
 from mirror_server.views.serialize import device, timestamp
 
@@ -29,7 +29,7 @@ _WHOSE = {
     "state": "a device registers and deregisters by itself",
     "queue_mode": "a device says so itself when it registers",
 }
-_DESCRIBED = Answer(200, "The device as it is now.", json_of(Device, "with what people say of it"))
+_DESCRIBED = ResponseSpec(200, "The device as it is now.", json_of(Device, "with what people say of it"))
 _DESCRIPTION = json_of(DeviceUpdate, "what people say of it", "nothing any more", "a whole device sent back")
 
 routes = Blueprint("device_directory", __name__)
@@ -60,7 +60,7 @@ def patch_device(device_id: str) -> Response:
 @requires(Scope.READ)
 @described(
     "Directory",
-    Answer(
+    ResponseSpec(
         200,
         "The connection.",
         json_of(DeviceConnection, "a device that sleeps, asked for with a key for operators", "simulated"),
@@ -80,7 +80,7 @@ def get_device_connection(device_id: str) -> Response:
 
 @routes.get("/v3/devices/<device_id>/contacts")
 @requires(Scope.READ)
-@described("Directory", Answer(200, "The instants.", json_of(DeviceContacts, "four contacts")), is_extension=True)
+@described("Directory", ResponseSpec(200, "The instants.", json_of(DeviceContacts, "four contacts")), is_extension=True)
 def get_device_contacts(device_id: str) -> Response:
     """When a device was heard lately, as far as this application was told of it.
 

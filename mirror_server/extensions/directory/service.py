@@ -12,7 +12,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.backends import DeviceBackends
-from mirror_server.devices.link import Connection
+from mirror_server.devices.link import ConnectionStatus
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store import contacts, descriptions, device_events, device_queries
 from mirror_server.extensions.directory.store.descriptions import Description
@@ -38,7 +38,7 @@ class DirectoryDevice:
     """A device of the directory, how it is connected where its backend knows it, and whether a command would arrive."""
 
     device: DeviceRow
-    connection: Connection | None
+    connection: ConnectionStatus | None
     is_reachable: bool
 
 

@@ -34,7 +34,7 @@ from mirror_server.extensions.directory.store.device_events import KINDS, Device
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import empty_answer, json_answer, when_page_read, when_stored
-from mirror_server.views.description import TEXT, Answer, described, json_of
+from mirror_server.views.description import TEXT, ResponseSpec, described, json_of
 from mirror_server.views.requests import PAGING, query_paging, requires, services
 from mirror_server.views.serialize import timestamp
 
@@ -95,13 +95,13 @@ _OF_EVENTS = Fields(
 _QUERY_LIST = (*list_parameters("queries", "query"), *filter_parameters("queries", "name%3DLights", _OF_QUERIES))
 _QUERY = json_of(DeviceQuery, "lights that are registered")
 _QUERY_UPDATE = json_of(DeviceQueryUpdate, "another name", "a whole query sent back")
-_CHANGED_QUERY = Answer(200, "The query as it is now.", _QUERY)
+_CHANGED_QUERY = ResponseSpec(200, "The query as it is now.", _QUERY)
 _EVENT_LIST = (
     *list_parameters("events", "event", TEXT | {"pattern": EVENT_ID_PATTERN}),
     *filter_parameters("events", "event_type%3Dexpired", _OF_EVENTS),
 )
-_EVENT_PAGE = Answer(200, "A page.", json_of(DeviceEventPage, "a page"))
-_ONE_EVENT = Answer(200, "The event.", json_of(DeviceEvent, "registered", "expired"))
+_EVENT_PAGE = ResponseSpec(200, "A page.", json_of(DeviceEventPage, "a page"))
+_ONE_EVENT = ResponseSpec(200, "The event.", json_of(DeviceEvent, "registered", "expired"))
 
 routes = Blueprint("directory", __name__)
 
@@ -109,7 +109,7 @@ routes = Blueprint("directory", __name__)
 @routes.get("/v3/device-queries")
 @requires(Scope.READ, query=None)
 @described(
-    "Directory", Answer(200, "A page.", json_of(DeviceQueryPage, "with the total count")), parameters=_QUERY_LIST
+    "Directory", ResponseSpec(200, "A page.", json_of(DeviceQueryPage, "with the total count")), parameters=_QUERY_LIST
 )
 def list_device_queries() -> Response:
     """The saved filters of the directory, page by page.
@@ -125,7 +125,7 @@ def list_device_queries() -> Response:
 @requires(Scope.WRITE)
 @described(
     "Directory",
-    Answer(201, "It is saved.", _QUERY),
+    ResponseSpec(201, "It is saved.", _QUERY),
     body=json_of(DeviceQueryBody, "lights that are registered"),
 )
 def post_device_query() -> Response:
@@ -142,7 +142,7 @@ def post_device_query() -> Response:
 
 @routes.get("/v3/device-queries/<query_id>")
 @requires(Scope.READ)
-@described("Directory", Answer(200, "The query.", _QUERY))
+@described("Directory", ResponseSpec(200, "The query.", _QUERY))
 def get_device_query(query_id: str) -> Response:
     """A saved filter of the directory."""
     return json_answer(_query(services().part(DirectoryService).query(query_id)))
@@ -169,7 +169,7 @@ def patch_device_query(query_id: str) -> Response:
 
 @routes.delete("/v3/device-queries/<query_id>")
 @requires(Scope.WRITE)
-@described("Directory", Answer(204, "It is there no more."))
+@described("Directory", ResponseSpec(204, "It is there no more."))
 def delete_device_query(query_id: str) -> Response:
     """Delete a saved filter."""
     return when_stored(services().part(DirectoryService).delete_query(query_id), lambda _: empty_answer())

@@ -37,7 +37,7 @@ from mirror_server.extensions.history.columns import (
 )
 from mirror_server.extensions.history.filters import RowFilter
 from mirror_server.extensions.history.parquet import parts
-from mirror_server.extensions.history.reading import LAST_DEVICE, Reading, Source, merged, runs_of, sources
+from mirror_server.extensions.history.reading import LAST_DEVICE, HistoryTransaction, Source, merged, runs_of, sources
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.history import ORIGINS
@@ -237,7 +237,7 @@ def oldest_at(session: Session, now: Instant) -> Instant:
 
 
 def rows_up_to(
-    reading: Reading, wanted: RowFilter, instant: Instant, *, sealed_only: bool = False
+    reading: HistoryTransaction, wanted: RowFilter, instant: Instant, *, sealed_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows in order that lead to the state at an instant: those of a checkpoint and those behind it.
 
@@ -285,7 +285,7 @@ def _begun_at(session: Session, now: Instant) -> Instant:
     return now if first_at is None else min(now, first_at)
 
 
-def state_rows(reading: Reading, instant: Instant) -> Iterator[pa.RecordBatch]:
+def state_rows(reading: HistoryTransaction, instant: Instant) -> Iterator[pa.RecordBatch]:
     """Return the rows of a checkpoint at an instant, made from all that is sealed."""
     wanted = reading.filter(HistorySelection(revision=reading.state.sealed_revision))
     return whole_devices(rows_up_to(reading, wanted, instant, sealed_only=True))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.columns import Integers, in_order, numbers, together
 from mirror_server.extensions.history.parquet import bounds
-from mirror_server.extensions.history.reading import Piece, batches_of, file_piece, runs_of
+from mirror_server.extensions.history.reading import OrderedRows, batches_of, file_piece, runs_of
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile
 from mirror_server.store.backend import MOST_EXAMPLES, Violation
@@ -70,7 +70,7 @@ def _has_changed(database: Database, file: ArchivedFile | None) -> bool:
     return file is not None and file not in database.look(segments.files)
 
 
-def _has(piece: Piece, device_id: str) -> bool:
+def _has(piece: OrderedRows, device_id: str) -> bool:
     return piece.bounds.first_device <= device_id <= piece.bounds.last_device
 
 

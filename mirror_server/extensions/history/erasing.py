@@ -19,7 +19,7 @@ from mirror_server.extensions.history.columns import together
 from mirror_server.extensions.history.filters import RowFilter
 from mirror_server.extensions.history.moving import Moving
 from mirror_server.extensions.history.parquet import SMALL, bounds, encoded
-from mirror_server.extensions.history.reading import NoPartAnyMore, Piece, batches_of, file_piece, runs_of
+from mirror_server.extensions.history.reading import NoPartAnyMore, OrderedRows, batches_of, file_piece, runs_of
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile, Block, Bounds
@@ -170,7 +170,7 @@ def count_rows(database: Database, archive: Archive | None, device_id: str) -> i
         return sum(_count_of(piece, wanted) for piece in pieces if wanted.is_about(piece.bounds))
 
 
-def _count_of(piece: Piece, wanted: RowFilter) -> int:
+def _count_of(piece: OrderedRows, wanted: RowFilter) -> int:
     """Count the selected rows of a piece that have a device; 0 if it cannot be read."""
     try:
         batches = list(batches_of(piece, wanted))
@@ -187,7 +187,7 @@ def _concerns(erased: Mapping[str, int], bounds: Bounds) -> bool:
     )
 
 
-def _without(piece: Piece, erased: Mapping[str, int]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+def _without(piece: OrderedRows, erased: Mapping[str, int]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return the rows of a piece, and those of them that are not of erased devices."""
     rows = together(batches_of(piece))
     return rows, RowFilter(HistorySelection(), None, erased, None).apply(rows)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.columns import Flags, is_known, kept, numbers, of_words, position
 from mirror_server.extensions.history.selection import HistorySelection, Position
-from mirror_server.extensions.history.store.segments import Bounds, Span
+from mirror_server.extensions.history.store.segments import Bounds, RowRange
 
 _CLOCK_AHEAD = 86_400_000
 
@@ -40,12 +40,12 @@ class RowFilter:
         self._known = None if self.device_ids is None else frozenset(self.device_ids)
 
     @property
-    def span(self) -> Span:
+    def span(self) -> RowRange:
         """Bounds of these rows."""
         first, last = (
             (None, None) if self.device_ids is None else ((*self.device_ids, "")[0], ("", *self.device_ids)[-1])
         )
-        return Span(first, last, self.selection.begin, self.selection.end)
+        return RowRange(first, last, self.selection.begin, self.selection.end)
 
     def is_about(self, bounds: Bounds) -> bool:
         """Return whether any row within these bounds may be selected."""

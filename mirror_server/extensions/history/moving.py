@@ -17,7 +17,7 @@ from mirror_server.extensions.history.as_of import state_rows
 from mirror_server.extensions.history.columns import kept, numbers
 from mirror_server.extensions.history.filters import kept_until
 from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
-from mirror_server.extensions.history.reading import Reading, Run, merged, runs_of, sources
+from mirror_server.extensions.history.reading import HistoryTransaction, Run, merged, runs_of, sources
 from mirror_server.extensions.history.sealing import DAY, day_of, store_segment
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds
@@ -147,7 +147,7 @@ class Trimming:
         """Return the instant before which received rows are not kept any more."""
         return now - self._keep_milliseconds
 
-    def trim(self, reading: Reading, now: Instant) -> set[str] | None:
+    def trim(self, reading: HistoryTransaction, now: Instant) -> set[str] | None:
         """Delete rows that are old enough; all rows of that age must be sealed.
 
         Returns:

@@ -20,7 +20,7 @@ from mirror_server.extensions.history.filters import RowFilter
 from mirror_server.extensions.history.parquet import ParquetRows
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import history, segments
-from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds, Span
+from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds, RowRange
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -55,7 +55,7 @@ class NoPartAnyMore(FileNotFoundError):
     """A file was deleted because its rows are no part of the history any more."""
 
 
-class Piece(NamedTuple):
+class OrderedRows(NamedTuple):
     """Rows in order, in a block of a segment or in a file."""
 
     name: str
@@ -64,11 +64,11 @@ class Piece(NamedTuple):
     """Opens what :class:`~mirror_server.extensions.history.parquet.ParquetRows` reads."""
 
 
-Run = list[Piece]
+Run = list[OrderedRows]
 """Pieces whose rows are in order, one piece after the other."""
 
 
-class Reading:
+class HistoryTransaction:
     """The history in one transaction.
 
     Args:
@@ -110,7 +110,7 @@ class Reading:
         )
         yield in_order(together([wanted.apply(in_order(of_tail(some))) for some in rows]))
 
-    def files(self, span: Span) -> list[Run]:
+    def files(self, span: RowRange) -> list[Run]:
         """Return the files of the archive with rows in this span.
 
         Raises:
@@ -142,7 +142,7 @@ def sources(runs: Iterable[Run], wanted: RowFilter | None = None, *, descending:
             yield Source(pieces[0].bounds.first_device, pieces[-1].bounds.last_device, batches)
 
 
-def _batches(pieces: Sequence[Piece], wanted: RowFilter | None, *, descending: bool) -> Iterator[pa.RecordBatch]:
+def _batches(pieces: Sequence[OrderedRows], wanted: RowFilter | None, *, descending: bool) -> Iterator[pa.RecordBatch]:
     for piece in reversed(pieces) if descending else pieces:
         try:
             yield from batches_of(piece, wanted, descending=descending)
@@ -157,9 +157,9 @@ def _batches(pieces: Sequence[Piece], wanted: RowFilter | None, *, descending: b
 def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
     """Return segments, each as a run of its blocks."""
 
-    def piece(block: Block) -> Piece:
+    def piece(block: Block) -> OrderedRows:
         name = f"block {block.block} of segment {block.segment_id}"
-        return Piece(
+        return OrderedRows(
             name,
             block.bounds,
             lambda: pa.BufferReader(segments.content(session, block.segment_id, block.block)),
@@ -168,9 +168,9 @@ def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
     return [[piece(block) for block in run] for run in segments.runs(blocks)]
 
 
-def file_piece(archive: Archive, database: Database, file: ArchivedFile) -> Piece:
+def file_piece(archive: Archive, database: Database, file: ArchivedFile) -> OrderedRows:
     """Return a file of the archive; if another one has replaced it, that one is read."""
-    return Piece(file.file_name, file.bounds, partial(_open_file, archive, database, file.file_name))
+    return OrderedRows(file.file_name, file.bounds, partial(_open_file, archive, database, file.file_name))
 
 
 def _open_file(archive: Archive, database: Database, name: str) -> object:
@@ -194,7 +194,9 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
     return _open_file(archive, database, now)
 
 
-def batches_of(piece: Piece, wanted: RowFilter | None = None, *, descending: bool = False) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    piece: OrderedRows, wanted: RowFilter | None = None, *, descending: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Return the selected rows of a piece, or all, group by group; errors are those of pyarrow."""
     with ParquetRows(piece.source()) as rows:
         for group in reversed(rows.groups) if descending else rows.groups:

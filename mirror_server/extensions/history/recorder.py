@@ -10,7 +10,7 @@ from mirror_server.core.instants import after_seconds
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.hooks import extends
-from mirror_server.store.changes import FinishedWrite, RegistrationChange, Reported
+from mirror_server.store.changes import FinishedWrite, RegistrationChange, ReportedChange
 from mirror_server.store.database import Database
 from mirror_server.store.session import EXTENSIONS, Row, Session
 
@@ -56,7 +56,7 @@ class HistoryRecorder:
         self._database.insist(lambda session: history.show_life(session, now))
 
     @extends
-    def values_reported(self, session: Session, batch: Sequence[Reported]) -> None:
+    def values_reported(self, session: Session, batch: Sequence[ReportedChange]) -> None:
         """Write rows for values."""
         history.add_reported(session, [_row_of(each) for each in batch])
 
@@ -119,7 +119,7 @@ class HistoryRecorder:
             self._next_heartbeat = self._clock.call_at(due_at, self._repeat_heartbeat)
 
 
-def _row_of(reported: Reported) -> Row:
+def _row_of(reported: ReportedChange) -> Row:
     content, content_type, origin, received_at, _, device_id, path, _ = reported.value
     by = history.REPORTED_BY["registration" if reported.is_published else history.ORIGINS[origin]]
     stored_type = None if content_type == history.PLAIN_TEXT else content_type

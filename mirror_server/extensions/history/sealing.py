@@ -18,7 +18,7 @@ from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.as_of import is_needed, of_mirror, state_rows
 from mirror_server.extensions.history.columns import NO_ROWS, in_order, numbers, of_tail, together, value_sizes
 from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, parts
-from mirror_server.extensions.history.reading import Reading, merged, runs_of, sources
+from mirror_server.extensions.history.reading import HistoryTransaction, merged, runs_of, sources
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
 from mirror_server.store.database import Database
@@ -153,7 +153,7 @@ class Sealing:
 
         return self._put(blocks, is_still_so=is_still_so, then=partial(segments.forget, segment_ids=old))
 
-    def checkpoint(self, reading: Reading, now: Instant) -> bool:
+    def checkpoint(self, reading: HistoryTransaction, now: Instant) -> bool:
         """Make a checkpoint if many rows were sealed since the last one; else return false."""
         made = segments.checkpoints(reading.session)
         last = max((each.revision for each in made), default=0)

@@ -82,7 +82,7 @@ class TooOld(ValueError):
         self.oldest_at = oldest_at
 
 
-class Pages(NamedTuple):
+class PagedRequest(NamedTuple):
     """Properties that all pages of a request share.
 
     Attributes:
@@ -96,7 +96,7 @@ class Pages(NamedTuple):
     revision: Revision
 
 
-_CURSOR: TypeAdapter[tuple[Pages, Position]] = TypeAdapter(tuple[Pages, Position])
+_CURSOR: TypeAdapter[tuple[PagedRequest, Position]] = TypeAdapter(tuple[PagedRequest, Position])
 
 
 def request_of(selection: HistorySelection) -> str:
@@ -105,12 +105,12 @@ def request_of(selection: HistorySelection) -> str:
     return hashlib.blake2b(repr(whole).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
-def write_cursor(pages: Pages, position: Position) -> str:
+def write_cursor(pages: PagedRequest, position: Position) -> str:
     """Return the cursor that continues behind a position."""
     return base64.urlsafe_b64encode(_CURSOR.dump_json((pages, position))).decode("ascii").rstrip("=")
 
 
-def read_cursor(text: str, selection: HistorySelection) -> tuple[Pages, Position]:
+def read_cursor(text: str, selection: HistorySelection) -> tuple[PagedRequest, Position]:
     """Return what :func:`write_cursor` wrote for an earlier page of the same request.
 
     Raises:

@@ -11,7 +11,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.as_of import oldest_at, rows_up_to, states
-from mirror_server.extensions.history.reading import Reading, merged
+from mirror_server.extensions.history.reading import HistoryTransaction, merged
 from mirror_server.extensions.history.selection import HistorySelection, TooOld
 from mirror_server.extensions.history.store import history
 from mirror_server.store.database import Database
@@ -28,7 +28,7 @@ class OpenPast:
     """
 
     def __init__(
-        self, reading: Reading, selection: HistorySelection, instant: Instant | None, taken_at: Instant
+        self, reading: HistoryTransaction, selection: HistorySelection, instant: Instant | None, taken_at: Instant
     ) -> None:
         self.taken_at = taken_at
         self.oldest_at = oldest_at(reading.session, taken_at)
@@ -110,10 +110,10 @@ class HistoryService:
         return opened
 
     @contextmanager
-    def reading(self) -> Iterator[Reading]:
+    def reading(self) -> Iterator[HistoryTransaction]:
         """Read the history in one transaction."""
         with self._database.read(with_revision=True) as session:
-            yield Reading(session, self._database, self._archive)
+            yield HistoryTransaction(session, self._database, self._archive)
 
     def readers(self) -> frozenset[object]:
         """Return one object for each part of the past that is open."""

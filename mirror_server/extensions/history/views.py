@@ -32,7 +32,7 @@ from mirror_server.extensions.downloads import (
 from mirror_server.extensions.history.pasts import PastService
 from mirror_server.extensions.history.selection import (
     HistorySelection,
-    Pages,
+    PagedRequest,
     Position,
     read_cursor,
     request_of,
@@ -43,7 +43,16 @@ from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
 from mirror_server.views.answers import when_read
-from mirror_server.views.description import INSTANT, TEXT, Answer, Parameter, described, text_of, whole_number, words
+from mirror_server.views.description import (
+    INSTANT,
+    TEXT,
+    Parameter,
+    ResponseSpec,
+    described,
+    text_of,
+    whole_number,
+    words,
+)
 from mirror_server.views.requests import (
     app_id,
     query_choice,
@@ -122,7 +131,7 @@ routes = Blueprint("history", __name__)
 @without_head
 @described(
     "Mirror",
-    Answer(200, "The rows, as they are read.", *_FORMS),
+    ResponseSpec(200, "The rows, as they are read.", *_FORMS),
     parameters=_PARAMETERS,
     selects_devices=True,
     errors=(404, 406),
@@ -148,7 +157,7 @@ def get_history() -> Response:
     def answer(past: OpenPast) -> Generator[bytes]:
         from mirror_server.extensions.history.arrow import HistoryPage, arrow_stream  # noqa: PLC0415
 
-        pages = before[0] if before else Pages(request_of(selection), past.taken_at, past.revision)
+        pages = before[0] if before else PagedRequest(request_of(selection), past.taken_at, past.revision)
         rows = HistoryPage(past, reader, limit)
         cursor, end = partial(write_cursor, pages), partial(_end, rows, pages)
         return arrow_stream(rows, compression, cursor, end) if form == ARROW else _ndjson(rows, cursor, end)
@@ -194,7 +203,7 @@ def _query_devices() -> tuple[Condition, ...]:
     return (Condition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
 
 
-def _end(page: HistoryPage, pages: Pages) -> bytes:
+def _end(page: HistoryPage, pages: PagedRequest) -> bytes:
     """Return the last object of a response."""
     told = {
         "object": "history-end",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from werkzeug.wsgi import get_path_info
 
-from mirror_server.extensions.logs.lines import Details, Line, colored_line, console_line, json_line, line_of
+from mirror_server.extensions.logs.lines import Details, LogLine, colored_line, console_line, json_line, line_of
 from mirror_server.extensions.logs.settings import LogFormat
 from mirror_server.hooks import Measurement, extends
 from mirror_server.views.requests import noted, request_id
@@ -84,7 +84,7 @@ class LineHandler(logging.Handler):
 
     def emit_request(self, details: Details) -> None:
         """Write the line of a request."""
-        line = self._line(Line(_EVENT, "info", ACCESS_LOG, details))
+        line = self._line(LogLine(_EVENT, "info", ACCESS_LOG, details))
         self.acquire()
         try:
             self._write(line)
@@ -172,7 +172,7 @@ class LineHandler(logging.Handler):
 
     def _line_of_lost(self, count: int) -> str:
         message = "lines of this log were lost: they could not be written, or were not read in time"
-        return self._line(Line(message, "warning", _log.name, {"lost_lines": count})) + "\n"
+        return self._line(LogLine(message, "warning", _log.name, {"lost_lines": count})) + "\n"
 
     def _put(self, text: str) -> None:
         if self._file is None:

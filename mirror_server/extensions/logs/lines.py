@@ -19,7 +19,7 @@ _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN = (f"\x1b[{number}m" for number in
 _LEVELS = {"debug": _GREEN, "info": _GREEN, "warning": _YELLOW, "error": _RED, "critical": _RED}
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """The content of one line."""
 
     event: str
@@ -29,7 +29,7 @@ class Line(NamedTuple):
     traceback: str | None = None
 
 
-def line_of(record: logging.LogRecord) -> Line:
+def line_of(record: logging.LogRecord) -> LogLine:
     """The content of the line of a record."""
     details = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
     # Uvicorn sends its messages a second time, in colours.
@@ -40,24 +40,24 @@ def line_of(record: logging.LogRecord) -> Line:
     # Without the values of variables, which may be payloads and keys.
     is_told = error is not None and error[1] is not None
     text = "".join(traceback.format_exception(*error)).removesuffix("\n") if error is not None and is_told else None
-    return Line(record.getMessage(), record.levelname.lower(), record.name, details, text)
+    return LogLine(record.getMessage(), record.levelname.lower(), record.name, details, text)
 
 
-def json_line(line: Line) -> str:
+def json_line(line: LogLine) -> str:
     """The line as an object of JSON."""
     head = {"event": line.event, "level": line.level, "logger": line.logger, "timestamp": _now()}
     end = {} if line.traceback is None else {"exception": line.traceback}
     return orjson.dumps({**head, **line.details, **end}, default=repr).decode()
 
 
-def console_line(line: Line) -> str:
+def console_line(line: LogLine) -> str:
     """The line for people, in a file."""
     # Quoted, so that a path with a line break in it is still one line.
     details = [f"{name}={value!r}" for name, value in sorted(line.details.items())]
     return _with_traceback(line, f"{_now()} [{line.level:<9}] {line.event:<30} [{line.logger}]", details)
 
 
-def colored_line(line: Line) -> str:
+def colored_line(line: LogLine) -> str:
     """The line for people, on a terminal."""
     details = [f"{_CYAN}{name}{_END}={_MAGENTA}{value!r}{_END}" for name, value in sorted(line.details.items())]
     level = f"{_LEVELS.get(line.level, '')}{_BOLD}{line.level:<9}{_END}"
@@ -65,7 +65,7 @@ def colored_line(line: Line) -> str:
     return _with_traceback(line, f"{_DIM}{_now()}{_END} [{level}] {event} [{logger}]", details)
 
 
-def _with_traceback(line: Line, head: str, details: list[str]) -> str:
+def _with_traceback(line: LogLine, head: str, details: list[str]) -> str:
     text = " ".join([head, *details])
     return text if line.traceback is None else f"{text}\n{line.traceback}"
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock
 from mirror_server.devices.link import (
-    Answer,
     CancelObservation,
     Content,
     DeviceCommand,
+    DeviceResponse,
     Execute,
     Observe,
     Outcome,
@@ -23,7 +23,7 @@ from mirror_server.devices.link import (
     WriteAttributes,
 )
 from mirror_server.extensions.lwm2m.exchange import Request, Response
-from mirror_server.extensions.lwm2m.payloads import BadPayload, Told, content_type, contents, is_doubtful
+from mirror_server.extensions.lwm2m.payloads import BadPayload, ReportedPayload, content_type, contents, is_doubtful
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
 
@@ -59,7 +59,7 @@ class Conversation:
         self._clock = clock
         self._note_unreadable = note_unreadable
 
-    async def perform(self, device: RegisteredDevice, command: DeviceCommand) -> Answer:
+    async def perform(self, device: RegisteredDevice, command: DeviceCommand) -> DeviceResponse:
         """Send a command to a device.
 
         Raises:
@@ -80,9 +80,9 @@ class Conversation:
                     return await self._tell(device, command)
         except NotSendable as error:
             _log.warning("device %s is not asked about %s: %s", device.device_id, command.path, error.reason)
-            return Answer(error.outcome)
+            return DeviceResponse(error.outcome)
 
-    async def read_values(self, device: RegisteredDevice, path: str) -> list[Told]:
+    async def read_values(self, device: RegisteredDevice, path: str) -> list[ReportedPayload]:
         """Read the values of a resource or an object instance; none if the device does not return them.
 
         Raises:
@@ -92,7 +92,7 @@ class Conversation:
         response = await self._get(device, path, None)
         return self._told(device, path, response) or [] if response.is_success else []
 
-    async def read_rest(self, observed: ObservedResource) -> list[Told]:
+    async def read_rest(self, observed: ObservedResource) -> list[ReportedPayload]:
         """Read the values of which a notification had the first block; none if the device does not return them.
 
         Raises:
@@ -116,13 +116,13 @@ class Conversation:
         _note_failure(device, "discover", path, response)
         return response
 
-    async def _read(self, device: RegisteredDevice, command: Read) -> Answer:
+    async def _read(self, device: RegisteredDevice, command: Read) -> DeviceResponse:
         response = await self._get(device, command.path, command.accept)
         answer = self._answer(device, command.path, response)
         if command.accept is None or answer.outcome is not Outcome.DONE:
             return answer
         # In the very format that was requested.
-        return Answer(Outcome.DONE, _as_told(command.path, response), answer.answered_at, answer.parts)
+        return DeviceResponse(Outcome.DONE, _as_told(command.path, response), answer.answered_at, answer.parts)
 
     async def _get(self, device: RegisteredDevice, path: str, wished: str | None) -> Response:
         """Request a value in one format after the other until the device has it in one."""
@@ -135,7 +135,7 @@ class Conversation:
         _note_failure(device, "read", path, response)
         return response
 
-    async def _observe(self, device: RegisteredDevice, path: str) -> Answer:
+    async def _observe(self, device: RegisteredDevice, path: str) -> DeviceResponse:
         numbers = _accepts(device, path, None)
         observed = self._registry.observe(device, path)
         if not observed.is_asked:
@@ -156,36 +156,36 @@ class Conversation:
         _note_failure(device, "observe", path, response)
         if response.is_success and not is_observed:
             _log.warning("device %s: observe %s was answered without an observation", device.device_id, path)
-            return Answer(Outcome.METHOD_NOT_ALLOWED)
+            return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
         if sequence is not None:
             # Notifications with higher numbers are newer.
             observed.sequence, observed.heard_at = sequence, self._clock.now()
         return self._answer(device, path, response)
 
-    async def _initial(self, device: RegisteredDevice, observed: ObservedResource) -> Answer:
+    async def _initial(self, device: RegisteredDevice, observed: ObservedResource) -> DeviceResponse:
         """Return the initial value of a resource that the device sends by itself.
 
         It is read where the mirror has no value from this registration. A device may reject that, and send changes all
         the same.
         """
         if observed.has_value:
-            return Answer(Outcome.DONE)
+            return DeviceResponse(Outcome.DONE)
         answer = self._answer(device, observed.path, await self._get(device, observed.path, None))
         if answer.outcome is not Outcome.DONE:
-            return Answer(Outcome.DONE)
+            return DeviceResponse(Outcome.DONE)
         observed.has_value = True
         return answer
 
-    async def _cancel(self, device: RegisteredDevice, path: str) -> Answer:
+    async def _cancel(self, device: RegisteredDevice, path: str) -> DeviceResponse:
         observed = device.observed.get(path)
         if observed is None or not observed.is_asked:
-            return Answer(Outcome.DONE)
+            return DeviceResponse(Outcome.DONE)
         request = _request(device, path, _accepts(device, path, None)[0])
         response = await self.endpoint.cancel(device.peer, request, observed.token)
         self._registry.end_observation(device, path)
         return _ended(device, "observe no longer", path, response)
 
-    async def _write(self, device: RegisteredDevice, command: Write) -> Answer:
+    async def _write(self, device: RegisteredDevice, command: Write) -> DeviceResponse:
         path = command.path
         forms = writes(path, command.content, device.structured)
         first = forms[0].content_format
@@ -200,7 +200,7 @@ class Conversation:
             _remember(device.write_formats, path, number, first, response)
         return _ended(device, "write", path, response)
 
-    async def _tell(self, device: RegisteredDevice, command: Execute | WriteAttributes) -> Answer:
+    async def _tell(self, device: RegisteredDevice, command: Execute | WriteAttributes) -> DeviceResponse:
         path = device.prefix + command.path
         if isinstance(command, Execute):
             payload, number = execution(command.content, device.structured)
@@ -210,22 +210,22 @@ class Conversation:
         response = await self.endpoint.request(device.peer, request)
         return _ended(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
 
-    def _answer(self, device: RegisteredDevice, path: str, response: Response) -> Answer:
+    def _answer(self, device: RegisteredDevice, path: str, response: Response) -> DeviceResponse:
         if not response.is_success:
-            return Answer(outcome(response))
+            return DeviceResponse(outcome(response))
         told = self._told(device, path, response)
         if told is None:
-            return Answer(Outcome.UNSUPPORTED_CONTENT_TYPE)
+            return DeviceResponse(Outcome.UNSUPPORTED_CONTENT_TYPE)
         own = [each for each in told if each.path == path]
         if own:
-            return Answer(Outcome.DONE, own[-1].content, own[-1].changed_at)
+            return DeviceResponse(Outcome.DONE, own[-1].content, own[-1].changed_at)
         doubtful = [each.path for each in told if is_doubtful(each)]
         for each in doubtful:
             self._note_unreadable(device, each, BadPayload("an integer where a float is declared; it is not stored"))
         parts = tuple((each.path, each.content) for each in told if each.path not in doubtful)
-        return Answer(Outcome.DONE, _as_told(path, response), parts=parts)
+        return DeviceResponse(Outcome.DONE, _as_told(path, response), parts=parts)
 
-    def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[Told] | None:
+    def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
         """Return the values in a response; ``None`` where it cannot be read."""
         max_age_seconds = response.max_age_seconds
         try:
@@ -265,10 +265,10 @@ def _remember(formats: dict[str, int], path: str, number: int, first: int | None
         formats.pop(path, None)
 
 
-def _ended(device: RegisteredDevice, what: str, path: str, response: Response) -> Answer:
+def _ended(device: RegisteredDevice, what: str, path: str, response: Response) -> DeviceResponse:
     """The end of a command whose response has no value."""
     _note_failure(device, what, path, response)
-    return Answer(outcome(response))
+    return DeviceResponse(outcome(response))
 
 
 def _note_failure(device: RegisteredDevice, what: str, path: str, response: Response) -> None:

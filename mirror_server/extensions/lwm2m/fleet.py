@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import (
-    Answer,
     CancelObservation,
     DeviceCommand,
+    DeviceResponse,
     Execute,
     NotRegistered,
     Observation,
@@ -37,7 +37,7 @@ from mirror_server.extensions.lwm2m.exchange import (
     Unreachable,
 )
 from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
-from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, contents
+from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, ReportedPayload, contents
 from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
@@ -82,7 +82,7 @@ class _InFlightCommand:
     is_sent: bool = False
 
 
-class Fleet:
+class RealFleet:
     """Handles messages of devices, and sends them commands.
 
     Args:
@@ -134,7 +134,7 @@ class Fleet:
             return False
         return device.is_awake(self._clock.now(), self._awake_seconds)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         """Send a command to a device, after the response to the one in flight."""
         delivery = self._deliveries[device_id] = _InFlightCommand(command)
         delivery.task = self._spawn(self._deliver(device_id, delivery, answer))
@@ -259,7 +259,9 @@ class Fleet:
                 observed.is_being_read = True
                 self._spawn(self._read_whole(observed))
 
-    async def _deliver(self, device_id: str, delivery: _InFlightCommand, answer: Callable[[Answer], None]) -> None:
+    async def _deliver(
+        self, device_id: str, delivery: _InFlightCommand, answer: Callable[[DeviceResponse], None]
+    ) -> None:
         try:
             answer(await self._perform(device_id, delivery))
         finally:
@@ -275,11 +277,11 @@ class Fleet:
             for notification in observed.release():
                 self._take(observed, notification, self._clock.now())
 
-    async def _perform(self, device_id: str, delivery: _InFlightCommand) -> Answer:
+    async def _perform(self, device_id: str, delivery: _InFlightCommand) -> DeviceResponse:
         command = delivery.command
         device = self.registry.by_id(device_id)
         if device is None:
-            return Answer(Outcome.NOT_SENT)
+            return DeviceResponse(Outcome.NOT_SENT)
         is_about_observation = isinstance(command, Observe | CancelObservation)
         async with device.turn:
             conversation = self._conversation
@@ -287,17 +289,17 @@ class Fleet:
             # applications come first.
             is_put_off = is_about_observation and device.is_silent
             if conversation is None or is_put_off or not self._is_current(device):
-                return Answer(Outcome.NOT_SENT)
+                return DeviceResponse(Outcome.NOT_SENT)
             delivery.is_sent = True
             device.is_executing = isinstance(command, Execute)
             try:
                 answer = await self._ask(device, command.path, conversation.perform(device, command))
             except (NoAnswer, Unreachable, _GivenUp) as error:
-                return Answer(_outcome_without_response(device, command, error))
+                return DeviceResponse(_outcome_without_response(device, command, error))
             finally:
                 device.is_executing = False
         has_begun_anew = self.registry.by_id(device_id) is not device
-        return Answer(Outcome.NOT_SENT) if is_about_observation and has_begun_anew else answer
+        return DeviceResponse(Outcome.NOT_SENT) if is_about_observation and has_begun_anew else answer
 
     def _is_current(self, device: RegisteredDevice) -> bool:
         is_awake = device.is_awake(self._clock.now(), self._awake_seconds)
@@ -436,7 +438,9 @@ class Fleet:
             observed.has_value = True
             self._collect(device, told, now)
 
-    def _collect(self, device: RegisteredDevice, told: list[Told], now: Instant, *, is_unasked: bool = False) -> None:
+    def _collect(
+        self, device: RegisteredDevice, told: list[ReportedPayload], now: Instant, *, is_unasked: bool = False
+    ) -> None:
         """Report values: at once, or together with those that came a moment before."""
         if told and not self._told:
             loop = asyncio.get_running_loop()

@@ -198,13 +198,13 @@ def _number(name: str, text: str, target: str) -> int:
     return int(text)
 
 
-class _Placed(NamedTuple):
+class _PlacedLink(NamedTuple):
     parts: PathParts
     path: str
     attributes: Mapping[str, str]
 
 
-def _below(prefix: str, links: Iterable[Link]) -> Iterator[_Placed]:
+def _below(prefix: str, links: Iterable[Link]) -> Iterator[_PlacedLink]:
     """The links to objects, with their paths below the prefix; there are devices that leave it out."""
     for link in links:
         path = link.target.removeprefix(prefix) if link.target.startswith(f"{prefix}/") else link.target
@@ -216,10 +216,10 @@ def _below(prefix: str, links: Iterable[Link]) -> Iterator[_Placed]:
                 cure = str(exc).rpartition("; ")[2]
                 raise BadLinks(f"link {reprlib.repr(link.target)}: {cure}") from exc
             if parts.object_id not in _KEYS:
-                yield _Placed(parts, path, link.attributes)
+                yield _PlacedLink(parts, path, link.attributes)
 
 
-def _structure(placed: list[_Placed]) -> Links:
+def _structure(placed: list[_PlacedLink]) -> Links:
     of_resources: dict[str, Mapping[str, str]] = {}
     known: set[str] = set()
     for parts, _, attributes in placed:

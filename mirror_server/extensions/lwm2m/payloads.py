@@ -36,7 +36,7 @@ class BadPayload(ValueError):
     """A payload has no value that can be stored; the message says why."""
 
 
-class Told(NamedTuple):
+class ReportedPayload(NamedTuple):
     """The value of a resource; ``changed_at`` is the time in the payload, if there is one and it is past."""
 
     path: str
@@ -60,7 +60,7 @@ def content_type(content_format: int | None, path: str) -> str:
 
 def contents(
     payload: bytes, content_format: int | None, path: str, received_at: Instant, max_age_seconds: int | None = None
-) -> list[Told]:
+) -> list[ReportedPayload]:
     """Return the values in a payload, the oldest first.
 
     A text stays as its very bytes. TLV, SenML and CBOR become the text of the declared type, or
@@ -80,7 +80,7 @@ def contents(
             it cannot be read, and the request was not for one resource.
     """
     type_told = content_type(content_format, path)
-    as_told = [Told(path, Content(payload, type_told, max_age_seconds))]
+    as_told = [ReportedPayload(path, Content(payload, type_told, max_age_seconds))]
     if type_told in _KEPT and is_resource(path):
         return as_told
     try:
@@ -93,10 +93,10 @@ def contents(
         return as_told
     _check(path, parts)
     timed = sorted(((_milliseconds(part.seconds, received_at), part) for part in parts), key=lambda each: each[0])
-    return [Told(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
+    return [ReportedPayload(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
 
 
-def is_doubtful(part: Told) -> bool:
+def is_doubtful(part: ReportedPayload) -> bool:
     """Whether a TLV holds what looks like an integer where a float is declared: see decision 14.
 
     Where an object instance is read whole, such a part does not replace the value that the mirror has, which a device

@@ -16,12 +16,12 @@ from contextlib import suppress
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.instants import Instant
-from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
+from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceResponse, Outcome
 from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, CoapLimits, listen
 from mirror_server.extensions.lwm2m.device_keys import Identities
 from mirror_server.extensions.lwm2m.exchange import CannotListen
-from mirror_server.extensions.lwm2m.fleet import Fleet
+from mirror_server.extensions.lwm2m.fleet import RealFleet
 from mirror_server.extensions.lwm2m.payloads import written
 from mirror_server.extensions.lwm2m.registrar import BACKEND
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
@@ -62,7 +62,7 @@ class RealDevices:
         self._services = services
         self._database = services.database
         self._identities = Identities(services.database)
-        self._fleet: Fleet | None = None
+        self._fleet: RealFleet | None = None
         self.endpoint: CoapEndpoint | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -147,10 +147,10 @@ class RealDevices:
         fleet = self._fleet
         return fleet is not None and fleet.is_reachable(device_id)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         if not self._call(lambda fleet: fleet.send(device_id, command, answer)):
-            answer(Answer(Outcome.NOT_SENT))
+            answer(DeviceResponse(Outcome.NOT_SENT))
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
@@ -159,16 +159,16 @@ class RealDevices:
         if not self._call(lambda fleet: cancelled(fleet.cancel(device_id, command, also_sent=also_sent))):
             cancelled(True)
 
-    def describe(self, device_id: str) -> Connection | None:
+    def describe(self, device_id: str) -> ConnectionStatus | None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         fleet = self._fleet
         device = None if fleet is None else fleet.registry.by_id(device_id)
         if device is None:
             return None
         peer = device.peer
-        return Connection("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
+        return ConnectionStatus("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
-    def _call(self, act: Callable[[Fleet], None]) -> bool:
+    def _call(self, act: Callable[[RealFleet], None]) -> bool:
         """Have a function called with the fleet on its loop; return false while this process does not listen."""
         fleet = self._fleet
         # The loop may end by itself at this moment.
@@ -183,7 +183,9 @@ class RealDevices:
         self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lwm2m"))
         self._stopping = asyncio.Event()
         services = self._services
-        fleet = Fleet(events=services.devices, database=self._database, clock=services.clock, settings=self._settings)
+        fleet = RealFleet(
+            events=services.devices, database=self._database, clock=services.clock, settings=self._settings
+        )
         endpoint = None
         try:
             await fleet.take_up()
@@ -198,7 +200,7 @@ class RealDevices:
         if endpoint is not None:
             await self._serve(fleet, endpoint, started)
 
-    async def _serve(self, fleet: Fleet, endpoint: CoapEndpoint, started: Future[None]) -> None:
+    async def _serve(self, fleet: RealFleet, endpoint: CoapEndpoint, started: Future[None]) -> None:
         fleet.begin(endpoint)
         self._fleet, self.endpoint = fleet, endpoint
         watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
@@ -215,14 +217,14 @@ class RealDevices:
             await fleet.end()
             await asyncio.wait_for(endpoint.close(), _STOP_SECONDS)
 
-    async def _listen(self, fleet: Fleet) -> CoapEndpoint:
+    async def _listen(self, fleet: RealFleet) -> CoapEndpoint:
         settings = self._settings
         limits = CoapLimits(payload_bytes=settings.max_coap_payload_bytes)
         return await listen(
             fleet, coap=settings.coap, coaps=settings.coaps, keys=self._identities.secret, limits=limits
         )
 
-    async def _wait_for_port(self, fleet: Fleet) -> CoapEndpoint | None:
+    async def _wait_for_port(self, fleet: RealFleet) -> CoapEndpoint | None:
         """Listen as soon as the former leader has closed the port; return ``None`` where this is stopped meanwhile."""
         waits = itertools.count(1)
         while not self._stopping.is_set():
@@ -236,7 +238,7 @@ class RealDevices:
         return None
 
 
-def _measurements(fleet: Fleet, endpoint: CoapEndpoint) -> list[Measurement]:
+def _measurements(fleet: RealFleet, endpoint: CoapEndpoint) -> list[Measurement]:
     lwm2m, coap = fleet.counts, endpoint.counts
     registrations_by_outcome = {
         "registered": lwm2m.registrations,

@@ -50,7 +50,7 @@ class NotSendable(Exception):
         self.reason = reason
 
 
-class Sent(NamedTuple):
+class EncodedPayload(NamedTuple):
     """A payload with CoAP's number of its format; ``None`` without a format."""
 
     payload: bytes
@@ -102,7 +102,7 @@ def accepts(path: str, wished: str | None, structured: Collection[int]) -> tuple
     return (*plain, *structured)
 
 
-def writes(path: str, content: Content, structured: Collection[int]) -> tuple[Sent, ...]:
+def writes(path: str, content: Content, structured: Collection[int]) -> tuple[EncodedPayload, ...]:
     """Return the forms to write a value in; each is tried after a 4.06 or 4.15 to the one before.
 
     A text or bytes can be written in other formats, as the same value, where the object table declares its type.
@@ -117,7 +117,7 @@ def writes(path: str, content: Content, structured: Collection[int]) -> tuple[Se
         NotSendable: CoAP has no number for the content type, or it cannot hold an object instance.
     """
     number = _number(content.content_type, structured)
-    as_given = Sent(content.payload, number)
+    as_given = EncodedPayload(content.payload, number)
     if number not in {_TEXT_NUMBER, _OCTETS_NUMBER}:
         return (as_given,)
     if not is_resource(path):
@@ -126,13 +126,17 @@ def writes(path: str, content: Content, structured: Collection[int]) -> tuple[Se
     return tuple(dict.fromkeys((*_octets(path, content), as_given, *_others(path, content, structured))))
 
 
-def execution(content: Content, structured: Collection[int]) -> Sent:
+def execution(content: Content, structured: Collection[int]) -> EncodedPayload:
     """Return the argument of an execution; without an argument there is no format.
 
     Raises:
         NotSendable: CoAP has no number for the content type.
     """
-    return Sent(content.payload, _number(content.content_type, structured)) if content.payload else Sent(b"", None)
+    return (
+        EncodedPayload(content.payload, _number(content.content_type, structured))
+        if content.payload
+        else EncodedPayload(b"", None)
+    )
 
 
 def attributes(query: str) -> tuple[str, ...]:
@@ -169,14 +173,14 @@ def _number(content_type: str, structured: Collection[int]) -> int:
     return next((number for number in numbers if number in structured), numbers[0])
 
 
-def _octets(path: str, content: Content) -> Iterator[Sent]:
+def _octets(path: str, content: Content) -> Iterator[EncodedPayload]:
     """Yield the bytes of a text in base64."""
     value = decode(content.payload, content.content_type, path)
     if is_opaque(path) and isinstance(value.python, bytes) and value.problem is None:
-        yield Sent(value.python, _OCTETS_NUMBER)
+        yield EncodedPayload(value.python, _OCTETS_NUMBER)
 
 
-def _others(path: str, content: Content, structured: Collection[int]) -> Iterator[Sent]:
+def _others(path: str, content: Content, structured: Collection[int]) -> Iterator[EncodedPayload]:
     value = decode(content.payload, content.content_type, path)
     if lookup(path) is None or value.problem is not None or isinstance(value.python, bytes) is not is_opaque(path):
         return
@@ -185,4 +189,4 @@ def _others(path: str, content: Content, structured: Collection[int]) -> Iterato
             payload, _ = encode(value.python, path, CONTENT_FORMATS[number], allow_read_only=True)
         except InvalidValue:
             continue
-        yield Sent(payload, number)
+        yield EncodedPayload(payload, number)

@@ -7,7 +7,7 @@ from flask import Blueprint, Response
 from mirror_server.extensions.metrics.metrics import CONTENT_TYPE, Metrics
 from mirror_server.service.keys import Scope
 from mirror_server.views.answers import when_read
-from mirror_server.views.description import Answer, described, text_of
+from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires, services
 
 routes = Blueprint("metrics", __name__)
@@ -17,7 +17,7 @@ routes = Blueprint("metrics", __name__)
 @requires(Scope.ADMIN)
 @described(
     "Operation",
-    Answer(
+    ResponseSpec(
         200,
         "In Prometheus' text format.",
         text_of("text/plain", "# TYPE mirror_open_polls gauge\nmirror_open_polls 2.0\n"),

@@ -32,8 +32,8 @@ from mirror_server.views import device_requests, devices, notifications, operati
 from mirror_server.views.description import (
     INSTANT,
     TEXT,
-    Answer,
     Parameter,
+    ResponseSpec,
     described,
     header,
     json_of,
@@ -47,7 +47,7 @@ _ETAG = header("ETag", "Changes with the content.", is_extension=False)
 _UNLESS_CHANGED = header(
     "If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304."
 )
-_NOT_CHANGED = Answer(304, "Nothing has changed.", headers=(_ETAG,))
+_NOT_CHANGED = ResponseSpec(304, "Nothing has changed.", headers=(_ETAG,))
 _OF_RESOURCES = tuple(
     Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
     for name in ("cacheOnly", "noResp")
@@ -123,7 +123,7 @@ _REGISTRATION = json_of(CallbackRegistration, "the registration object of the sp
 OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] = {
     devices.get_device_object: described(
         "Mirror",
-        Answer(
+        ResponseSpec(
             200,
             "The device object.",
             json_of(
@@ -139,19 +139,19 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
     ),
     devices.list_devices: described(
         "Directory",
-        Answer(200, "A page.", json_of(DevicePage, "a later page")),
+        ResponseSpec(200, "A page.", json_of(DevicePage, "a later page")),
         parameters=list_parameters("devices", "device"),
         selects_devices=True,
     ),
-    devices.get_device: described("Directory", Answer(200, "The device.", json_of(Device, "registered"))),
+    devices.get_device: described("Directory", ResponseSpec(200, "The device.", json_of(Device, "registered"))),
     devices.list_resources: described(
         "Directory",
-        Answer(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)),
+        ResponseSpec(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)),
         parameters=_OF_RESOURCES,
     ),
     device_requests.place_device_request: described(
         "Device requests",
-        Answer(
+        ResponseSpec(
             202,
             "Accepted, and on disk.",
             json_of(DeviceRequestAccepted, "202"),
@@ -163,61 +163,65 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
     ),
     subscriptions.put_presubscriptions: described(
         "Subscriptions",
-        Answer(202, "Accepted, and on disk."),
-        Answer(204, "The same, for the path without a version."),
+        ResponseSpec(202, "Accepted, and on disk."),
+        ResponseSpec(204, "The same, for the path without a version."),
         parameters=(_IF_MATCH,),
         body=_RULES,
         errors=(412,),
     ),
     subscriptions.get_presubscriptions: described(
         "Subscriptions",
-        Answer(200, "The rules; an empty list when there are none.", _RULES, headers=(_ETAG,)),
+        ResponseSpec(200, "The rules; an empty list when there are none.", _RULES, headers=(_ETAG,)),
         _NOT_CHANGED,
         parameters=(_UNLESS_CHANGED,),
     ),
     subscriptions.delete_presubscriptions: described(
-        "Subscriptions", Answer(204, "There are no rules any more."), parameters=(_IF_MATCH,), errors=(412,)
+        "Subscriptions", ResponseSpec(204, "There are no rules any more."), parameters=(_IF_MATCH,), errors=(412,)
     ),
     subscriptions.list_subscriptions: described(
         "Subscriptions",
-        Answer(200, "The paths, one a line.", text_of("text/uri-list", "/3303/0/5700\n/3311/0/5850")),
+        ResponseSpec(200, "The paths, one a line.", text_of("text/uri-list", "/3303/0/5700\n/3311/0/5850")),
     ),
     subscriptions.delete_subscriptions: described(
-        "Subscriptions", Answer(204, "This application has no subscription of the device any more.")
+        "Subscriptions", ResponseSpec(204, "This application has no subscription of the device any more.")
     ),
-    subscriptions.put_subscription: described("Subscriptions", Answer(200, "Subscribed.")),
+    subscriptions.put_subscription: described("Subscriptions", ResponseSpec(200, "Subscribed.")),
     subscriptions.get_subscription: described(
         "Subscriptions",
-        Answer(200, "This application asked for it; what became of it stands in the header.", headers=(_SUBSCRIPTION,)),
+        ResponseSpec(
+            200, "This application asked for it; what became of it stands in the header.", headers=(_SUBSCRIPTION,)
+        ),
     ),
     subscriptions.delete_subscription: described(
-        "Subscriptions", Answer(204, "This application does not subscribe it any more.")
+        "Subscriptions", ResponseSpec(204, "This application does not subscribe it any more.")
     ),
     notifications.pull: described(
         "Notifications",
-        Answer(200, "A message.", _MESSAGE, headers=_OF_A_POSITION),
-        Answer(204, "Nothing came in time.", headers=_OF_A_POSITION),
+        ResponseSpec(200, "A message.", _MESSAGE, headers=_OF_A_POSITION),
+        ResponseSpec(204, "Nothing came in time.", headers=_OF_A_POSITION),
         errors=(409, 410, 429),
         parameters=_OF_POLLS,
     ),
     notifications.delete_poll_channel: described(
-        "Notifications", Answer(204, "There is no poll channel any more; also when there was none.")
+        "Notifications", ResponseSpec(204, "There is no poll channel any more; also when there was none.")
     ),
     notifications.put_callback: described(
-        "Notifications", Answer(204, "Registered; delivery begins."), body=_REGISTRATION
+        "Notifications", ResponseSpec(204, "Registered; delivery begins."), body=_REGISTRATION
     ),
-    notifications.get_callback: described("Notifications", Answer(200, "The webhook.", _REGISTRATION), errors=(404,)),
+    notifications.get_callback: described(
+        "Notifications", ResponseSpec(200, "The webhook.", _REGISTRATION), errors=(404,)
+    ),
     notifications.delete_callback: described(
-        "Notifications", Answer(204, "There is no webhook any more."), errors=(404,)
+        "Notifications", ResponseSpec(204, "There is no webhook any more."), errors=(404,)
     ),
     notifications.get_channel: described(
         "Notifications",
-        Answer(200, "The channel.", json_of(Channel, "webhook", "webhook that fails", "long poll", "websocket")),
+        ResponseSpec(200, "The channel.", json_of(Channel, "webhook", "webhook that fails", "long poll", "websocket")),
         errors=(404,),
     ),
     operation.get_health: described(
         "Operation",
-        Answer(
+        ResponseSpec(
             200,
             "It does, and is one of these.",
             object_like({"status": OK, "service": SERVICE, "extensions": ["compat", "page"]}),
@@ -225,10 +229,10 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
         is_extension=True,
     ),
     operation.get_readiness: described(
-        "Operation", Answer(200, "It can.", object_like({"status": "ready"})), is_extension=True
+        "Operation", ResponseSpec(200, "It can.", object_like({"status": "ready"})), is_extension=True
     ),
     operation.get_own_access_key: described(
-        "Operation", Answer(200, "The key, without its secret.", json_of(AccessKey, "one of an application"))
+        "Operation", ResponseSpec(200, "The key, without its secret.", json_of(AccessKey, "one of an application"))
     ),
 }
 """What each view is described with."""

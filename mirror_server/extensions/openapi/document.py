@@ -24,9 +24,9 @@ from mirror_server.extensions.openapi.docstrings import meanings_of_attributes, 
 from mirror_server.notifications.webhooks import LIMIT_SECONDS
 from mirror_server.views.description import (
     TEXT,
-    Answer,
-    Content,
+    BodySpec,
     Parameter,
+    ResponseSpec,
     Schema,
     header,
     json_of,
@@ -106,11 +106,11 @@ class DescribedOperation:
     group: str
     summary: str
     meaning: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ResponseSpec, ...]
     path: str = ""
     scopes: Collection[str] = ()
     parameters: tuple[Parameter, ...] = ()
-    body: Content | None = None
+    body: BodySpec | None = None
     takes_no_body: bool = False
     errors: tuple[int, ...] = ()
     is_extension: bool = False
@@ -128,7 +128,7 @@ _DELIVERY = DescribedOperation(
         "an observation with all its options",
         "a registration",
     ),
-    answers=(Answer(200, "Taken."), Answer(204, "Taken.")),
+    answers=(ResponseSpec(200, "Taken."), ResponseSpec(204, "Taken.")),
 )
 
 
@@ -270,7 +270,7 @@ def _requested(operation: DescribedOperation) -> Schema:
     return described | ({"x-scopes": sorted(operation.scopes)} if operation.scopes else {"security": []})
 
 
-def _answer(answer: Answer) -> Schema:
+def _answer(answer: ResponseSpec) -> Schema:
     described: Schema = {"description": answer.meaning, "headers": _header_references(*answer.headers)}
     content = dict(chain.from_iterable(_content(form).items() for form in answer.contents))
     return described | ({"content": content} if content else {})
@@ -308,7 +308,7 @@ def _header_references(*headers: Parameter) -> Schema:
     return {one.name: {"$ref": f"#/components/headers/{one.name}"} for one in (_REQUEST_ID, *headers)}
 
 
-def _content(content: Content) -> Schema:
+def _content(content: BodySpec) -> Schema:
     if content.model is None:
         return {content.media_type: {"schema": content.schema, "example": content.example}}
     reference = {"$ref": _REFERENCE.format(model=content.model.__name__)}
@@ -347,7 +347,7 @@ def _schemas(operations: Collection[DescribedOperation]) -> dict[str, Schema]:
     return found
 
 
-def _contents(operation: DescribedOperation) -> Iterator[Content]:
+def _contents(operation: DescribedOperation) -> Iterator[BodySpec]:
     if operation.body is not None:
         yield operation.body
     yield from chain.from_iterable(answer.contents for answer in operation.answers)

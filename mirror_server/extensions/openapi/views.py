@@ -13,7 +13,7 @@ from flask import Blueprint, Flask, Response, current_app
 
 from mirror_server.extensions.openapi import core  # noqa: F401 - describes the views of the core
 from mirror_server.views.answers import make_conditional
-from mirror_server.views.description import Answer, Parameter, described, object_like
+from mirror_server.views.description import Parameter, ResponseSpec, described, object_like
 from mirror_server.views.requests import requires, services
 
 _METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
@@ -21,7 +21,7 @@ _METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
 routes = Blueprint("description", __name__)
 
 
-Besides: TypeAlias = Mapping[str, tuple[Sequence[Answer], Sequence[Parameter]]]
+Besides: TypeAlias = Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]
 """What an extension adds to operations: see :func:`mirror_server.hooks.described_besides`."""
 
 
@@ -35,7 +35,7 @@ class Route(NamedTuple):
 
 @routes.get("/openapi.json")
 @requires()
-@described("Operation", Answer(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
+@described("Operation", ResponseSpec(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
 def get_description() -> Response:
     """This description."""
     hooks = services().extensions

@@ -12,7 +12,7 @@ from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENS
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.answers import KeepableAnswer
-from mirror_server.views.description import Answer, described, text_of
+from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires
 
 _INDEX = "index.html"
@@ -27,7 +27,7 @@ routes = Blueprint("page", __name__)
 
 @routes.get("/")
 @requires()
-@described("Operation", Answer(200, "The page.", text_of("text/html", "<!doctype html>")), is_extension=True)
+@described("Operation", ResponseSpec(200, "The page.", text_of("text/html", "<!doctype html>")), is_extension=True)
 def get_page() -> KeepableAnswer:
     """A page for people."""
     return page_file(_INDEX, _files()[_INDEX], _POLICY)
@@ -37,7 +37,7 @@ def get_page() -> KeepableAnswer:
 @requires()
 @described(
     "Operation",
-    Answer(200, "A script.", text_of("text/javascript", "export const LONGEST = 200;")),
+    ResponseSpec(200, "A script.", text_of("text/javascript", "export const LONGEST = 200;")),
     is_extension=True,
 )
 def get_page_file(file: str) -> KeepableAnswer:

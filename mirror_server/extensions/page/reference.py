@@ -13,7 +13,7 @@ from werkzeug.security import safe_join
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.answers import KeepableAnswer
-from mirror_server.views.description import Answer, described, text_of
+from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires
 
 FOLDER = "REFERENCE_FOLDER"
@@ -31,7 +31,7 @@ routes = Blueprint("reference", __name__)
 
 @routes.get("/reference")
 @requires()
-@described("Operation", Answer(302, "To its first page."), is_extension=True)
+@described("Operation", ResponseSpec(302, "To its first page."), is_extension=True)
 def get_reference() -> Response:
     """The reference of the Python packages."""
     # The links of a page are relative to the folder it is in.
@@ -40,7 +40,7 @@ def get_reference() -> Response:
 
 @routes.get("/reference/<path:file>")
 @requires()
-@described("Operation", Answer(200, "A page.", text_of("text/html", "<!doctype html>")), is_extension=True)
+@described("Operation", ResponseSpec(200, "A page.", text_of("text/html", "<!doctype html>")), is_extension=True)
 def get_reference_file(file: str) -> KeepableAnswer:
     """A page of the reference, or what it loads."""
     folder = Path(current_app.config.get(FOLDER, _BUILT))

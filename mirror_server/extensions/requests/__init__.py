@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flask import Blueprint
 
     from mirror_server.server import Services
-    from mirror_server.views.description import Answer, Parameter
+    from mirror_server.views.description import Parameter, ResponseSpec
 
 
 @extends
@@ -41,7 +41,7 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def described_besides() -> dict[str, tuple[Sequence[Answer], Sequence[Parameter]]]:
+def described_besides() -> dict[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:
     """A device request takes the two headers."""
     from mirror_server.extensions.requests import conditional, waits
 

@@ -18,7 +18,7 @@ from mirror_server.store.commands import Target
 from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
-from mirror_server.views.description import TEXT, Answer, header, json_of
+from mirror_server.views.description import TEXT, ResponseSpec, header, json_of
 
 _Revision = int | Literal["*"]
 """The revision of a desired value that a writer saw: 0 for none yet, ``*`` for any."""
@@ -33,7 +33,7 @@ IF_MATCH = header(
     " first time.",
     TEXT | {"pattern": r'^(?:\*|[0-9]{1,19}|(?:W/)?"[0-9]{1,19}")$'},
 )
-CHANGED = Answer(
+CHANGED = ResponseSpec(
     412,
     "The desired value is not the one of `If-Match` any more; nothing was queued.",
     json_of(wire.DesiredChanged, "written by another application since", "never written"),

@@ -20,7 +20,7 @@ from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, page_answer, when_stored
-from mirror_server.views.description import TEXT, Answer, Parameter, described, json_of, whole_number
+from mirror_server.views.description import TEXT, Parameter, ResponseSpec, described, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
     leader_only,
@@ -34,7 +34,7 @@ _PAGING = (
     Parameter("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
     Parameter("after", "The async-id of the last request of the page before.", TEXT),
 )
-_WAITING_PAGE = Answer(
+_WAITING_PAGE = ResponseSpec(
     200,
     "A page; the values of writes are not shown.",
     json_of(WaitingRequestPage, "one that waits and one that the device has in hand"),
@@ -65,7 +65,7 @@ def list_waiting_requests_of_device(device_id: str) -> Response:
 @requires(Scope.WRITE)
 @described(
     "Mirror",
-    Answer(204, "It is acknowledged."),
+    ResponseSpec(204, "It is acknowledged."),
     body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
     errors=(409,),
     is_extension=True,

@@ -25,7 +25,7 @@ from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
 from mirror_server.views.answers import when_stored
 from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.views.description import TEXT, Answer, header, json_of
+from mirror_server.views.description import TEXT, ResponseSpec, header, json_of
 
 if TYPE_CHECKING:
     from mirror_server.server import Services
@@ -46,7 +46,7 @@ _PREFERENCE_APPLIED = header(
     "`wait=SECONDS` where the answer to the request was waited for and is there (RFC 7240).",
     TEXT | {"pattern": "^wait=[0-9]+$"},
 )
-ENDED = Answer(
+ENDED = ResponseSpec(
     202,
     "Accepted, and on disk; with `Prefer: wait` maybe ended, too.",
     json_of(DeviceRequestAccepted, "202", "202 with the answer"),

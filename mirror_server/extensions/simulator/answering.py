@@ -6,10 +6,10 @@ from urllib.parse import parse_qsl
 
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import (
-    Answer,
     CancelObservation,
     Content,
     DeviceCommand,
+    DeviceResponse,
     Execute,
     Observe,
     Outcome,
@@ -23,13 +23,13 @@ _TEXT = "text/plain"
 _BYTES = "application/octet-stream"
 
 
-def respond(device: SimulatedDevice, command: DeviceCommand, now: Instant) -> Answer:
+def respond(device: SimulatedDevice, command: DeviceCommand, now: Instant) -> DeviceResponse:
     """Do what a command asks, as far as the device lets it; the answer says whether it was done."""
     if device.answer == "reject":
-        return Answer(Outcome.REJECTED)
+        return DeviceResponse(Outcome.REJECTED)
     resource = device.resources.get(command.path)
     if resource is None:
-        return Answer(Outcome.NOT_FOUND)
+        return DeviceResponse(Outcome.NOT_FOUND)
     return _obey(device, resource, command, now)
 
 
@@ -38,39 +38,39 @@ def changes_device(command: DeviceCommand) -> bool:
     return not isinstance(command, Read | Execute)
 
 
-def _obey(device: SimulatedDevice, resource: RunningResource, command: DeviceCommand, now: Instant) -> Answer:
+def _obey(device: SimulatedDevice, resource: RunningResource, command: DeviceCommand, now: Instant) -> DeviceResponse:
     match command:
         case Read():
             return _read(device, resource, command, now)
         case Write():
-            return Answer(_write(device, resource, command, now))
+            return DeviceResponse(_write(device, resource, command, now))
         case WriteAttributes():
-            return Answer(_write_attributes(resource, command.query))
+            return DeviceResponse(_write_attributes(resource, command.query))
         case Execute():
-            return Answer(Outcome.DONE if resource.executable else Outcome.METHOD_NOT_ALLOWED)
+            return DeviceResponse(Outcome.DONE if resource.executable else Outcome.METHOD_NOT_ALLOWED)
         case Observe():
             return _observe(device, resource, command, now)
         case CancelObservation():
             resource.observed = False
-            return Answer(Outcome.DONE)
+            return DeviceResponse(Outcome.DONE)
 
 
-def _value(device: SimulatedDevice, path: str, now: Instant) -> Answer:
+def _value(device: SimulatedDevice, path: str, now: Instant) -> DeviceResponse:
     reading = device.reading(path, now)
-    return Answer(Outcome.DONE, Content(reading.text.encode(), _TEXT), answered_at=reading.measured_at)
+    return DeviceResponse(Outcome.DONE, Content(reading.text.encode(), _TEXT), answered_at=reading.measured_at)
 
 
-def _read(device: SimulatedDevice, resource: RunningResource, command: Read, now: Instant) -> Answer:
+def _read(device: SimulatedDevice, resource: RunningResource, command: Read, now: Instant) -> DeviceResponse:
     if resource.executable:
-        return Answer(Outcome.METHOD_NOT_ALLOWED)
+        return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
     if command.accept is not None and _media_type(command.accept) not in {_TEXT, "*/*"}:
-        return Answer(Outcome.UNSUPPORTED_CONTENT_TYPE)
+        return DeviceResponse(Outcome.UNSUPPORTED_CONTENT_TYPE)
     return _value(device, command.path, now)
 
 
-def _observe(device: SimulatedDevice, resource: RunningResource, command: Observe, now: Instant) -> Answer:
+def _observe(device: SimulatedDevice, resource: RunningResource, command: Observe, now: Instant) -> DeviceResponse:
     if resource.executable:
-        return Answer(Outcome.METHOD_NOT_ALLOWED)
+        return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
     resource.observed = True
     return _value(device, command.path, now)
 

@@ -12,7 +12,7 @@ from itertools import islice
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.simulator import AnswerMode
 from mirror_server.clock import Clock
-from mirror_server.devices.link import Answer, Connection, DeviceCommand, Outcome
+from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceResponse, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
     RunningResource,
@@ -25,8 +25,8 @@ from mirror_server.extensions.simulator.device import (
     added_resource,
     seeded_device,
 )
-from mirror_server.extensions.simulator.fleet import Fleet, SimulatorStore, Turn
-from mirror_server.extensions.simulator.running_device import RunningDevice, Sent
+from mirror_server.extensions.simulator.fleet import SimulatedFleet, SimulatorStore, Turn
+from mirror_server.extensions.simulator.running_device import LastSent, RunningDevice
 from mirror_server.service.devices import DeviceService
 
 
@@ -40,7 +40,7 @@ class SimulatorBackend:
     parts_of = None
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock, seed: int) -> None:
-        self._fleet = Fleet(events=events, store=store, clock=clock)
+        self._fleet = SimulatedFleet(events=events, store=store, clock=clock)
         self._store = store
         self._seed = seed
 
@@ -51,9 +51,9 @@ class SimulatorBackend:
         the service has not heard. One whose registration outlived its lifetime registers again.
         """
         with self._fleet.turn() as turn:
-            heard: dict[str, dict[str, Sent]] = defaultdict(dict)
+            heard: dict[str, dict[str, LastSent]] = defaultdict(dict)
             for each in self._store.last_observed():
-                heard[each.device_id][each.path] = Sent(each.text, each.heard_at)
+                heard[each.device_id][each.path] = LastSent(each.text, each.heard_at)
             for device_id, document in self._store.load().items():
                 running = self._fleet.adopt(SimulatedDevice.from_json(document))
                 running.recall(heard[device_id])
@@ -74,7 +74,7 @@ class SimulatorBackend:
             running = self._fleet.running.get(device_id)
             return running is not None and running.reachable(now)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[Answer], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`; a device without latency has answered on return.
 
         Only when another thread is telling the service something, that thread gives the answer, in its turn.
@@ -82,7 +82,7 @@ class SimulatorBackend:
         with self._fleet.turn(wait=False) as turn:
             running = self._fleet.running.get(device_id)
             if running is None or not running.reachable(turn.now):
-                turn.calls.append(partial(answer, Answer(Outcome.NOT_SENT)))
+                turn.calls.append(partial(answer, DeviceResponse(Outcome.NOT_SENT)))
             else:
                 self._fleet.receive(turn, running, command, answer)
 
@@ -97,10 +97,10 @@ class SimulatorBackend:
         """See :class:`~mirror_server.devices.link.DeviceBackend`; a simulated device has the command at once."""
         cancelled(True)
 
-    def describe(self, device_id: str) -> Connection | None:
+    def describe(self, device_id: str) -> ConnectionStatus | None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         with self._fleet.look():
-            return Connection("simulated") if device_id in self._fleet.running else None
+            return ConnectionStatus("simulated") if device_id in self._fleet.running else None
 
     def list_states(self) -> list[SimulatedState]:
         """All simulated devices by name, each with the values it has now."""

@@ -74,7 +74,7 @@ def flags_of(resource: object) -> dict[str, Any]:
     return {name: getattr(resource, name) for name in names}
 
 
-class Reading(NamedTuple):
+class SensorReading(NamedTuple):
     """A value and the device's time of it."""
 
     text: str
@@ -146,16 +146,16 @@ class SimulatedDevice:
         rule = self.rule(path)
         return rule if rule is not None and rule.model and self.resources[path].value is None else None
 
-    def reading(self, path: str, now: Instant) -> Reading:
+    def reading(self, path: str, now: Instant) -> SensorReading:
         """The value of a resource: the last one set, or the last one measured."""
         resource, rule = self.resources[path], self.modelled(path)
         if rule is None or rule.model is None:
-            return Reading(resource.value or "", resource.value_at)
+            return SensorReading(resource.value or "", resource.value_at)
         measured_at = self._last_beat(now, rule)
         setting = self._setting(rule) if rule.set_point else None
         if setting is None:
-            return Reading(rule.model(self.key, measured_at), measured_at)
-        return Reading(heated_temperature(self.key, measured_at, setting), measured_at)
+            return SensorReading(rule.model(self.key, measured_at), measured_at)
+        return SensorReading(heated_temperature(self.key, measured_at, setting), measured_at)
 
     def set_value(self, path: str, value: str, now: Instant) -> None:
         """Give a resource a value of its own; the room of a set-point goes on from how warm it is."""

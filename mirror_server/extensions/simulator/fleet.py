@@ -14,7 +14,7 @@ from typing import Protocol
 
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe, Outcome
+from mirror_server.devices.link import DeviceCommand, DeviceResponse, Observation, Observe, Outcome
 from mirror_server.extensions.simulator.answering import changes_device, respond
 from mirror_server.extensions.simulator.device import SimulatedDevice
 from mirror_server.extensions.simulator.running_device import RunningDevice
@@ -121,7 +121,7 @@ class Turn:
         self.unsaved[running.device.device_id] = running.device
 
 
-class Fleet:
+class SimulatedFleet:
     """The devices while they run. Everything is called inside a turn, or, where nothing is decided, a look."""
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock) -> None:
@@ -221,11 +221,11 @@ class Fleet:
 
     def drop_commands(self, turn: Turn, running: RunningDevice) -> None:
         """The device loses the commands it has in hand."""
-        turn.calls += [partial(answer, Answer(Outcome.UNAVAILABLE)) for answer in running.in_flight.values()]
+        turn.calls += [partial(answer, DeviceResponse(Outcome.UNAVAILABLE)) for answer in running.in_flight.values()]
         running.in_flight.clear()
 
     def receive(
-        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[Answer], None]
+        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[DeviceResponse], None]
     ) -> None:
         """A command reaches the device, which does it and answers when its latency has passed."""
         if running.device.latency_seconds == 0:
@@ -243,7 +243,7 @@ class Fleet:
                 self._respond(turn, running, command, answer)
 
     def _respond(
-        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[Answer], None]
+        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[DeviceResponse], None]
     ) -> None:
         if running.device.answer == "silent":
             return

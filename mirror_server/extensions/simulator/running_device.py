@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from mirror_server.clock import Timer
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import Answer, Content, Observation
-from mirror_server.extensions.simulator.device import CONTACT_SECONDS, Reading, RunningResource, SimulatedDevice
+from mirror_server.devices.link import Content, DeviceResponse, Observation
+from mirror_server.extensions.simulator.device import CONTACT_SECONDS, RunningResource, SensorReading, SimulatedDevice
 
 AWAKE_SECONDS = 10
 
 
-class Sent(NamedTuple):
+class LastSent(NamedTuple):
     """What the service last heard of a resource; ``text`` is ``None`` where it surely was another value."""
 
     text: str | None
@@ -31,10 +31,10 @@ class RunningDevice:
     """
 
     device: SimulatedDevice
-    sent: dict[str, Sent] = field(default_factory=dict)
+    sent: dict[str, LastSent] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     timer: Timer | None = None
-    in_flight: dict[int, Callable[[Answer], None]] = field(default_factory=dict)
+    in_flight: dict[int, Callable[[DeviceResponse], None]] = field(default_factory=dict)
 
     @property
     def connected(self) -> bool:
@@ -69,7 +69,7 @@ class RunningDevice:
 
     def note_sent(self, path: str, now: Instant) -> None:
         """The service knows the value of a resource as it is now."""
-        self.sent[path] = Sent(self.device.reading(path, now).text, now)
+        self.sent[path] = LastSent(self.device.reading(path, now).text, now)
         self.held.discard(path)
 
     def note_baseline(self, now: Instant) -> None:
@@ -79,10 +79,10 @@ class RunningDevice:
                 resource.baseline_at = now
                 self.note_sent(path, now)
 
-    def recall(self, heard: Mapping[str, Sent]) -> None:
+    def recall(self, heard: Mapping[str, LastSent]) -> None:
         """Learn what was sent from what the service heard of the resources; their baseline stands for the others."""
         baseline = {
-            path: Sent(None, resource.baseline_at)
+            path: LastSent(None, resource.baseline_at)
             for path, resource in self.device.resources.items()
             if resource.baseline_at is not None
         }
@@ -90,7 +90,7 @@ class RunningDevice:
         for path, sent in (baseline | known).items():
             is_old = self.device.resources[path].value_at <= sent.sent_at
             text = self.device.reading(path, sent.sent_at).text if sent.text is None and is_old else sent.text
-            self.sent[path] = Sent(text, sent.sent_at)
+            self.sent[path] = LastSent(text, sent.sent_at)
 
     def report(self, now: Instant, only: str | None = None) -> list[Observation]:
         """Take what is to be sent now, of all resources or of one."""
@@ -99,7 +99,7 @@ class RunningDevice:
             if only is None or path == only:
                 reading = self.device.reading(path, now)
                 if self._is_to_be_sent(path, reading.text, now):
-                    self.sent[path] = Sent(reading.text, now)
+                    self.sent[path] = LastSent(reading.text, now)
                     observations.append(self._observation(path, reading))
         return observations
 
@@ -116,7 +116,7 @@ class RunningDevice:
             return text != sent.text
         return now >= _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmax_seconds), now)
 
-    def _observation(self, path: str, reading: Reading) -> Observation:
+    def _observation(self, path: str, reading: SensorReading) -> Observation:
         return Observation(self.device.device_id, path, Content(reading.text.encode()), reading.measured_at)
 
     def next_due_at(self, now: Instant) -> Instant | None:

@@ -23,14 +23,14 @@ from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.answers import empty_answer, json_answer, when_read
 from mirror_server.views.deferred import Deferred
-from mirror_server.views.description import Answer, described, json_of
+from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
 
 T = TypeVar("T")
 
 PREFIX = "/sim/v1"
 _TIMEOUT_SECONDS = 600
-_DONE = Answer(204, "It has.")
+_DONE = ResponseSpec(204, "It has.")
 _CLOCK = json_of(SimulatorClock, "a clock that can be advanced")
 
 routes = Blueprint("simulator", __name__, url_prefix=PREFIX)
@@ -40,7 +40,9 @@ routes = Blueprint("simulator", __name__, url_prefix=PREFIX)
 @routes.get("/devices")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Simulator", Answer(200, "All of them.", json_of(SimulatorDeviceList, "one device")), is_extension=True)
+@described(
+    "Simulator", ResponseSpec(200, "All of them.", json_of(SimulatorDeviceList, "one device")), is_extension=True
+)
 def list_simulated_devices() -> Response:
     """The simulated devices and their own values."""
     backend = _control().backend
@@ -57,7 +59,7 @@ def list_simulated_devices() -> Response:
 @leader_only()
 @described(
     "Simulator",
-    Answer(201, "It is there.", json_of(SimulatorDeviceAdded, "201")),
+    ResponseSpec(201, "It is there.", json_of(SimulatorDeviceAdded, "201")),
     body=json_of(SimulatorNewDevice, "with resources", "a name alone"),
     errors=(409,),
     is_extension=True,
@@ -73,7 +75,7 @@ def add_simulated_device() -> Response:
 @leader_only()
 @described(
     "Simulator",
-    Answer(204, "It does."),
+    ResponseSpec(204, "It does."),
     body=json_of(SimulatorDevicePatch, "goes offline", "rejects", "takes its time"),
     is_extension=True,
 )
@@ -138,7 +140,7 @@ def deregister(device_id: str) -> Response:
 @routes.get("/clock")
 @requires(Scope.ADMIN)
 @leader_only()
-@described("Simulator", Answer(200, "The clock.", _CLOCK), is_extension=True)
+@described("Simulator", ResponseSpec(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
     """What time it is for the server."""
     return json_answer(_clock(_control()))
@@ -149,7 +151,7 @@ def get_clock() -> Response:
 @leader_only()
 @described(
     "Simulator",
-    Answer(200, "The clock afterwards, and all that became due is done.", _CLOCK),
+    ResponseSpec(200, "The clock afterwards, and all that became due is done.", _CLOCK),
     body=json_of(SimulatorAdvance, "an hour"),
     errors=(409,),
     is_extension=True,

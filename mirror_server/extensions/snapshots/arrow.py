@@ -16,7 +16,7 @@ import pyarrow as pa
 from mirror_sdk.wire.snapshot import Compression, streamed_columns
 from mirror_server.extensions.arrow import TYPES, Pieces, to_array, to_lists
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
-from mirror_server.extensions.snapshots.store import STREAMED_REPORTED_COLUMNS, Page
+from mirror_server.extensions.snapshots.store import STREAMED_REPORTED_COLUMNS, SnapshotPage
 from mirror_server.service.devices import LruCache
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
@@ -72,7 +72,7 @@ def arrow_stream(
     yield pieces.tail(end)
 
 
-def _pieces(pieces: Pieces, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
+def _pieces(pieces: Pieces, snapshot: Snapshot, page: SnapshotPage) -> Iterator[bytes]:
     devices = snapshot.devices(page)
     for part, columns in _parts(devices, snapshot.resources(devices, STREAMED_REPORTED_COLUMNS)):
         written = [index for index, size in enumerate(columns[_DESIRED_BYTES]) if size is not None]
@@ -80,10 +80,10 @@ def _pieces(pieces: Pieces, snapshot: Snapshot, page: Page) -> Iterator[bytes]:
         for some in snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written))):
             _add(some, desired)
         is_unchanged = [not snapshot.is_changed(device) for device in part]
-        yield pieces.batch(_batch(part, columns, _Desired(written, desired), is_unchanged))
+        yield pieces.batch(_batch(part, columns, _DesiredColumns(written, desired), is_unchanged))
 
 
-class _Desired(NamedTuple):
+class _DesiredColumns(NamedTuple):
     """The desired values: the numbers of their resources, and device id and :data:`STREAMED_DESIRED_COLUMNS`."""
 
     resources: Sequence[int]
@@ -118,7 +118,7 @@ def _no_rows() -> _Columns:
 
 
 def _batch(
-    page: Sequence[DeviceRow], columns: _Columns, desired: _Desired, is_unchanged: Sequence[bool]
+    page: Sequence[DeviceRow], columns: _Columns, desired: _DesiredColumns, is_unchanged: Sequence[bool]
 ) -> pa.RecordBatch:
     """These devices and their resources, by device and path; of unchanged ones without a list."""
     counts = Counter(columns[_DEVICE_ID])
@@ -134,7 +134,7 @@ def _batch(
     )
 
 
-def _desired(desired: _Desired, lengths: Sequence[int]) -> pa.Array:
+def _desired(desired: _DesiredColumns, lengths: Sequence[int]) -> pa.Array:
     """The desired values of each device, each with the place of its resource among those of the device."""
     begins = list(accumulate(lengths, initial=0))
     owners = [bisect_right(begins, index) - 1 for index in desired.resources]

@@ -12,7 +12,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import Refusal
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.snapshots import store
-from mirror_server.extensions.snapshots.store import Page
+from mirror_server.extensions.snapshots.store import SnapshotPage
 from mirror_server.service.devices import LruCache
 from mirror_server.service.long_reads import Slots
 from mirror_server.store import devices, logs
@@ -43,7 +43,7 @@ class SnapshotSelection:
 class EncodedPage:
     """A page and how it was encoded, for as long as it is the same."""
 
-    page: Page
+    page: SnapshotPage
     content: bytes
 
     def __len__(self) -> int:
@@ -73,11 +73,11 @@ class Snapshot:
         self.seq = state.last_seq if state else 0
         self._held = ExitStack()
 
-    def pages(self, size: int | None = None) -> Iterator[Page]:
+    def pages(self, size: int | None = None) -> Iterator[SnapshotPage]:
         """Its devices by id, so many at a time or a thousand; equal pages of equal selections hold the same."""
         return store.pages(self._session, self.selection.conditions, size or _DEVICES_AT_A_TIME)
 
-    def devices(self, page: Page) -> list[DeviceRow]:
+    def devices(self, page: SnapshotPage) -> list[DeviceRow]:
         """The devices of a page."""
         return store.devices_of(self._session, self.selection.conditions, page)
 

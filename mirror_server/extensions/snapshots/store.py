@@ -27,7 +27,7 @@ _ROWS_AT_A_TIME = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SnapshotPage:
     """Some devices by id: those of a selection that follow ``after``, up to ``last``.
 
     Two pages of one selection that are equal hold the same, where the session of one of them sees all changes up to
@@ -41,7 +41,7 @@ class Page:
     revision: int
 
 
-def pages(session: Session, conditions: Sequence[Condition], size: int) -> Iterator[Page]:
+def pages(session: Session, conditions: Sequence[Condition], size: int) -> Iterator[SnapshotPage]:
     """The devices that meet all conditions, so many at a time."""
     where, parameters = where_of(conditions)
     statement = (
@@ -52,11 +52,11 @@ def pages(session: Session, conditions: Sequence[Condition], size: int) -> Itera
     while after is not None:
         last, *about = session.row(statement, after=after, size=size, **parameters) or (None,)
         if last is not None:
-            yield Page(after, last, *about)
+            yield SnapshotPage(after, last, *about)
         after = last
 
 
-def devices_of(session: Session, conditions: Sequence[Condition], page: Page) -> list[DeviceRow]:
+def devices_of(session: Session, conditions: Sequence[Condition], page: SnapshotPage) -> list[DeviceRow]:
     """The devices of a page."""
     return devices.page(session, conditions, after=page.after, descending=False, limit=page.device_count)
 

@@ -44,7 +44,7 @@ from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
 from mirror_server.views.answers import when_read
-from mirror_server.views.description import INSTANT, Answer, Parameter, described, header, json_of, whole_number
+from mirror_server.views.description import INSTANT, Parameter, ResponseSpec, described, header, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
     query_conditions,
@@ -85,7 +85,7 @@ routes = Blueprint("snapshots", __name__)
 @without_head
 @described(
     "Mirror",
-    Answer(200, "The device objects, as they are made.", *FORMS, headers=(_TOTAL,)),
+    ResponseSpec(200, "The device objects, as they are made.", *FORMS, headers=(_TOTAL,)),
     parameters=_PARAMETERS,
     selects_devices=True,
     errors=(404, 406),
@@ -128,7 +128,7 @@ def get_snapshot() -> Response:
 @requires(Scope.READ, query=None)
 @described(
     "Mirror",
-    Answer(200, "The ranges, by id.", json_of(DeviceRanges, "a fleet in three ranges")),
+    ResponseSpec(200, "The ranges, by id.", json_of(DeviceRanges, "a fleet in three ranges")),
     parameters=(_DEVICES_PER_RANGE,),
     selects_devices=True,
     is_extension=True,

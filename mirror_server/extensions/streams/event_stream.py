@@ -19,7 +19,7 @@ from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.store.backend import StorageFailed
 from mirror_server.views.deferred import Streamed, until_done, wait_for
-from mirror_server.web.asgi import Reader
+from mirror_server.web.asgi import ResponseReader
 
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"
@@ -94,7 +94,7 @@ class EventStream(Streamed):
         """What the stream begins with."""
         return _BEGIN + self.take()
 
-    async def send(self, reader: Reader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+    async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
         """Send events as they come, until the client goes away or the server stops."""
         # Without its database it ends; the client comes back with its position.
         with suppress(StorageFailed):
@@ -111,7 +111,7 @@ class EventStream(Streamed):
         return True
 
     @staticmethod
-    async def _send(reader: Reader, chunk: bytes) -> None:
+    async def _send(reader: ResponseReader, chunk: bytes) -> None:
         with reader.waiting(len(chunk)):
             await reader.send_chunk(chunk)
         # To a client that takes all at once, sending waits for nothing.

@@ -49,7 +49,7 @@ class Frame:
     encoded: bytes | None = None
 
 
-class Socket(Protocol):
+class StreamSocket(Protocol):
     """What is sent through one websocket."""
 
     def begin(self, wake: Callable[[], None]) -> Future[Any]:
@@ -116,17 +116,17 @@ class ReaderSocket:
         self._has_told = False
 
     def begin(self, wake: Callable[[], None]) -> Future[None]:  # noqa: ARG002 - nothing ends it from outside
-        """See :class:`Socket`."""
+        """See :class:`StreamSocket`."""
         begun: Future[None] = Future()
         begun.set_result(None)
         return begun
 
     def more(self) -> More:
-        """See :class:`Socket`."""
+        """See :class:`StreamSocket`."""
         return self._log.more(self._app_id)
 
     def take(self, more: More | None) -> Frame | None:
-        """See :class:`Socket`; the first one tells the position, also where nothing is new."""
+        """See :class:`StreamSocket`; the first one tells the position, also where nothing is new."""
         page = self._page(more)
         if not (page.entries or page.gap) and self._has_told:
             return None
@@ -135,17 +135,17 @@ class ReaderSocket:
         return self._frame(page)
 
     def look(self) -> Frame:
-        """See :class:`Socket`; it tells up to which instant all has been read."""
+        """See :class:`StreamSocket`; it tells up to which instant all has been read."""
         if not self._is_admitted():
             raise revoked()
         return self._frame(self._page(None))
 
     def confirmed(self, seq: int) -> None:
-        """See :class:`Socket`."""
+        """See :class:`StreamSocket`."""
         self._log.note_read(self._app_id, seq)
 
     def close(self) -> None:
-        """See :class:`Socket`; there is nothing to give back."""
+        """See :class:`StreamSocket`; there is nothing to give back."""
 
     def _page(self, more: More | None) -> Page:
         return read_page(self._log, self._app_id, self._position, more)

@@ -11,13 +11,13 @@ from mirror_sdk.wire.channel import WebsocketChannel, WebsocketRegistration
 from mirror_server.core.errors import Refusal
 from mirror_server.extensions.descriptions import POSITION
 from mirror_server.extensions.streams.event_stream import EXAMPLE, EventStream
-from mirror_server.extensions.streams.sockets import ReaderSocket, Socket, reader_frame
+from mirror_server.extensions.streams.sockets import ReaderSocket, StreamSocket, reader_frame
 from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
 from mirror_server.views.answers import answer_to, json_answer, when_deleted, when_stored
 from mirror_server.views.deferred import PARK, Streamed
-from mirror_server.views.description import Answer, Parameter, described, header, json_of, text_of, whole_number
+from mirror_server.views.description import Parameter, ResponseSpec, described, header, json_of, text_of, whole_number
 from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
 
@@ -50,7 +50,7 @@ class OpenedWebsocket(Streamed):
     is_poll = True
     default_status = 101
 
-    def __init__(self, socket: Socket) -> None:
+    def __init__(self, socket: StreamSocket) -> None:
         super().__init__((), content_type="", headers={})
         del self.headers["Content-Type"]
         self.socket = socket
@@ -68,7 +68,7 @@ def refuse_elsewhere(_: WebsocketMismatch) -> Response:
 @without_head
 @described(
     "Notifications",
-    Answer(200, "A stream that does not end by itself.", text_of("text/event-stream", EXAMPLE)),
+    ResponseSpec(200, "A stream that does not end by itself.", text_of("text/event-stream", EXAMPLE)),
     parameters=(_BEGIN, _LAST_EVENT_ID),
     errors=(429,),
     is_extension=True,
@@ -90,8 +90,8 @@ def stream_events() -> Response:
 @requires(*ANY_USE)
 @described(
     "Notifications",
-    Answer(200, "It was there already, and stays.", _OPEN_WEBSOCKET),
-    Answer(
+    ResponseSpec(200, "It was there already, and stays.", _OPEN_WEBSOCKET),
+    ResponseSpec(
         201,
         "It is registered, and waits for its socket.",
         json_of(WebsocketChannel, "registered, no socket open"),
@@ -123,7 +123,7 @@ def put_websocket() -> Response:
 
 @routes.get("/v2/notification/websocket")
 @requires(*ANY_USE)
-@described("Notifications", Answer(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
+@described("Notifications", ResponseSpec(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
 def get_websocket() -> Response:
     """Whether the socket of the websocket channel is open, and how many entries wait for it."""
     return _websocket_channel(services().part(Websockets), app_id())
@@ -131,7 +131,7 @@ def get_websocket() -> Response:
 
 @routes.delete("/v2/notification/websocket")
 @requires(*ANY_USE)
-@described("Notifications", Answer(204, "There is no websocket channel any more."), errors=(404,))
+@described("Notifications", ResponseSpec(204, "There is no websocket channel any more."), errors=(404,))
 def delete_websocket() -> Response:
     """Remove the websocket channel, and close its socket with the code 1001."""
     return when_deleted(services().part(Websockets).delete(app_id()), _no_websocket())
@@ -144,7 +144,7 @@ def delete_websocket() -> Response:
 @without_head
 @described(
     "Notifications",
-    Answer(101, "It is open: from here on websocket is spoken."),
+    ResponseSpec(101, "It is open: from here on websocket is spoken."),
     parameters=(_OWN_POSITION,),
     errors=(426, 429),
 )

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame, Socket, stopping
+from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame, StreamSocket, stopping
 from mirror_server.notifications.log import More
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
-from mirror_server.web.asgi import Message, Reader, Send
+from mirror_server.web.asgi import Message, ResponseReader, Send
 from mirror_server.web.bridge import Calls
 
 CONNECTION = "mirror.websocket"
-"""Key of a websocket's ASGI scope with its :class:`Connection`."""
+"""Key of a websocket's ASGI scope with its :class:`WebSocketConnection`."""
 
 _MOST_REASON_BYTES = 120
 
 
-class Connection(Protocol):
+class WebSocketConnection(Protocol):
     """The websocket itself, beside what ASGI knows of it.
 
     Attributes:
@@ -45,8 +45,8 @@ class Connection(Protocol):
 
 async def serve(
     scope: Message,
-    socket: Socket,
-    reader: Reader,
+    socket: StreamSocket,
+    reader: ResponseReader,
     send: Send,
     *,
     look_seconds: float,
@@ -64,7 +64,7 @@ async def serve(
         is_stopping: Set when the server stops.
         calls: Brings calls of other threads to this loop.
     """
-    connection: Connection = scope[CONNECTION]
+    connection: WebSocketConnection = scope[CONNECTION]
     wake = asyncio.Event()
     connection.on_end = wake.set
     connection.on_confirmed = socket.confirmed

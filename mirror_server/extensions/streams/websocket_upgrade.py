@@ -16,7 +16,7 @@ from mirror_server.extensions.streams.views import OPEN, OpenedWebsocket
 from mirror_server.extensions.streams.websocket_serving import close, serve
 from mirror_server.hooks import Measurement
 from mirror_server.server import Services
-from mirror_server.web.asgi import Answer, Message, Receive, Send, environ_of
+from mirror_server.web.asgi import Message, Receive, Send, WSGIResponse, environ_of
 from mirror_server.web.bridge import Bridge
 from mirror_server.web.serve import Upgrade
 
@@ -144,14 +144,14 @@ def _environ_of(scope: Message) -> WSGIEnvironment:
     return environ
 
 
-async def _accept(scope: Message, answer: Answer, send: Send) -> None:
+async def _accept(scope: Message, answer: WSGIResponse, send: Send) -> None:
     """Complete the handshake."""
     protocol = _PROTOCOL if _PROTOCOL in scope["subprotocols"] else None
     headers = [(name, value) for name, value in answer.headers if name not in {b"content-length", b"content-type"}]
     await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})
 
 
-async def _refuse(scope: Message, answer: Answer, send: Send) -> None:
+async def _refuse(scope: Message, answer: WSGIResponse, send: Send) -> None:
     """Refuse a handshake; of a key that may not, a client learns as programs for the public API expect it.
 
     Those open the websocket and look with which code it is closed; a browser shows them nothing else.
@@ -164,5 +164,5 @@ async def _refuse(scope: Message, answer: Answer, send: Send) -> None:
     message = orjson.loads(answer.body)["message"]
     if "HTTP_AUTHORIZATION" not in _environ_of(scope):  # a browser could not send the header
         message += f", or offer the protocols '{_PROTOCOL}, {_KEY_PREFIX}<key>'"
-    await _accept(scope, Answer(), send)
+    await _accept(scope, WSGIResponse(), send)
     await close(Closing(code, message), send)

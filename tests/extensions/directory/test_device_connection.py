@@ -3,7 +3,7 @@
 from devices_in_memory import DevicesInMemory
 
 from mirror_sdk.wire.directory import DeviceConnection
-from mirror_server.devices.link import Connection
+from mirror_server.devices.link import ConnectionStatus
 from mirror_server.service.keys import Scope
 
 ADDRESS = "[2001:db8::1]:40000"
@@ -58,7 +58,7 @@ def test_device_without_a_connection_has_what_the_directory_knows(server, key):
 
 def test_address_of_a_real_device_is_shown_to_operators_alone(server, key, monkeypatch):
     device = server.add_device(key, "lamp")
-    monkeypatch.setattr(server.devices, "describe", lambda _: Connection("coaps", "1.1", "UQ", ADDRESS))
+    monkeypatch.setattr(server.devices, "describe", lambda _: ConnectionStatus("coaps", "1.1", "UQ", ADDRESS))
     told = connection(server, server.key(Scope.READ), device)
     assert (told["protocol"], told["lwm2m_version"], told["binding"]) == ("coaps", "1.1", "UQ")
     assert connection(server, key, device) == told | {"address": ADDRESS}

@@ -8,7 +8,7 @@ from device_resources import sensor, setting
 from histories import tail
 
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Answer, Content, Observation, Observe, Outcome
+from mirror_server.devices.link import Content, DeviceResponse, Observation, Observe, Outcome
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 PATH = "/3303/0/5700"
@@ -105,7 +105,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
 
 def test_an_answer_stands_at_the_time_the_device_tells(server: Any, key: str, device: str) -> None:
     told_at = server.now - 7000
-    answer = Answer(Outcome.DONE, Content(b"20"), told_at)
+    answer = DeviceResponse(Outcome.DONE, Content(b"20"), told_at)
     services = server.services
     services.database.write(lambda session: services.subscriptions.finish(session, Job(device, Observe(PATH)), answer))
     row = rows_of(server)[-1]

@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, CoapLimits, Tuning, listen
-from mirror_server.extensions.lwm2m.coap.messages import Block, Message, Option, Type, code_number, decode, uint_option
+from mirror_server.extensions.lwm2m.coap.messages import (
+    BlockOption,
+    Message,
+    Option,
+    Type,
+    code_number,
+    decode,
+    uint_option,
+)
 from mirror_server.extensions.lwm2m.exchange import ObserveNotification, Peer, Request, Response
 
 T = TypeVar("T")
@@ -162,12 +170,12 @@ async def registered(device: Device, registry: Registry) -> Peer:
 
 def block1(number: int, more: bool, size: int) -> tuple[int, bytes]:
     """A block of a request."""
-    return Option.BLOCK1, Block(number, more, size).encode()
+    return Option.BLOCK1, BlockOption(number, more, size).encode()
 
 
 def block2(number: int, more: bool, size: int) -> tuple[int, bytes]:
     """A block of a response."""
-    return Option.BLOCK2, Block(number, more, size).encode()
+    return Option.BLOCK2, BlockOption(number, more, size).encode()
 
 
 def confirmable(code: str, message_id: int = 1, token: bytes = b"\x01", **more: Any) -> Message:

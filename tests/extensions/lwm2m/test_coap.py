@@ -12,7 +12,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from coap_device import READ, Device, block1, block2, confirmable, notification, registered, registration, until
 
 from mirror_server.extensions.lwm2m.coap import Tuning
-from mirror_server.extensions.lwm2m.coap.messages import Block, Message, Option, Type, code_text, uint_option
+from mirror_server.extensions.lwm2m.coap.messages import BlockOption, Message, Option, Type, code_text, uint_option
 from mirror_server.extensions.lwm2m.exchange import NoAnswer, ObserveNotification, Request, Response, Unreachable
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_what_follows_the_beginning_that_a_notification_told_is_asked_for(
     await until(lambda: len(registry.notifications) == 1)
     assert not registry.notifications[0].is_whole
     reading, asked = await device.asked(endpoint.rest(peer, READ, b"mine"))
-    assert (asked.token, asked.block(Option.BLOCK2)) == (b"mine", Block(1, False, 16))
+    assert (asked.token, asked.block(Option.BLOCK2)) == (b"mine", BlockOption(1, False, 16))
     newer = notification(8, b"mine", 3, b"newer")
     newer.options.append(block2(0, False, 16))
     device.send(newer)
@@ -162,7 +162,7 @@ async def test_a_device_that_takes_smaller_blocks_is_written_to_in_them(endpoint
         device.answer(asked, "4.13", b"", block1(0, False, 512))
         first, second = await device.serve(("2.31", b"", ()), (last, b"told", ()))
         assert await writing == Response(last, b"told"), "what it refuses in the middle is its response, too"
-        assert first.block(Option.BLOCK1) == Block(0, True, 512)
+        assert first.block(Option.BLOCK1) == BlockOption(0, True, 512)
         assert first.payload + second.payload == write.payload
 
 

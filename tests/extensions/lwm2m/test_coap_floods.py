@@ -12,7 +12,7 @@ pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 from coap_device import READ, Device, Registry, notification, registration, speaking, until
 
 from mirror_server.extensions.lwm2m.coap import CoapLimits, sockets
-from mirror_server.extensions.lwm2m.coap.limits import Shares
+from mirror_server.extensions.lwm2m.coap.limits import AddressShares
 from mirror_server.extensions.lwm2m.coap.messages import Message, Type
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ SMALL = CoapLimits(messages_per_second_of_peer=1, burst_of_peer=10)
 def test_an_address_may_send_a_burst_and_then_its_rate():
     """Messages beyond the share are not counted against it."""
     now = 1000.0
-    shares = Shares(CoapLimits(messages_per_second_of_peer=4, burst_of_peer=10), lambda: now)
+    shares = AddressShares(CoapLimits(messages_per_second_of_peer=4, burst_of_peer=10), lambda: now)
     assert [shares.take("a") for _ in range(10_000)] == [True] * 10 + [False] * 9_990
     assert shares.is_used_up("a")
     now += 0.25
@@ -35,7 +35,7 @@ def test_an_address_may_send_a_burst_and_then_its_rate():
 
 def test_each_address_has_a_share_of_its_own_and_as_many_are_kept_as_may_be():
     limits = CoapLimits(messages_per_second_of_peer=1, burst_of_peer=1, remembered_addresses=100)
-    shares = Shares(limits, lambda: 1000.0)
+    shares = AddressShares(limits, lambda: 1000.0)
     assert [shares.take("a"), shares.take("a")] == [True, False]
     assert all(shares.take(f"address {number}") for number in range(1000))
     assert len(shares) == 100

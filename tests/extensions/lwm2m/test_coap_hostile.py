@@ -18,7 +18,7 @@ from coap_device import READ, Device, Registry, block1, block2, confirmable, reg
 from mirror_server.extensions.lwm2m.coap import CoapLimits, Tuning, sockets
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
 from mirror_server.extensions.lwm2m.coap.messages import (
-    Block,
+    BlockOption,
     Message,
     NotCoap,
     Option,
@@ -133,7 +133,7 @@ async def test_an_answer_with_a_critical_option_that_nobody_knows_is_none(endpoi
 async def test_a_registration_in_blocks_comes_whole(registry, device):
     links = ",".join(f"</3303/{n}>" for n in range(300)).encode()
     for at in range(0, len(links), 256):
-        block = Block(at // 256, at + 256 < len(links), 256)
+        block = BlockOption(at // 256, at + 256 < len(links), 256)
         # Twice, with a message id of its own: the acknowledgement is thought to be lost.
         for number in (2 * at, 2 * at + 1) if block.more else (2 * at,):
             answer = await device.ask(registration(number, links[at : at + 256], options=[block1(*block)]))
@@ -160,25 +160,25 @@ def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_t
     now = 0.0
     uploads = Uploads(CoapLimits(uploads=10, uploads_bytes=100, upload_idle_seconds=60), lambda: now)
     for number in range(50):
-        assert uploads.add(*upload(number), Block(0, True, 16)) is None
+        assert uploads.add(*upload(number), BlockOption(0, True, 16)) is None
     assert len(uploads) == 6
     assert uploads.held_bytes == 96
     now = 59
-    uploads.add(*upload(49), Block(1, True, 16))
+    uploads.add(*upload(49), BlockOption(1, True, 16))
     now = 61
-    uploads.add(*upload(49), Block(2, True, 16))
+    uploads.add(*upload(49), BlockOption(2, True, 16))
     assert (len(uploads), uploads.held_bytes) == (1, 48)
-    assert uploads.add(*upload(49), Block(3, False, 16)) == bytes(64)
+    assert uploads.add(*upload(49), BlockOption(3, False, 16)) == bytes(64)
     assert (len(uploads), uploads.held_bytes) == (0, 0)
 
 
 def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
     uploads = Uploads(CoapLimits(uploads=2), lambda: 0.0)
     for peer, number in ((1, 0), (2, 0), (1, 1), (3, 0)):
-        uploads.add(*upload(peer), Block(number, True, 16))
-    assert uploads.add(*upload(1), Block(2, False, 16)) == bytes(48)
+        uploads.add(*upload(peer), BlockOption(number, True, 16))
+    assert uploads.add(*upload(1), BlockOption(2, False, 16)) == bytes(48)
     with pytest.raises(RequestRefused):
-        uploads.add(*upload(2), Block(1, False, 16))
+        uploads.add(*upload(2), BlockOption(1, False, 16))
 
 
 @pytest.mark.parametrize("options", [{"limits": CoapLimits(payload_bytes=3_000)}])
@@ -267,14 +267,14 @@ async def test_what_is_said_to_a_group_is_not_answered(kernel_has_ipv6, monkeypa
 def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restarts_it():
     uploads = Uploads(CoapLimits(), lambda: 0.0)
     for number in (0, 1, 0):
-        uploads.add(*upload(), Block(number, True, 16))
+        uploads.add(*upload(), BlockOption(number, True, 16))
     assert uploads.held_bytes == 16
-    assert uploads.add(*upload(), Block(1, False, 16)) == bytes(32)
+    assert uploads.add(*upload(), BlockOption(1, False, 16)) == bytes(32)
     for number in (3, 7, (1 << 20) - 1):
         for follows in (0, 1):
-            uploads.add(*upload(), Block(follows, True, 16))
+            uploads.add(*upload(), BlockOption(follows, True, 16))
         with pytest.raises(RequestRefused) as refused:
-            uploads.add(*upload(), Block(number, True, 16))
+            uploads.add(*upload(), BlockOption(number, True, 16))
         assert (refused.value.code, len(uploads), uploads.held_bytes) == ("4.08", 0, 0)
 
 

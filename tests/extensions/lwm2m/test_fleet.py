@@ -15,10 +15,10 @@ from service_diary import ServiceDiary
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant
 from mirror_server.devices.link import (
-    Answer,
     CancelObservation,
     Content,
     DeviceCommand,
+    DeviceResponse,
     Execute,
     Observe,
     Outcome,
@@ -37,7 +37,7 @@ from mirror_server.extensions.lwm2m.exchange import (
     Response,
     Unreachable,
 )
-from mirror_server.extensions.lwm2m.fleet import Fleet
+from mirror_server.extensions.lwm2m.fleet import RealFleet
 from mirror_server.extensions.lwm2m.registry import ObservedResource
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.hooks import open_database
@@ -115,7 +115,7 @@ class World:
         self.diary = ServiceDiary(self.clock)
         self.endpoint = HandPlayed()
         told = {"events": self.diary, "database": database, "clock": self.clock}
-        self.fleet = Fleet(**told, settings=LwM2MSettings(**limits))
+        self.fleet = RealFleet(**told, settings=LwM2MSettings(**limits))
         self.fleet.begin(self.endpoint)
 
     async def until(self, condition: Callable[[], Any]) -> Any:
@@ -142,16 +142,18 @@ class World:
     async def ends(self, command: DeviceCommand, outcome: Outcome) -> None:
         """Send a command that ends so without a request."""
         asked, answers = len(self.endpoint.asked), self.send(command)
-        await self.until(lambda: answers == [Answer(outcome)])
+        await self.until(lambda: answers == [DeviceResponse(outcome)])
         assert len(self.endpoint.asked) == asked
 
-    def send(self, command: DeviceCommand, name: str = "sensor") -> list[Answer]:
+    def send(self, command: DeviceCommand, name: str = "sensor") -> list[DeviceResponse]:
         """Send a command; the list has its answer when that has come."""
-        answers: list[Answer] = []
+        answers: list[DeviceResponse] = []
         self.fleet.send(f"id-of-{name}", command, answers.append)
         return answers
 
-    async def exchange(self, command: DeviceCommand, response: str | Exception, *content: Any, **more: Any) -> Answer:
+    async def exchange(
+        self, command: DeviceCommand, response: str | Exception, *content: Any, **more: Any
+    ) -> DeviceResponse:
         """Send a command to ``sensor``, end its request, and give what the command ends with."""
         answers = self.send(command)
         asked = await self.next()
@@ -388,7 +390,7 @@ async def test_the_end_of_an_observation_bears_its_token(world, token):
     assert (cancelled.token, cancelled.request.accept) == (token, 0)
     assert not world.notify(token, 2)
     # A device that responds without observing has not accepted.
-    assert await world.exchange(Observe(TEMPERATURE), "2.05", b"21.5") == Answer(Outcome.METHOD_NOT_ALLOWED)
+    assert await world.exchange(Observe(TEMPERATURE), "2.05", b"21.5") == DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
     assert not world.notify(world.endpoint.asked[-1].token, 2)
 
 
@@ -410,7 +412,7 @@ async def test_the_format_a_device_has_is_remembered(world):
             assert asked.request.content_format == number
             asked.answer("2.04" if number else "4.15")
             await world.until(lambda asked=asked: asked not in world.endpoint.waiting)
-        await world.until(lambda written=written: written == [Answer(Outcome.DONE)])
+        await world.until(lambda written=written: written == [DeviceResponse(Outcome.DONE)])
 
 
 @pytest.mark.parametrize(
@@ -435,13 +437,13 @@ async def test_commands_as_coap_has_them(empty, command, request_):
 async def test_a_value_that_an_application_wants_in_one_format_is_requested_and_returned_in_it(world):
     tlv = bytes.fromhex("e81644084035800000000000")
     answer = await world.exchange(Read(TEMPERATURE, "application/vnd.oma.lwm2m+tlv"), "2.05", tlv, 11542)
-    assert answer == Answer(Outcome.DONE, Content(tlv, "application/vnd.oma.lwm2m+tlv"))
+    assert answer == DeviceResponse(Outcome.DONE, Content(tlv, "application/vnd.oma.lwm2m+tlv"))
     assert world.endpoint.asked[0].request.accept == 11542
 
 
 async def test_refusals_end_commands_and_are_in_the_log(world, caplog):
     outcome = await world.exchange(Write(TEMPERATURE, Content(b"secret")), "4.13")
-    assert outcome == Answer(Outcome.TOO_LARGE)
+    assert outcome == DeviceResponse(Outcome.TOO_LARGE)
     (line,) = [record.getMessage() for record in caplog.records if "4.13" in record.getMessage()]
     assert ("id-of-sensor" in line, TEMPERATURE in line, "secret" in caplog.text) == (True, True, False)
 
@@ -458,7 +460,7 @@ async def test_a_device_is_asked_one_thing_at_a_time_and_holds_up_no_other(empty
     empty.endpoint.waiting[1].answer("2.05", b"21.5")
     await empty.until(lambda: answers)
     asked.fail(NoAnswer())
-    await empty.until(lambda: first == [Answer(Outcome.NO_ANSWER)])
+    await empty.until(lambda: first == [DeviceResponse(Outcome.NO_ANSWER)])
     (await empty.next()).answer("2.05", b"0")
     await empty.until(lambda: second)
     assert second[0].outcome is Outcome.DONE
@@ -468,7 +470,7 @@ async def test_a_silent_device_is_asked_to_observe_when_it_is_heard_again(world,
     await world.exchange(Observe("/3311/0/5850"), NoAnswer())
     await world.ends(Observe("/3311/0/5850"), Outcome.NOT_SENT)
     # What an application asks is tried all the same.
-    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NO_ANSWER)
     await world.pause()
     await world.contacts_more(lambda: world.notify(token, 2))
     world.send(Observe("/3311/0/5850"))
@@ -487,7 +489,7 @@ async def test_in_queue_mode_a_device_listens_for_a_while_after_each_message(emp
     await empty.ends(Read(TEMPERATURE), Outcome.NOT_SENT)
     await empty.contacts_more(lambda: empty.notify(token, 4))
     # One that does not answer sleeps.
-    assert await empty.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NO_ANSWER)
+    assert await empty.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NO_ANSWER)
     assert not empty.is_reachable
 
 
@@ -496,7 +498,7 @@ async def test_an_update_from_another_port_is_followed_at_once(world, token):
     await world.next()
     assert await world.update(peer=OTHER_PORT) == "2.04"
     # The request of before went to where nobody is; it is sent again.
-    await world.until(lambda: lost == [Answer(Outcome.NOT_SENT)])
+    await world.until(lambda: lost == [DeviceResponse(Outcome.NOT_SENT)])
     await world.until(lambda: executed)
     await world.until(lambda: world.is_reachable)
     assert [each.device_id for each in world.fleet.registry.at(OTHER_PORT)] == ["id-of-sensor"]
@@ -538,7 +540,7 @@ async def test_request_to_a_device_that_registers_or_leaves_meanwhile_is_given_u
         await world.register(peer=registers_from)
     else:
         assert (await world.post(world.location, method="DELETE")).code == "2.02"
-    await world.until(lambda: answers == [Answer(outcome)])
+    await world.until(lambda: answers == [DeviceResponse(outcome)])
     assert not world.endpoint.waiting
 
 
@@ -548,7 +550,7 @@ async def test_execute_counts_as_not_sent_only_if_it_surely_did_not_arrive(world
     for error, outcome in ends:
         # As after a restart of the service.
         world.fleet.registry.by_id("id-of-sensor").is_known_address = False
-        assert await world.exchange(Execute("/3/0/4", Content(b"")), error) == Answer(outcome)
+        assert await world.exchange(Execute("/3/0/4", Content(b"")), error) == DeviceResponse(outcome)
         # A device that cannot be reached waits for contact.
         assert not world.is_reachable
         assert world.notify(token, None)
@@ -782,7 +784,7 @@ async def test_a_value_in_a_registration_is_reported_as_one_of_the_registration(
 
 async def test_a_resource_that_a_device_sends_by_itself_is_read_once_for_its_initial_value(empty):
     await empty.register(payload=b'</3303/0/5700>;aobs="727"')
-    assert await empty.exchange(Observe(TEMPERATURE), "2.05", b"21.5") == Answer(Outcome.DONE, Content(b"21.5"))
+    assert await empty.exchange(Observe(TEMPERATURE), "2.05", b"21.5") == DeviceResponse(Outcome.DONE, Content(b"21.5"))
     await empty.ends(Observe(TEMPERATURE), Outcome.DONE)
 
 
@@ -827,11 +829,11 @@ async def test_what_a_device_did_not_tell_is_asked_after_its_next_update(empty):
 
 async def test_a_device_of_before_a_restart_that_does_not_answer_waits_for_contact(world):
     world.fleet.registry.by_id("id-of-sensor").is_known_address = False
-    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NOT_SENT)
+    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NOT_SENT)
     assert not world.is_reachable
     assert await world.update(peer=OTHER_PORT) == "2.04"
     await world.until(lambda: world.is_reachable)
-    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == Answer(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NO_ANSWER)
 
 
 async def test_an_update_changes_lifetime_and_binding(world):

@@ -12,7 +12,7 @@ from mirror_sdk.values import CBOR as CBOR_TYPE
 from mirror_sdk.values import LWM2M_TLV, SENML_JSON, ValueKind, decode, decode_many, encode
 from mirror_sdk.values.content_types import CONTENT_FORMATS
 from mirror_server.devices.link import Content
-from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, Told, content_type, contents
+from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, ReportedPayload, content_type, contents
 
 NOW = 1_700_000_000_000
 TEXT, LINKS, OCTETS, JSON, CBOR, SENML, SENML_CBOR, TLV, OLD_JSON = 0, 40, 42, 50, 60, 110, 112, 11542, 11543
@@ -77,9 +77,9 @@ def test_a_history_of_the_specification_is_told_oldest_first():
 
 
 def test_a_text_stays_the_very_bytes():
-    assert told(b"2.050000e+01", TEXT, TEMPERATURE) == [Told(TEMPERATURE, Content(b"2.050000e+01"))]
-    assert told(b"13.0", None, DIMMER, 30) == [Told(DIMMER, Content(b"13.0", max_age_seconds=30))]
-    assert told(b"\xff", TEXT, TEMPERATURE) == [Told(TEMPERATURE, Content(b"\xff"))]
+    assert told(b"2.050000e+01", TEXT, TEMPERATURE) == [ReportedPayload(TEMPERATURE, Content(b"2.050000e+01"))]
+    assert told(b"13.0", None, DIMMER, 30) == [ReportedPayload(DIMMER, Content(b"13.0", max_age_seconds=30))]
+    assert told(b"\xff", TEXT, TEMPERATURE) == [ReportedPayload(TEMPERATURE, Content(b"\xff"))]
     # Without a format it is text, or the bytes that are declared.
     assert told(b"\x00\x01", None, "/5/0/0")[0].content == Content(b"\x00\x01", "application/octet-stream")
     assert told(b"a", None, UNDECLARED)[0].content == Content(b"a")
@@ -94,14 +94,16 @@ def test_a_typed_value_becomes_the_text_of_its_type():
         (CBOR, cbor2.dumps(20.5)),
         (1543, b'{"e":[{"v":20.5}]}'),
     ):
-        assert told(payload, number, TEMPERATURE, 9) == [Told(TEMPERATURE, Content(b"20.5", "text/plain", 9))], number
+        assert told(payload, number, TEMPERATURE, 9) == [
+            ReportedPayload(TEMPERATURE, Content(b"20.5", "text/plain", 9))
+        ], number
     # An integer that is sent as a float stays an integer.
     for number, payload in (
         (SENML, b'[{"n":"/3311/0/5851","v":13.0}]'),
         (SENML_CBOR, cbor2.dumps([{0: DIMMER, 2: 13.0}])),
         (CBOR, cbor2.dumps(13.0)),
     ):
-        assert told(payload, number, DIMMER) == [Told(DIMMER, Content(b"13"))], number
+        assert told(payload, number, DIMMER) == [ReportedPayload(DIMMER, Content(b"13"))], number
 
 
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
@@ -160,17 +162,17 @@ def test_bytes_that_nothing_declares_are_bytes_and_an_undeclared_tlv_stays_one()
     (sent,) = told(b'[{"n":"/27000/0/1","vd":"AAE"}]', SENML, UNDECLARED)
     assert sent.content == Content(b"\x00\x01", "application/octet-stream")
     payload = bytes.fromhex("c2010001")
-    assert told(payload, TLV, "/27000/0") == [Told(UNDECLARED, Content(payload, LWM2M_TLV))]
+    assert told(payload, TLV, "/27000/0") == [ReportedPayload(UNDECLARED, Content(payload, LWM2M_TLV))]
 
 
 def test_what_is_not_of_the_declared_type_stays_as_it_was_told_and_harms_no_other():
     wrong, right = bytes.fromhex("e31644") + b"abc", bytes.fromhex("e415e1") + b"\x41\xa4\x00\x00"
     assert told(wrong + right, TLV, "/3303/0") == [
-        Told(TEMPERATURE, Content(wrong, LWM2M_TLV)),
-        Told("/3303/0/5601", Content(b"20.5")),
+        ReportedPayload(TEMPERATURE, Content(wrong, LWM2M_TLV)),
+        ReportedPayload("/3303/0/5601", Content(b"20.5")),
     ]
     first, second = told(b'[{"bn":"/3303/0/","n":"5700","vs":"warm"},{"n":"5601","v":20.5}]', SENML, "/3303/0")
-    assert second == Told("/3303/0/5601", Content(b"20.5"))
+    assert second == ReportedPayload("/3303/0/5601", Content(b"20.5"))
     value = decode(first.content.payload, first.content.content_type, TEMPERATURE)
     assert value.kind is ValueKind.OPAQUE
     assert "holds 'vs'" in value.problem
@@ -182,17 +184,19 @@ def test_a_resource_with_instances_is_kept_with_them():
     values = decode_many(*pack[0].content[:2], "/3/0/7")
     assert {path: value.python for path, value in values.items()} == {"/3/0/7/0": 3800, "/3/0/7/1": 5000}
     bare = bytes.fromhex("42000ed842011388")
-    assert told(bare, TLV, "/3/0/7") == [Told("/3/0/7", Content(b"\x88\x07\x08" + bare, LWM2M_TLV))]
-    assert told(bare[:4], TLV, "/3/0/7/0") == [Told("/3/0/7/0", Content(b"3800"))]
-    assert told(b'[{"n":"/3/0/7/0","v":3800}]', SENML, "/3/0/7/0") == [Told("/3/0/7/0", Content(b"3800"))]
+    assert told(bare, TLV, "/3/0/7") == [ReportedPayload("/3/0/7", Content(b"\x88\x07\x08" + bare, LWM2M_TLV))]
+    assert told(bare[:4], TLV, "/3/0/7/0") == [ReportedPayload("/3/0/7/0", Content(b"3800"))]
+    assert told(b'[{"n":"/3/0/7/0","v":3800}]', SENML, "/3/0/7/0") == [ReportedPayload("/3/0/7/0", Content(b"3800"))]
 
 
 def test_a_payload_of_one_resource_that_cannot_be_read_is_kept():
     mixed = bytes.fromhex("c1070e41000e")
-    assert told(mixed, TLV, "/3/0/7") == [Told("/3/0/7", Content(mixed, LWM2M_TLV))]
+    assert told(mixed, TLV, "/3/0/7") == [ReportedPayload("/3/0/7", Content(mixed, LWM2M_TLV))]
     for number, payload in [(TLV, b"\xc8"), (SENML, b"nonsense"), (CBOR, b"\xff"), (TLV, b""), (SENML, b"[]")]:
-        assert told(payload, number, TEMPERATURE) == [Told(TEMPERATURE, Content(payload, CONTENT_FORMATS[number]))]
-    assert told(b'{"a":1}', JSON, UNDECLARED) == [Told(UNDECLARED, Content(b'{"a":1}', "application/json"))]
+        assert told(payload, number, TEMPERATURE) == [
+            ReportedPayload(TEMPERATURE, Content(payload, CONTENT_FORMATS[number]))
+        ]
+    assert told(b'{"a":1}', JSON, UNDECLARED) == [ReportedPayload(UNDECLARED, Content(b'{"a":1}', "application/json"))]
     assert told(b"</3/0>", LINKS, UNDECLARED)[0].content.content_type == "application/link-format"
 
 
@@ -226,10 +230,10 @@ def test_send_tells_each_value_with_its_time():
     pack = b"""[{"bn":"/3303/0/5700","bt":1699999990,"v":20.5},{"v":21.5,"t":5.5},{"bt":0,"n":"","v":22.5},
         {"bn":"/3/0/9","t":-7,"v":50}]"""
     assert told(pack, SENML, EVERYTHING) == [
-        Told(TEMPERATURE, Content(b"20.5"), NOW - 10_000),
-        Told("/3/0/9", Content(b"50"), NOW - 7_000),
-        Told(TEMPERATURE, Content(b"21.5"), NOW - 4_500),
-        Told(TEMPERATURE, Content(b"22.5")),
+        ReportedPayload(TEMPERATURE, Content(b"20.5"), NOW - 10_000),
+        ReportedPayload("/3/0/9", Content(b"50"), NOW - 7_000),
+        ReportedPayload(TEMPERATURE, Content(b"21.5"), NOW - 4_500),
+        ReportedPayload(TEMPERATURE, Content(b"22.5")),
     ]
 
     # LwM2M JSON has times too.

@@ -11,8 +11,8 @@ from mirror_sdk.values.content_types import CONTENT_FORMATS
 from mirror_server.devices.link import Content, Outcome
 from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.requests import (
+    EncodedPayload,
     NotSendable,
-    Sent,
     accepts,
     attributes,
     execution,
@@ -93,10 +93,10 @@ def test_a_content_type_without_a_number_cannot_be_sent(content_type):
 
 def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
     assert writes(SWITCH, Content(b"1"), NEW) == (
-        Sent(b"1", 0),
-        Sent(bytes.fromhex("e116da01"), 11542),
-        Sent(b'[{"n":"/3311/0/5850","vb":true}]', 110),
-        Sent(cbor2.dumps([{0: SWITCH, 4: True}]), 112),
+        EncodedPayload(b"1", 0),
+        EncodedPayload(bytes.fromhex("e116da01"), 11542),
+        EncodedPayload(b'[{"n":"/3311/0/5850","vb":true}]', 110),
+        EncodedPayload(cbor2.dumps([{0: SWITCH, 4: True}]), 112),
     )
     assert [sent.content_format for sent in writes(DIMMER, Content(b"55"), OLD)] == [0, 11542]
     for payload, number in writes(DIMMER, Content(b"55"), NEW):
@@ -109,11 +109,11 @@ def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
 
 def test_bytes_go_as_bytes_also_where_they_came_as_base64():
     assert writes(PACKAGE, Content(b"\x00\x01", "application/octet-stream"), OLD) == (
-        Sent(b"\x00\x01", 42),
-        Sent(bytes.fromhex("c2000001"), 11542),
+        EncodedPayload(b"\x00\x01", 42),
+        EncodedPayload(bytes.fromhex("c2000001"), 11542),
     )
-    assert writes(PACKAGE, Content(b"AAE="), OLD)[:2] == (Sent(b"\x00\x01", 42), Sent(b"AAE=", 0))
-    assert writes(PACKAGE, Content(b"no base64!"), OLD) == (Sent(b"no base64!", 0),)
+    assert writes(PACKAGE, Content(b"AAE="), OLD)[:2] == (EncodedPayload(b"\x00\x01", 42), EncodedPayload(b"AAE=", 0))
+    assert writes(PACKAGE, Content(b"no base64!"), OLD) == (EncodedPayload(b"no base64!", 0),)
 
 
 def test_what_has_no_other_form_is_sent_as_it_is_alone():
@@ -128,13 +128,13 @@ def test_what_has_no_other_form_is_sent_as_it_is_alone():
         ("/3303/0", bytes.fromhex("c10101"), "application/vnd.oma.lwm2m+tlv", 11542),
         ("/3303/0", b"[]", "application/senml+json", 110),
     ):
-        assert writes(path, Content(payload, content_type), NEW) == (Sent(payload, number),), (path, payload)
+        assert writes(path, Content(payload, content_type), NEW) == (EncodedPayload(payload, number),), (path, payload)
 
 
 def test_an_argument_is_text_and_none_has_no_format():
-    assert execution(Content(b"0='5'"), OLD) == Sent(b"0='5'", 0)
-    assert execution(Content(b""), OLD) == Sent(b"", None)
-    assert execution(Content(b"", "application/octet-stream"), OLD) == Sent(b"", None)
+    assert execution(Content(b"0='5'"), OLD) == EncodedPayload(b"0='5'", 0)
+    assert execution(Content(b""), OLD) == EncodedPayload(b"", None)
+    assert execution(Content(b"", "application/octet-stream"), OLD) == EncodedPayload(b"", None)
 
 
 def test_notification_attributes():

@@ -13,7 +13,7 @@ from service_diary import ServiceDiary
 
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import Instant, from_datetime
-from mirror_server.devices.link import Answer, DeviceCommand, Observation, Observe
+from mirror_server.devices.link import DeviceCommand, DeviceResponse, Observation, Observe
 from mirror_server.extensions.simulator.backend import SimulatorBackend
 from mirror_server.extensions.simulator.device import SimulatedResource, SimulatedState
 from mirror_server.extensions.simulator.store import LastObserved
@@ -105,11 +105,11 @@ class World:
     def value(self, device_id: str, path: str) -> str:
         return next(resource.value for resource in self.state(device_id).resources if resource.path == path)
 
-    def send_all(self, device_id: str, command: DeviceCommand) -> list[Answer]:
+    def send_all(self, device_id: str, command: DeviceCommand) -> list[DeviceResponse]:
         """Send a command; the list grows by its answer when it comes."""
-        answers: list[Answer] = []
+        answers: list[DeviceResponse] = []
 
-        def take(answer: Answer) -> None:
+        def take(answer: DeviceResponse) -> None:
             self.diary.write("answered", answer)
             if isinstance(command, Observe) and answer.content is not None:
                 self.diary.note_heard(device_id, command.path, answer.content.payload.decode())
@@ -118,7 +118,7 @@ class World:
         self.simulator.send(device_id, command, take)
         return answers
 
-    def send(self, device_id: str, command: DeviceCommand) -> Answer:
+    def send(self, device_id: str, command: DeviceCommand) -> DeviceResponse:
         """Send a command that is answered at once."""
         (answer,) = self.send_all(device_id, command)
         return answer

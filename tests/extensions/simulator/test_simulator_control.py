@@ -12,7 +12,7 @@ from resource_paths import SWITCH, TEMPERATURE
 from wrong_bodies import WRONG_TYPES
 
 from mirror_sdk.wire.simulator import SimulatorClock, SimulatorDeviceList
-from mirror_server.devices.link import Connection, Registration
+from mirror_server.devices.link import ConnectionStatus, Registration
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.service.keys import Scope
 from mirror_server.store import maintenance
@@ -278,7 +278,7 @@ def test_a_device_has_a_connection_while_the_server_simulates(server, key, devic
         backends = server.services.backends
         return backends.describe(device), backends.is_reachable(device)
 
-    assert connection() == (Connection("simulated"), True)
+    assert connection() == (ConnectionStatus("simulated"), True)
     server.settings = replace(server.settings, extensions=())
     server.restart()
     assert connection() == (None, False)

@@ -7,7 +7,7 @@ import pytest
 
 from mirror_server.extensions.streams.sockets import Closing, Frame
 from mirror_server.extensions.streams.websocket_serving import CONNECTION, serve
-from mirror_server.web.asgi import Reader, Unread
+from mirror_server.web.asgi import Backpressure, ResponseReader
 from mirror_server.web.bridge import Calls
 
 MOST_TAKEN = 100
@@ -90,7 +90,7 @@ def serve_to_the_end(log, client, look_seconds):
         ended.append(message["reason"])
 
     async def check():
-        reader = Reader(Unread(1000), "app", send)
+        reader = ResponseReader(Backpressure(1000), "app", send)
         calls, is_stopping = Calls(asyncio.get_running_loop()), asyncio.Event()
         scope = {CONNECTION: client}
         async with asyncio.timeout(60):

@@ -18,7 +18,7 @@ from mirror_server.core.desired import TRANSITIONS, IllegalTransition
 from mirror_server.core.instants import after_seconds, from_datetime, months_before, to_datetime
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, LogEntry, compose, first_message
 from mirror_server.notifications.webhooks import delay_seconds, is_given_up
-from mirror_server.service.housekeeping import Deadline
+from mirror_server.service.housekeeping import DeadlineTimer
 
 INSTANTS = st.integers(0, 4_000_000_000_000)
 
@@ -265,7 +265,7 @@ def test_a_manual_clock_makes_each_call_once_in_order_at_its_instant(calls, step
 def test_a_deadline_calls_at_the_earliest_instant_it_was_told(instants):
     clock = ManualClock(0)
     made = []
-    deadline = Deadline(clock, lambda: made.append(clock.now()))
+    deadline = DeadlineTimer(clock, lambda: made.append(clock.now()))
     for instant in instants:
         deadline.at_latest(instant)
     deadline.at_latest(None)

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mirror_server.views.answers import SharedAnswer
-from mirror_server.web.asgi import Answer, Reader
+from mirror_server.web.asgi import ResponseReader, WSGIResponse
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +127,7 @@ async def check_unread(server, key, bridge, poll, has_room):
     written = poll.written
     # Its connection is gone, and its task was not woken for that.
     poll.cycle.disconnected = has_room
-    with Reader(bridge.unread, application, None).waiting(0 if has_room else 1 << 40):
+    with ResponseReader(bridge.unread, application, None).waiting(0 if has_room else 1 << 40):
         await asyncio.to_thread(append, server, key, ENTRY)
         await until(lambda: has_room or server.services.log.open_polls == 0)
         for _ in range(20):
@@ -164,7 +164,7 @@ async def test_failing_response_is_500_and_the_others_are_sent(server, key, brid
 
 
 async def test_a_head_and_a_server_other_than_uvicorn_are_sent_no_response_in_one_write(bridge, key):
-    poll, response = Poll(bridge, key, CURSOR_POLL), Answer.of(SharedAnswer(b"{}"), {})
+    poll, response = Poll(bridge, key, CURSOR_POLL), WSGIResponse.of(SharedAnswer(b"{}"), {})
     poll.cycle.scope["method"] = "HEAD"
     assert not any(response.send_at_once(send) for send in (poll.cycle.send, poll.transport.write))
     assert not poll.written

@@ -4,7 +4,7 @@ import pytest
 from device_resources import action, setting
 from resource_paths import REBOOT, SWITCH
 
-from mirror_server.devices.link import Answer, Outcome
+from mirror_server.devices.link import DeviceResponse, Outcome
 from mirror_server.store import commands
 
 RESOURCES = (action(REBOOT), setting(SWITCH))
@@ -93,7 +93,7 @@ def test_command_that_could_not_be_sent_has_no_attempt(server, key, device):
     def fail_to_send(session):
         (command,) = commands.waiting(session, device)
         assert commands.begin_attempt(session, command.command_id, server.now)
-        server.services.commands.finish(session, [(command, Answer(Outcome.NOT_SENT))])
+        server.services.commands.finish(session, [(command, DeviceResponse(Outcome.NOT_SENT))])
 
     server.services.database.write(fail_to_send)
     server.advance(key, 60)

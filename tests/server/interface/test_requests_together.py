@@ -9,7 +9,7 @@ import pytest
 
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import Refusal
-from mirror_server.devices.link import Answer, Content, Outcome, Registration
+from mirror_server.devices.link import Content, DeviceResponse, Outcome, Registration
 from mirror_server.hooks import Extensions
 from mirror_server.service.commands import Placement
 from mirror_server.service.devices import DeviceService
@@ -99,10 +99,10 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
     return told
 
 
-def answer(outcome: Outcome | None) -> Answer | None:
+def answer(outcome: Outcome | None) -> DeviceResponse | None:
     if outcome is None:
         return None
-    return Answer(outcome, Content(b"7", "text/plain", 60) if outcome is Outcome.DONE else None)
+    return DeviceResponse(outcome, Content(b"7", "text/plain", 60) if outcome is Outcome.DONE else None)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -28,7 +28,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
-from mirror_server.store import resources as stored_resources
+from mirror_server.store import devices
 from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import violations
@@ -127,7 +127,7 @@ def test_all_messages_of_a_transaction_arrive_and_an_id_from_outside_adds_none_a
 ):
     first, second = open_services(), open_services()
     heard: list[str] = []
-    monkeypatch.setattr(second.database, "receive", lambda *told: heard.extend(told))
+    monkeypatch.setattr(second.coordinator.leadership, "_receive", heard.extend)
     messages = [f"log {number:040}" for number in range(1000)]
     first.database.write(lambda session: [session.publish(*message.split()) for message in messages])
     for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
@@ -181,7 +181,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     second.part(SimulatorControl).backend.set_value(device_id, PATH, value="new")
     assert second.database.settle(60)
     with first.database.read() as session:
-        assert stored_resources.of_device(session, device_id)[0].reported_value == b"new"
+        assert devices.object_of(session, device_id)[1][0].reported_value == b"new"
 
     go_on.set()
     wait_for(lambda: not first.is_leader() and not first.part(SimulatorControl).backend.list_states())
@@ -208,7 +208,7 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
 
     def seen() -> tuple[Any, ...]:
         with second.database.read() as session:
-            resources = stored_resources.of_device(session, device_id)
+            _, resources = devices.object_of(session, device_id)
         entries = [(entry.seq, entry.kind, entry.body) for entry in second.log.read(app_id, 0).entries]
         return resources, second.devices.device(device_id).last_contact_at, entries
 

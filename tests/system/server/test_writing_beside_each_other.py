@@ -295,7 +295,7 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
         second.submit(partial(stored_resources.report, values=[value]), touched=("d0",)).result(60)
         # So few are not looked for by their index, as PostgreSQL learns by and by.
         databases.execute(url, "ANALYZE resources")
-        found = reading.look(lambda session: devices.object_at_once(session, "d0"))
+        found = reading.look(lambda session: devices.object_of(session, "d0"))
         assert found is not None
         told = [resource.path for resource in found[1]]
         assert told == sorted(told)
@@ -415,7 +415,7 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
     with other.database.read() as session:
         assert list(violations(session, Extensions().storages)) == []
         for device_id, value in last_write.items():
-            (row,) = stored_resources.of_device(session, device_id)
+            _, (row,) = devices.object_of(session, device_id)
             assert (row.desired_value, row.desired_status) == (value, 1)
 
 
@@ -430,7 +430,7 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
     lamp, other = add_devices(first, 2)
     for turn in range(10):
         with first.database.read() as session:
-            (row,) = stored_resources.of_device(session, lamp)
+            _, (row,) = devices.object_of(session, lamp)
         _, tag = first.subscriptions.rules(app_id)
         write = CommandRequest("PUT", PATH, payload=b"%d" % turn)
         conflicts = [

@@ -130,7 +130,7 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
         print(client.devices.explain("light-01", "/3303/0/5700").why)
     audit = recorder.audit()
     print(audit.complete, recorder.recording.as_of(datetime.now(UTC)).shape)
-    return [hole.reason for hole in audit.holes]
+    return [gap.reason for gap in audit.gaps]
 
 
 def under_test(mirror_in_process: Mirror) -> Fault:

@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
     row_count: int
 
 
-class Span(NamedTuple):
+class RowRange(NamedTuple):
     """A range of devices and of times; ``None`` is unbounded. Rows without a device are in all ranges.
 
     Attributes:
@@ -63,7 +63,7 @@ class Span(NamedTuple):
     end: Instant | None = None
 
 
-EVERYWHERE = Span()
+EVERYWHERE = RowRange()
 
 _IN_SPAN = (
     "(first_device = '' OR ((CAST(:from_device AS TEXT) IS NULL OR last_device >= :from_device)"
@@ -110,7 +110,7 @@ _BLOCK = f"segment_id, block, kind, state_at, state_revision, {_BOUNDS}"
 _FILE = f"file_name, day, size_bytes, {_BOUNDS}"
 
 
-def blocks(session: Session, kind: str, span: Span = EVERYWHERE) -> list[Block]:
+def blocks(session: Session, kind: str, span: RowRange = EVERYWHERE) -> list[Block]:
     """Return the blocks of a kind, :data:`ROWS` or :data:`STATE`, that count, in the order of segments and blocks."""
     statement = f"SELECT {_BLOCK} FROM history_segments WHERE kind = :kind AND {_IN_SPAN} ORDER BY segment_id, block"
     rows = session.rows(statement, kind=kind, **span._asdict())
@@ -207,7 +207,7 @@ def delete_contents(session: Session, most: int) -> int:
     return len(found)
 
 
-def files(session: Session, span: Span = EVERYWHERE) -> list[ArchivedFile]:
+def files(session: Session, span: RowRange = EVERYWHERE) -> list[ArchivedFile]:
     """Return the files of the archive that count, by name."""
     statement = f"SELECT {_FILE} FROM history_files WHERE row_count > 0 AND {_IN_SPAN} ORDER BY file_name"
     rows = session.rows(statement, **span._asdict())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from mirror_server.extensions.lwm2m.coap.limits import CoapLimits
-from mirror_server.extensions.lwm2m.coap.messages import METHODS, Block, Message, Option, refusal, request_of
+from mirror_server.extensions.lwm2m.coap.messages import METHODS, BlockOption, Message, Option, refusal, request_of
 from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRefused
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
@@ -60,7 +60,7 @@ class Uploads:
             answer.options.append((Option.BLOCK1, block.encode()))
         return answer
 
-    def add(self, peer: Peer, request: Message, block: Block) -> bytes | None:
+    def add(self, peer: Peer, request: Message, block: BlockOption) -> bytes | None:
         """Add a block; return the whole payload with the last one.
 
         Raises:
@@ -83,7 +83,7 @@ class Uploads:
         self._drop(key)
         return bytes(upload.body)
 
-    def _append(self, key: _Key, upload: _Upload, payload: bytes, block: Block) -> None:
+    def _append(self, key: _Key, upload: _Upload, payload: bytes, block: BlockOption) -> None:
         if block.more and len(payload) != block.size:
             self._drop(key)
             raise RequestRefused("4.00", f"a block of {len(payload)} bytes that says it has {block.size}")

@@ -13,7 +13,7 @@ from mirror_server.extensions.lwm2m.coap.blocks import Uploads
 from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
-    Block,
+    BlockOption,
     Message,
     Option,
     Type,
@@ -237,7 +237,7 @@ class CoapEndpoint:
         offset = 0
         while True:
             end = offset + size
-            block = Block(offset // size, end < len(request.payload), size)
+            block = BlockOption(offset // size, end < len(request.payload), size)
             answer = await way.ask(peer, request_message(request, token, upload=block))
             asked_size = _smaller_size(answer, size)
             if answer.code == _TOO_LARGE and asked_size < size and offset == 0:
@@ -258,7 +258,7 @@ class CoapEndpoint:
         while True:
             if not first.payload or len(body) % block.size:
                 raise NoAnswer(f"{peer.address}: a block of another length than it says")
-            wanted = Block(len(body) // block.size, False, block.size)
+            wanted = BlockOption(len(body) // block.size, False, block.size)
             part = await self._way(peer).ask(peer, request_message(request, token, download=wanted))
             block = _following(first, part, len(body), block.size)
             body += part.payload
@@ -327,7 +327,7 @@ def _smaller_size(answer: Message, size: int) -> int:
     return size if block is None else min(size, block.size)
 
 
-def _following(first: Message, part: Message, offset: int, size: int) -> Block:
+def _following(first: Message, part: Message, offset: int, size: int) -> BlockOption:
     """Return the block option of a further block.
 
     Raises:

@@ -82,7 +82,7 @@ DEFAULT_TUNING = Tuning()
 DEFAULT_LIMITS = CoapLimits()
 
 
-class Shares:
+class AddressShares:
     """The share of each address: so many messages a second, and so many at once.
 
     The kernel drops messages of any device when the process takes them too slowly. Without shares a device that sent

@@ -74,7 +74,7 @@ class NotCoap(Exception):
         self.message_id = message_id
 
 
-class Block(NamedTuple):
+class BlockOption(NamedTuple):
     """A Block option: which block, whether more come, and the size of one in bytes. Source: RFC 7959, section 2.2."""
 
     number: int
@@ -131,10 +131,10 @@ class Message:
         """
         return tuple(value.decode() for number, value in self.options if number == option)
 
-    def block(self, option: int) -> Block | None:
+    def block(self, option: int) -> BlockOption | None:
         """Return the value of a Block option; the size 2048, which is reserved, is read as 1024."""
         value = self.number(option)
-        return None if value is None else Block(value >> 4, bool(value & 8), 1 << min(value & 7, 6) + 4)
+        return None if value is None else BlockOption(value >> 4, bool(value & 8), 1 << min(value & 7, 6) + 4)
 
     def encode(self) -> bytes:
         """Return the bytes of a datagram."""
@@ -257,8 +257,8 @@ def request_message(
     token: bytes,
     *,
     observe: int | None = None,
-    upload: Block | None = None,
-    download: Block | None = None,
+    upload: BlockOption | None = None,
+    download: BlockOption | None = None,
 ) -> Message:
     """Return the message of a whole request, of one block of it, or of the request for a block of the response."""
     message = Message(Type.CONFIRMABLE, _METHOD_CODES[request.method], 0, token)
@@ -322,15 +322,15 @@ def response_message(response: Response, sequence: int | None = None) -> Message
     return message
 
 
-def block_of(response: Message, wanted: Block | None) -> Message:
+def block_of(response: Message, wanted: BlockOption | None) -> Message:
     """Return the requested block of a response, if it does not fit into one."""
-    wanted = wanted or Block(0, False, BLOCK_BYTES)
+    wanted = wanted or BlockOption(0, False, BLOCK_BYTES)
     begin, end = wanted.offset, wanted.offset + wanted.size
     if len(response.payload) <= wanted.size and not begin:
         return response
     if begin >= len(response.payload):
         return refusal("4.02", "there is no such block")
-    block = Block(wanted.number, end < len(response.payload), wanted.size)
+    block = BlockOption(wanted.number, end < len(response.payload), wanted.size)
     response.payload = response.payload[begin:end]
     response.options.append((Option.BLOCK2, block.encode()))
     return response

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Shares
+from mirror_server.extensions.lwm2m.coap.limits import AddressShares, CoapLimits
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
 from mirror_server.extensions.lwm2m.exchange import INSTALL_DTLS, CannotListen, Counts, Peer, Unreachable
 
@@ -214,7 +214,7 @@ class DtlsTransport:
         keys: Keys,
         limits: CoapLimits,
         counts: Counts,
-        shares: Shares,
+        shares: AddressShares,
     ) -> None:
         self._dtls = _library()
         self._receiver = receiver

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Shares, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import AddressShares, CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     EMPTY,
     Message,
@@ -59,7 +59,7 @@ class Upper(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Exchange:
+class CoapExchange:
     """A confirmable message in flight; a request has an ``answer``.
 
     Attributes:
@@ -129,9 +129,9 @@ class MessageLayer:
         self._limits = limits
         self._counts = counts
         self._loop = asyncio.get_running_loop()
-        self.shares = Shares(limits, self._loop.time)
+        self.shares = AddressShares(limits, self._loop.time)
         self._next_message_id = secrets.randbelow(0x10000)
-        self._exchanges: dict[str, list[Exchange]] = {}
+        self._exchanges: dict[str, list[CoapExchange]] = {}
         self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
         self._unacknowledged: dict[_Key, asyncio.TimerHandle] = {}
         self.transport: Transport
@@ -251,18 +251,18 @@ class MessageLayer:
         message: Message,
         answer: asyncio.Future[Message] | None = None,
         retransmissions: int | None = None,
-    ) -> Exchange:
+    ) -> CoapExchange:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
         spread = _CHANCE.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
         wait = self._tuning.ack_timeout_seconds * spread
         retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
-        exchange = Exchange(peer, message, message.encode(), answer, wait, retransmissions, retransmissions)
+        exchange = CoapExchange(peer, message, message.encode(), answer, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)
         exchange.timer = self._loop.call_later(wait, self._again, exchange)
         self._transmit(exchange)
         return exchange
 
-    def _transmit(self, exchange: Exchange) -> None:
+    def _transmit(self, exchange: CoapExchange) -> None:
         self._note_datagram(exchange.peer)
         exchange.attempts += 1
         exchange.sent_at, exchange.is_sole = self._loop.time(), exchange.attempts == 1
@@ -272,7 +272,7 @@ class MessageLayer:
             error.may_have_arrived = exchange.attempts > 1
             self._end(exchange, error)
 
-    def _again(self, exchange: Exchange) -> None:
+    def _again(self, exchange: CoapExchange) -> None:
         if exchange.acknowledged or not exchange.retransmissions_left:
             self._end(exchange, NoAnswer(self._silence(exchange)))
             return
@@ -282,13 +282,13 @@ class MessageLayer:
         self._counts.retransmissions += 1
         self._transmit(exchange)
 
-    def _silence(self, exchange: Exchange) -> str:
+    def _silence(self, exchange: CoapExchange) -> str:
         """Return the reason of :class:`NoAnswer`."""
         if exchange.acknowledged:
             return f"{exchange.peer.address}: it took the request and did not answer"
         return f"{exchange.peer.address}: no answer to {exchange.attempts} sendings"
 
-    def _end(self, exchange: Exchange, error: NoAnswer | Unreachable) -> None:
+    def _end(self, exchange: CoapExchange, error: NoAnswer | Unreachable) -> None:
         """End one exchange without a response; others with the peer go on."""
         self._forget(exchange)
         if isinstance(error, NoAnswer):
@@ -298,7 +298,7 @@ class MessageLayer:
         if exchange.answer is not None and not exchange.answer.done():
             exchange.answer.set_exception(error)
 
-    def _forget(self, exchange: Exchange) -> None:
+    def _forget(self, exchange: CoapExchange) -> None:
         exchange.timer.cancel()
         exchanges = self._exchanges.get(exchange.peer.address)
         if exchanges is not None and exchange in exchanges:
@@ -324,7 +324,7 @@ class MessageLayer:
         if exchange.answer is not None and not exchange.answer.done():
             exchange.answer.set_result(message)
 
-    def _waiting_for(self, peer: Peer, message: Message) -> Exchange | None:
+    def _waiting_for(self, peer: Peer, message: Message) -> CoapExchange | None:
         for exchange in self._exchanges.get(peer.address, ()):
             asked = exchange.message
             if exchange.answer is None or not _is_of(message, asked):
@@ -368,7 +368,7 @@ class MessageLayer:
                 self._exchange_acknowledged(exchange, is_reset)
                 return
 
-    def _exchange_acknowledged(self, exchange: Exchange, is_reset: bool) -> None:
+    def _exchange_acknowledged(self, exchange: CoapExchange, is_reset: bool) -> None:
         if is_reset:
             reason = f"{exchange.peer.address} does not take requests (it sent a reset)"
             may_have_arrived = exchange.acknowledged or exchange.attempts > 1

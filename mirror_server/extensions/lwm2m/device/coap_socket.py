@@ -23,7 +23,7 @@ from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
     EMPTY,
-    Block,
+    BlockOption,
     Message,
     Option,
     Type,
@@ -34,7 +34,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.transmission import Exchange, MessageLayer
+from mirror_server.extensions.lwm2m.coap.transmission import CoapExchange, MessageLayer
 from mirror_server.extensions.lwm2m.exchange import (
     INSTALL_DTLS,
     Counts,
@@ -330,7 +330,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         """
         blocks = range(0, max(len(request.payload), 1), BLOCK_BYTES)
         for number in range(len(blocks)):
-            block = Block(number, number + 1 < len(blocks), BLOCK_BYTES) if len(blocks) > 1 else None
+            block = BlockOption(number, number + 1 < len(blocks), BLOCK_BYTES) if len(blocks) > 1 else None
             message = request_message(request, secrets.token_bytes(_TOKEN_BYTES), upload=block)
             answer = await self.ask(_SERVER, message)
             if answer.code != _CONTINUE:
@@ -406,18 +406,18 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         else:
             self.received(_SERVER, data)
 
-    def _silence(self, exchange: Exchange) -> str:
+    def _silence(self, exchange: CoapExchange) -> str:
         if exchange.acknowledged:
             return f"the server did not answer in {self._tuning.separate_response_seconds:g} s"
         asked = f"the server did not answer, asked {exchange.attempts} times"
         return f"{asked}; see that it listens there, and not with coaps:// for coap://"
 
-    def _end(self, exchange: Exchange, error: NoAnswer | Unreachable) -> None:
+    def _end(self, exchange: CoapExchange, error: NoAnswer | Unreachable) -> None:
         super()._end(exchange, error)
         if exchange.answer is None and isinstance(error, NoAnswer):
             self._handler.undelivered(exchange.message.token)
 
-    def _exchange_acknowledged(self, exchange: Exchange, is_reset: bool) -> None:
+    def _exchange_acknowledged(self, exchange: CoapExchange, is_reset: bool) -> None:
         if not is_reset:
             super()._exchange_acknowledged(exchange, is_reset)
             return

@@ -30,7 +30,7 @@ from psycopg import errors
 
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.connection import (
-    Connection,
+    PostgreSQLConnection,
     is_of_storage,
     opened,
     reason_of,
@@ -132,7 +132,7 @@ class _WritingSession(PostgresSession):
 class _ReadingSession(PostgresSession):
     """A session that reads, and says so where the database cannot be reached any more."""
 
-    def __init__(self, connection: Connection, revision: int | None = None) -> None:
+    def __init__(self, connection: PostgreSQLConnection, revision: int | None = None) -> None:
         super().__init__(connection)
         self._raw = connection
         self._revision = revision
@@ -188,9 +188,9 @@ class PostgresBackend:
         self._group = 0
         self._mark_work = ""
         self._hurries = threading.Event()
-        self._readers: set[Connection] = set()
-        self._idle_readers: list[Connection] = []
-        self._idle_lookers: list[Connection] = []
+        self._readers: set[PostgreSQLConnection] = set()
+        self._idle_readers: list[PostgreSQLConnection] = []
+        self._idle_lookers: list[PostgreSQLConnection] = []
         self._connect_again_at = 0.0
 
     def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
@@ -258,7 +258,7 @@ class PostgresBackend:
 
     def purge(self) -> bool:
         """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
-        connection = Connection(self._url)
+        connection = PostgreSQLConnection(self._url)
         try:
             is_unseen = self._wait_until_unseen(connection)
             connection.run("VACUUM")
@@ -299,7 +299,7 @@ class PostgresBackend:
             self._readers.pop().close()
         self._connection.close()
 
-    def _wait_until_unseen(self, connection: Connection) -> bool:
+    def _wait_until_unseen(self, connection: PostgreSQLConnection) -> bool:
         """Wait until nobody sees any more what is deleted by now, which VACUUM has to leave; false if that is long."""
         (now,) = connection.execute("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)").fetchone()
         end_at = time.monotonic() + BUSY_SECONDS
@@ -336,12 +336,12 @@ class PostgresBackend:
             if self._hurries.wait(_CONNECT_AGAIN_SECONDS):
                 return False
 
-    def _connect_writer(self) -> Connection:
-        connection = Connection(self._url)
+    def _connect_writer(self) -> PostgreSQLConnection:
+        connection = PostgreSQLConnection(self._url)
         connection.run(_WRITING_OPTIONS)
         return connection
 
-    def _on_reader(self, ask: Callable[[Connection], T]) -> T:
+    def _on_reader(self, ask: Callable[[PostgreSQLConnection], T]) -> T:
         """What a single statement gives; connections that broke while they were idle are dropped."""
         for connection in _taken(self._idle_lookers):
             with suppress(StorageFailed):
@@ -354,7 +354,7 @@ class PostgresBackend:
             raise unreachable() from error
         return self._answer_on(connection, ask)
 
-    def _answer_on(self, connection: Connection, ask: Callable[[Connection], T]) -> T:
+    def _answer_on(self, connection: PostgreSQLConnection, ask: Callable[[PostgreSQLConnection], T]) -> T:
         try:
             answer = ask(connection)
         except StorageFailed:
@@ -366,7 +366,7 @@ class PostgresBackend:
         self._idle_lookers.append(connection)
         return answer
 
-    def _begin_reading(self, command: str) -> tuple[Connection, Row | None]:
+    def _begin_reading(self, command: str) -> tuple[PostgreSQLConnection, Row | None]:
         """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
         for connection in _taken(self._idle_readers):
             try:
@@ -380,19 +380,19 @@ class PostgresBackend:
             self._drop(connection)
             raise unreachable() from error
 
-    def _new_reader(self) -> Connection:
+    def _new_reader(self) -> PostgreSQLConnection:
         if time.monotonic() < self._connect_again_at:
             # The thread of the web server must not wait again and again for a database that is not there.
             raise unreachable()
         try:
-            connection = Connection(self._url)
+            connection = PostgreSQLConnection(self._url)
         except StorageFailed:
             self._connect_again_at = time.monotonic() + _CONNECT_AGAIN_SECONDS
             raise
         self._readers.add(connection)
         return connection
 
-    def _end_reading(self, connection: Connection) -> None:
+    def _end_reading(self, connection: PostgreSQLConnection) -> None:
         try:
             connection.run("ROLLBACK")
         except psycopg.Error:
@@ -400,12 +400,12 @@ class PostgresBackend:
         else:
             self._idle_readers.append(connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: PostgreSQLConnection) -> None:
         self._readers.discard(connection)
         connection.close()
 
 
-def _taken(idle: list[Connection]) -> Iterator[Connection]:
+def _taken(idle: list[PostgreSQLConnection]) -> Iterator[PostgreSQLConnection]:
     """The connections that are idle, one after the other, until one of them serves."""
     # Other threads take some too.
     with suppress(IndexError):
@@ -413,7 +413,7 @@ def _taken(idle: list[Connection]) -> Iterator[Connection]:
             yield idle.pop()
 
 
-def _number_of(connection: Connection, found: Row) -> int:
+def _number_of(connection: PostgreSQLConnection, found: Row) -> int:
     """The number up to which it sees all changes, where it can be had that of the newest one that it sees.
 
     It is smaller where a transaction ended between the two looks, and so it is looked again, a few times.
@@ -427,7 +427,7 @@ def _number_of(connection: Connection, found: Row) -> int:
     return int(number)
 
 
-def _version(connection: Connection) -> Hashable:
+def _version(connection: PostgreSQLConnection) -> Hashable:
     with told():
         return connection.version()
 
@@ -449,7 +449,7 @@ def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
         connection.close()
 
 
-def _check_sessions(connection: Connection, url: str) -> None:
+def _check_sessions(connection: PostgreSQLConnection, url: str) -> None:
     """Check that each connection is a session of its own, which locks and LISTEN need.
 
     A pooler in transaction mode gives a setting of one connection to another, or takes it away. Which of its own
@@ -476,13 +476,13 @@ def _check_sessions(connection: Connection, url: str) -> None:
         other.close()
 
 
-def _versions(connection: Connection) -> dict[str, str]:
+def _versions(connection: PostgreSQLConnection) -> dict[str, str]:
     """The version that the database has of each branch."""
     is_there = connection.run(f"SELECT to_regclass('{schema.TABLE}') IS NOT NULL")
     return dict(connection.execute(schema.VERSIONS).fetchall()) if is_there == (True,) else {}
 
 
-def _upgrade(connection: Connection, name: str, branches: Sequence[Branch]) -> None:
+def _upgrade(connection: PostgreSQLConnection, name: str, branches: Sequence[Branch]) -> None:
     # Neither for another process nor for a table that is in use does it wait for ever.
     connection.run(f"SET lock_timeout = '{schema.UPGRADE_SECONDS * 1000:.0f}ms'")
     # Processes that start together must not both change the schema.

@@ -60,7 +60,7 @@ class _BinaryTextDumper(StrBinaryDumper):
         return super().dump(_without_nul(obj))
 
 
-class Connection:
+class PostgreSQLConnection:
     """A connection that takes the statements of the store, with parameters written as ``:name`` or ``?``."""
 
     def __init__(self, url: str) -> None:
@@ -142,14 +142,14 @@ class Connection:
             self._raw.close()
 
 
-def opened(url: str) -> Connection:
+def opened(url: str) -> PostgreSQLConnection:
     """A connection at the start of a program.
 
     Raises:
         DatabaseError: There is no such database, or it does not take this user.
     """
     try:
-        return Connection(url)
+        return PostgreSQLConnection(url)
     except StorageFailed as error:
         # The driver may repeat the URL, with its password.
         reason = reason_of(error).replace(url, shown(url))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 
 from mirror_server.extensions.postgresql.store import processes
-from mirror_server.extensions.postgresql.store.connection import CHANNEL, END, Connection, opened, told
+from mirror_server.extensions.postgresql.store.connection import CHANNEL, END, PostgreSQLConnection, opened, told
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.session import LEADER, Session
 
@@ -78,7 +78,7 @@ class PostgresElection:
         """End the wait for messages before its time."""
         payload = f"{self.process_id}\n{END}"
         try:
-            connection = Connection(self._url)
+            connection = PostgreSQLConnection(self._url)
             connection.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
             connection.close()
         except (psycopg.Error, StorageFailed):
@@ -87,7 +87,7 @@ class PostgresElection:
     def reconnect(self) -> bool:
         """Connect anew, without the lock; gives whether the database answers."""
         try:
-            self._connection = Connection(self._url)
+            self._connection = PostgreSQLConnection(self._url)
             self._connection.run(_OPTIONS)
         except (psycopg.Error, StorageFailed):
             return False

@@ -15,11 +15,11 @@ from mirror_server.hooks import Measurement, extends
 from mirror_server.server import Services
 from mirror_server.service.keys import Scope
 from mirror_server.store.backend import Storage
-from mirror_server.store.changes import Reported
+from mirror_server.store.changes import ReportedChange
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.views.answers import json_answer
-from mirror_server.views.description import Answer, described, object_like
+from mirror_server.views.description import ResponseSpec, described, object_like
 from mirror_server.views.requests import requires, services
 
 Publish = Callable[[str, bytes], object]
@@ -45,7 +45,7 @@ class Publisher:
         self._publish = publish
 
     @extends
-    def values_reported(self, session: Session, batch: Sequence[Reported]) -> None:
+    def values_reported(self, session: Session, batch: Sequence[ReportedChange]) -> None:
         """Count in the transaction of the values, and publish them when that is on disk."""
         session.run("UPDATE sample_counts SET published = published + :count", count=len(batch))
         for reported in batch:
@@ -96,7 +96,7 @@ def blueprints() -> Sequence[Blueprint]:
 
 @routes.get("/v3/published-count")
 @requires(Scope.READ)
-@described("Sample", Answer(200, "The count.", object_like({"published": 3})), is_extension=True)
+@described("Sample", ResponseSpec(200, "The count.", object_like({"published": 3})), is_extension=True)
 def get_published_count() -> Response:
     """How many values were published."""
     return json_answer({"published": services().part(Publisher).count()})
