@@ -22,6 +22,8 @@ COMMAND = "python .ci/make_sync_twins.py"
 LINE_LENGTH = 120
 ONLY_HERE = "# asynchronous alone"
 """Begins the comment behind a statement that the synchronous twin does not have."""
+_ONLY_THERE = re.compile(r"^( *)# synchronous alone: ", re.MULTILINE)
+"""Begins a line that holds a statement for the synchronous twin."""
 
 _EXAMPLE = re.compile(r"^ *>>> .*(?:\n *\.\.\. ?.*)*", re.MULTILINE)
 _ITEM = re.compile(r" *(?:[\w`*]+: [A-Z`]|- )")
@@ -91,7 +93,7 @@ def without_waiting(source: str, twin: Twin) -> str:
         TwinError: A rule of the twin's prose has nothing to do.
     """
     transformer = _Synchronous(twin)
-    made = cst.parse_module(source).visit(transformer).code
+    made = cst.parse_module(_ONLY_THERE.sub(r"\1", source)).visit(transformer).code
     for before, _ in twin.prose:
         if before not in transformer.said:
             raise TwinError(f"{twin.source} does not say {before!r}, for which there is a rule in sync_twins.toml")
@@ -143,7 +145,9 @@ class _Synchronous(cst.CSTTransformer):
 
     def leave_With(
         self, original_node: cst.With, updated_node: cst.With
-    ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement]:
+    ) -> cst.With | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
+        if _is_only_here(cst.ensure_type(original_node.body, cst.IndentedBlock).header):
+            return cst.RemoveFromParent()
         left = [item for item in updated_node.items if _called(item.item) not in self._twin.contexts]
         if left:
             left[-1] = left[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)

@@ -45,17 +45,21 @@ async def to_the_end(work: Awaitable[T]) -> T:
             working.exception()
 
 
-def cancel(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, also one of another event loop, which may have ended with it."""
-    loop = task.get_loop()
-    if not task.done() and not loop.is_closed():
-        loop.call_soon_threadsafe(task.cancel)
+async def finish(work: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> None:
+    """Do work in a thread to its end, also when this is cancelled meanwhile.
 
+    What the work raises is raised rather than that this was cancelled: what could not be written may not be followed.
 
-async def ended(task: asyncio.Task[Any], timeout_seconds: float | None = None) -> None:
-    """Wait until a task has ended, at most so long; one of another event loop is not waited for."""
-    if not task.done() and task.get_loop() is asyncio.get_running_loop():
-        await asyncio.wait([task], timeout=timeout_seconds)
+    Raises:
+        Exception: What the work raised.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **options))
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        working.result()
+        raise
 
 
 async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -360,7 +360,7 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
     if begin is None:
         return table
     begins_here = pc.greater_equal(table["changed_at"], pa.scalar(begin, INSTANT))
-    return table.filter(pc.or_(begins_here, pc.invert(pc.equal(table["what"].cast(pa.string()), "gap"))))
+    return table.filter(pc.or_(begins_here, pc.invert(pc.equal(table["event"].cast(pa.string()), "gap"))))
 
 
 @dataclass(frozen=True)

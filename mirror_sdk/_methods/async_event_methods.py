@@ -180,8 +180,8 @@ class AsyncEventMethods:
         """
         await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
-        from mirror_sdk.recording.recorder import Tape
         from mirror_sdk.recording.subscribing import Subscribing
+        from mirror_sdk.recording.tape import Tape
 
         whole = self._session.sender.whole(timeout)
         chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)

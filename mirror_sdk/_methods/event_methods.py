@@ -176,8 +176,9 @@ class EventMethods:
         []
         """
         import_whole("mirror_sdk.recording.recorder")
-        from mirror_sdk.recording.recorder import Tape, begin_recording
+        from mirror_sdk.recording.recorder import begin_recording
         from mirror_sdk.recording.subscribing import Subscribing
+        from mirror_sdk.recording.tape import Tape
 
         whole = self._session.sender.whole(timeout)
         chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)

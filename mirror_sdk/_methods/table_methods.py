@@ -178,7 +178,7 @@ class TableMethods:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         >>> found = client.history(["station-01"], ["/3303/*"])
-        >>> found[["what", "origin", "value_num"]].values.tolist()
+        >>> found[["event", "origin", "value_num"]].values.tolist()
         [['registration', nan, <NA>], ['reported', 'read', 21.5]]
         """
         import_whole(module_for(as_), "mirror_sdk.history.reading")

@@ -1,13 +1,12 @@
-"""Reading the notification log on an event loop, and waiting for what it brings; the twin of ``channels``.
+"""Reading the notification log, and waiting for what it brings. Source: wire.md 4.
 
-Whoever waits reads: of all tasks that wait for an answer one reads for all, and when it ends or is cancelled the next
-one takes over. Only an :class:`AsyncWatch` owns a task. Source: wire.md 4.
+Whoever waits reads: nothing runs in the background. Of all tasks that wait for an answer one reads for all; when it
+ends or is cancelled, the next one takes over. Only an :class:`AsyncWatch` owns a task.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import time
@@ -16,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, Self
 
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import cannot_be_pickled, tell_in_child
-from mirror_sdk._off_loop import Turns, cancel, ended, to_the_end
+from mirror_sdk._off_loop import Turns, to_the_end
 from mirror_sdk._service.async_log_reader import AsyncReader
 from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.deadline import left_of
@@ -34,13 +33,12 @@ from mirror_sdk._service.defaults import (
 from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.inbox import Expectation, Inbox
 from mirror_sdk._service.unread import Patience, Unread
+from mirror_sdk._tasks import AsyncCondition, AsyncWorker, finish_call
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
-from mirror_sdk.wire.entries import Batch, Entry
+from mirror_sdk.wire.entries import Batch
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +46,9 @@ _log = logging.getLogger(__name__)
 class AsyncAnswerPump:
     """Waits for answers to device requests, for any number of tasks of one loop, with one poll at a time.
 
-    In a child process it has a reader of its own; see :class:`mirror_sdk._service.channels.AnswerPump`.
+    What was lost of the log is noted where an answer is awaited, and nobody else is told of it: who has all answers has
+    lost nothing. In a child process it has a reader of its own, from where it was at the fork: what was asked before is
+    answered to both.
     """
 
     def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,19 +56,19 @@ class AsyncAnswerPump:
         self.inbox = inbox
         self._clock = clock
         self.called_from = calling_line()
+        self._changed = AsyncCondition()
         self._is_reading = False
+        self._is_seeking = False
         self._is_holding = False
         self._is_ahead = False
-        self._onlookers: set[asyncio.Future[None]] = set()
         self._last_read_at = clock()
         self._position = reader.position
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
-        """Nobody reads here. What a task of the parent had read and not yet handed out is read again."""
-        self._is_reading = False
-        self._is_holding = False
-        self._onlookers = set()
+        """Nobody reads here. What was read in the parent and not yet handed out is read again."""
+        self._changed = AsyncCondition()
+        self._is_reading = self._is_seeking = self._is_holding = False
         self.reader = self.reader.beside(self._position)
 
     @property
@@ -83,16 +83,20 @@ class AsyncAnswerPump:
             MirrorError: The position from which to wait for it could not be found.
         """
         most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
-        deadline = self._clock() + most_seconds
-        # A reader that has lost its position is about to find it; a second search could skip what came between.
-        while self._is_reading and not self.reader.is_placed and self._clock() < deadline:
-            await self._look_on(deadline - self._clock())
-        if not self._is_reading and self._is_stale():
-            await self._as_reader(self.reader.go_to_end(within_seconds))
-            self._position = self.reader.position
-            self._last_read_at = self._clock()
-            self.inbox.pass_over_log()
-        return self.inbox.expect(async_id)
+        with self._changed:
+            # A reader that has lost its position is about to find it; a second search could skip what came between.
+            await self._changed.wait_for(lambda: not self._is_reading or self._is_placed, most_seconds)
+            if not self._is_reading and self._is_stale():
+                self._is_reading = self._is_seeking = True
+                try:
+                    await self.reader.go_to_end(within_seconds)
+                finally:
+                    self._is_seeking = False
+                    self._end_turn()
+                self._position = self.reader.position
+                self._last_read_at = self._clock()
+                self.inbox.pass_over_log()
+            return self.inbox.expect(async_id)
 
     @contextmanager
     def placing(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
@@ -114,12 +118,14 @@ class AsyncAnswerPump:
 
     def take(self, answer: AsyncResponse) -> None:
         """Hand out an answer that came with its request, beside the log."""
-        is_next = not self._is_reading and self.reader.pass_over(answer.seq)
-        if is_next:
-            self._position = self.reader.position
-            self._last_read_at = self._clock()
-        self.inbox.take(answer, comes_again=not is_next)
-        self._is_ahead = True
+        with self._changed:
+            is_next = not self._is_reading and self.reader.pass_over(answer.seq)
+            if is_next:
+                self._position = self.reader.position
+                self._last_read_at = self._clock()
+            self.inbox.take(answer, comes_again=not is_next)
+            self._is_ahead = True
+            self._changed.notify_all()
 
     async def catch_up(self, within_seconds: float) -> None:
         """Read what came with requests in the log, too: what no reader was given, a new channel brings again.
@@ -127,8 +133,15 @@ class AsyncAnswerPump:
         Raises:
             MirrorError: The log could not be read, and asking again would not mend that.
         """
-        if self._is_ahead and not self._is_reading:
-            await self._as_reader(self._read_to_the_end(within_seconds))
+        with self._changed:
+            if self._is_reading or not self._is_ahead:
+                return
+            self._is_reading = True
+        try:
+            while (await self._read(0, within_seconds)).entries:
+                pass
+        finally:
+            self._end_turn()
 
     async def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
         """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
@@ -138,15 +151,18 @@ class AsyncAnswerPump:
         """
         deadline = self._clock() + timeout_seconds
         is_at_end = False
-        while expectation.answer is None and (remaining_seconds := deadline - self._clock()) > 0:
-            if self._is_reading:
-                await self._look_on(remaining_seconds)
+        while (remaining_seconds := deadline - self._clock()) > 0:
+            if not await self._take_turn(expectation, remaining_seconds):
                 is_at_end = True
-            else:
+                break
+            try:
+                # Less may be left by now: another one was reading.
+                remaining_seconds = max(deadline - self._clock(), 0)
                 within_seconds = poll_limit(timeout_seconds, remaining_seconds)
-                hold_seconds = min(remaining_seconds, DEFAULT_HOLD_SECONDS)
-                batch = await self._as_reader(self._read(hold_seconds, within_seconds))
+                batch = await self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds)
                 is_at_end = not batch.entries
+            finally:
+                self._end_turn()
         if not is_at_end:
             await self.look([expectation], poll_limit(timeout_seconds, 0))
         return expectation.answer
@@ -160,11 +176,16 @@ class AsyncAnswerPump:
             MirrorError: A failure that asking again would not mend.
         """
         awaited = [expectation for expectation in expectations if expectation.answer is None]
-        if self._is_reading:
+        with self._changed:
+            is_turn = not self._is_reading
+            self._is_reading = True
             # Who reads may hold a poll open for long, or be behind: it is looked at beside.
-            await self._look(self.reader.beside(self._position), awaited, within_seconds)
-        else:
-            await self._as_reader(self._look(self.reader, awaited, within_seconds))
+            reader = self.reader if is_turn else self.reader.beside(self._position)
+        try:
+            await self._look(reader, awaited, within_seconds)
+        finally:
+            if is_turn:
+                self._end_turn()
 
     async def _look(self, reader: AsyncReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
         deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
@@ -177,66 +198,71 @@ class AsyncAnswerPump:
                 batch = await self._read(pause_seconds, within_seconds)
             else:
                 batch = await reader.read(pause_seconds, within_seconds)
-                turns = Turns()
-                for entry in batch.entries:
-                    self.inbox.feed_answers([entry], async_ids)
-                    await turns.give()
+                turns = Turns()  # asynchronous alone: thousands may be there already
+                with self._changed:
+                    for entry in batch.entries:
+                        self.inbox.feed_answers([entry], async_ids)
+                        await turns.give()  # asynchronous alone
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
+    @property
+    def _is_placed(self) -> bool:
+        """Whether what comes now will be read."""
+        return self.reader.is_placed and not self._is_seeking
+
     def _begin_holding(self, most_seconds: float) -> int:
-        is_alone = not (self._is_reading or self._is_holding) and self.inbox.may_take
-        if not is_alone or left_of(most_seconds) < 2 * HELD_SECONDS:
+        if left_of(most_seconds) < 2 * HELD_SECONDS:
             return 0
-        self._is_holding = True
-        return HELD_SECONDS
+        with self._changed:
+            if self._is_reading or self._is_holding or not self.inbox.may_take:
+                return 0
+            self._is_holding = True
+            return HELD_SECONDS
 
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
         idle_seconds = self._clock() - self._last_read_at
         return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
 
-    async def _as_reader(self, reading: Awaitable[T]) -> T:
-        """Read while the others look on; whatever ends it, one of them goes on."""
-        self._is_reading = True
-        try:
-            return await reading
-        finally:
+    async def _take_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
+        """Whether to read now; ``False`` when the answer came, or the time is over while another one reads."""
+        with self._changed:
+            await self._changed.wait_for(
+                lambda: expectation.answer is not None or not self._is_reading, timeout_seconds
+            )
+            if expectation.answer is not None or self._is_reading:
+                return False
+            self._is_reading = True
+            return True
+
+    def _end_turn(self) -> None:
+        """Let another one read."""
+        with self._changed:
             self._is_reading = False
-            for onlooker in self._onlookers:
-                if not onlooker.done():
-                    onlooker.set_result(None)
-
-    async def _look_on(self, timeout_seconds: float) -> None:
-        onlooker = asyncio.get_running_loop().create_future()
-        self._onlookers.add(onlooker)
-        try:
-            await asyncio.wait([onlooker], timeout=timeout_seconds)
-        finally:
-            self._onlookers.discard(onlooker)
-
-    async def _read_to_the_end(self, within_seconds: float) -> None:
-        while (await self._read(0, within_seconds)).entries:
-            pass
+            self._changed.notify_all()
 
     async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = await self.reader.read(hold_seconds, within_seconds)
-        if batch.gap is not None:
-            self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
         # The position has moved on: what is left out now would be lost.
-        unreadable = await to_the_end(self._feed(batch.entries))
-        self._position = self.reader.position
-        self._last_read_at = self._clock()
-        self._is_ahead = self._is_ahead and batch.seq is None
+        unreadable = await to_the_end(self._take_in(batch))
         warn_of(None, unreadable, self.called_from)
         return batch
 
-    async def _feed(self, entries: Iterable[Entry]) -> set[str]:
+    async def _take_in(self, batch: Batch) -> set[str]:
+        """Hand out what was read; gives the lists in which something could not be."""
         unreadable: set[str] = set()
-        turns = Turns()
-        for entry in entries:
-            unreadable |= self.inbox.feed([entry])
-            await turns.give()
+        turns = Turns()  # asynchronous alone: thousands may be there already
+        with self._changed:
+            if batch.gap is not None:
+                self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
+            for entry in batch.entries:
+                unreadable |= self.inbox.feed([entry])
+                await turns.give()  # asynchronous alone
+            # Moves only with what was handed out: a child of a fork, and who looks beside, begin from here.
+            self._position = self.reader.position
+            self._last_read_at = self._clock()
+            self._is_ahead = self._is_ahead and batch.seq is None
         return unreadable
 
 
@@ -277,17 +303,18 @@ class AsyncEvents(AsyncIterator[Event]):
         self._clock = clock
         self._now = now
         self._unread = Unread(reader.position, limit, wants, called_from=calling_line())
-        self._turns = Turns(clock)
+        self._turns = Turns(clock)  # asynchronous alone: thousands may be there already
         # Each of several tasks gets the next event.
         self._turn = asyncio.Lock()
-        self._beginning: asyncio.Task[None] | None = None
-        self._failure: Exception | None = None
+        self._beginning: asyncio.Task[None] | None = None  # asynchronous alone: a constructor cannot wait
+        self._failure: Exception | None = None  # asynchronous alone
         tell_in_child(self)
+        # synchronous alone: self._begin()
 
     def _begin_in_child(self) -> None:
-        """No task of the parent takes events here, or begins. What one had asked for is asked for again."""
+        """Nobody takes events here. What one had asked for is asked for again."""
         self._turn = asyncio.Lock()
-        self._beginning = None
+        self._beginning = None  # asynchronous alone
 
     def __reduce__(self) -> NoReturn:
         raise cannot_be_pickled(self, "send their position, and go on behind it with client.events(after=position)")
@@ -301,7 +328,7 @@ class AsyncEvents(AsyncIterator[Event]):
         """
         return self._unread.position
 
-    def begin(self) -> asyncio.Task[None]:
+    def begin(self) -> asyncio.Task[None]:  # asynchronous alone
         """Have it begin now, on a task of the running loop, whose failure the next step raises.
 
         ``client.events()`` has done that; there is nothing else to do before ``async for``.
@@ -321,11 +348,13 @@ class AsyncEvents(AsyncIterator[Event]):
         async with self._turn:
             event = None if self._unread.is_over else await self._take()
             if event is None:
+                # An iterator that has ended stays so; an asynchronous one goes on at the next step.
+                # synchronous alone: self._unread.end()
                 raise StopAsyncIteration
             return event
 
     async def __aenter__(self) -> Self:
-        async with self._turn:
+        async with self._turn:  # asynchronous alone
             await self._begun()
         return self
 
@@ -335,9 +364,8 @@ class AsyncEvents(AsyncIterator[Event]):
         """Nothing is held between two steps."""
 
     async def _take(self) -> Event | None:
-        await self._begun()
-        # Thousands may be there already, and nothing else would have a turn between them.
-        await self._turns.give()
+        await self._begun()  # asynchronous alone
+        await self._turns.give()  # asynchronous alone
         # The time the taker spends on an event does not count.
         patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
         event = self._unread.take()
@@ -354,7 +382,7 @@ class AsyncEvents(AsyncIterator[Event]):
             is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
         return event
 
-    async def _begun(self) -> None:
+    async def _begun(self) -> None:  # asynchronous alone
         """Wait until it has begun; one that failed, or was cancelled with its loop, begins anew at the next step."""
         beginning = self._beginning
         # Of a loop that is another one, such as that of an asyncio.run() before, nothing comes any more.
@@ -375,7 +403,7 @@ class AsyncEvents(AsyncIterator[Event]):
         if self._find_wanted is not None:
             self._unread.wants, self._find_wanted = await self._find_wanted(), None
 
-    async def _begin_beside(self) -> None:
+    async def _begin_beside(self) -> None:  # asynchronous alone
         try:
             await self._begin()
         except Exception as error:
@@ -386,8 +414,8 @@ class AsyncWatch:
     """Calls back for each event, from a task of its own, until it is stopped.
 
     It can be used in an ``async with`` statement, which stops it at the end. The callback may be a plain function or
-    an ``async`` one. An error in it is logged and kept, and the watch goes on. A failure that asking again would not
-    mend ends it, logged and kept as well. In a child process it is stopped: the task stays with the parent.
+    an ``async`` one. An error in the callback is logged and kept, and the watch goes on. A failure that asking again
+    would not mend ends it, logged and kept as well. In a child process it is stopped: the task stays with the parent.
     """
 
     def __init__(
@@ -402,14 +430,9 @@ class AsyncWatch:
         self._wants = wants
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
-        self._turns = Turns()
-        self._is_of_parent = False
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-watch")
-        tell_in_child(self)
-
-    def _begin_in_child(self) -> None:
-        """It is stopped here: its task belongs to the loop of the parent."""
-        self._is_of_parent = True
+        self._turns = Turns()  # asynchronous alone
+        self._worker = AsyncWorker("mirror-watch")
+        self._worker.start(self._run)
 
     async def __aenter__(self) -> Self:
         return self
@@ -428,7 +451,7 @@ class AsyncWatch:
     @property
     def is_running(self) -> bool:
         """Whether it still calls back."""
-        return not self._is_of_parent and not self._task.done()
+        return self._worker.is_running
 
     @property
     def last_failure(self) -> MirrorError | None:
@@ -441,36 +464,37 @@ class AsyncWatch:
         return tuple(self._errors)
 
     async def stop(self, timeout: float = 10.0) -> None:
-        """End it; a callback that is under way is cancelled, and given ``timeout`` seconds to end.
+        """End it. No call begins after this returns.
+
+        A callback that is under way is cancelled, and given ``timeout`` seconds to end.
 
         >>> watch = await client.watch(print)
         >>> await watch.stop()
         >>> watch.is_running
         False
         """
-        if self._is_of_parent:
-            return
-        cancel(self._task)
-        if self._task is not asyncio.current_task():
-            await ended(self._task, timeout)
+        await self._worker.stop(timeout)
 
     async def _run(self) -> None:
         try:
-            while True:
+            while not self._worker.is_stopped:
                 await self._deliver(await self._reader.read(DEFAULT_HOLD_SECONDS))
         except Exception as error:
-            _log.exception("a watch ended")
-            self._errors.append(error)
+            # A client that is closed under an open poll fails it: after a stop that is no news.
+            if not self._worker.is_stopped:
+                _log.exception("a watch ended")
+                self._errors.append(error)
 
     async def _deliver(self, batch: Batch) -> None:
         for event in read_events(batch, self._now()):
-            await self._turns.give()
+            await self._turns.give()  # asynchronous alone
             if not self._wants(event):
                 continue
-            try:
-                made = self._callback(event)
-                if inspect.isawaitable(made):
-                    await made
-            except Exception as error:
-                _log.exception("the callback of a watch failed")
-                self._errors.append(error)
+            with self._worker.step:
+                if self._worker.is_stopped:
+                    return
+                try:
+                    await finish_call(self._callback(event))
+                except Exception as error:
+                    _log.exception("the callback of a watch failed")
+                    self._errors.append(error)

@@ -10,7 +10,7 @@ import httpcore
 import httpx
 
 from mirror_sdk._service.environment import certificates_for
-from mirror_sdk._service.network import (
+from mirror_sdk._service.httpcore_messages import (
     IDLE_SECONDS,
     MOST_IDLE,
     httpcore_proxy,

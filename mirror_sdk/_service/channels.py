@@ -1,7 +1,8 @@
-"""Reading the notification log over HTTP, and waiting for what it brings. Source: wire.md 4.
+# Made from async_channels.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Reading the notification log, and waiting for what it brings. Source: wire.md 4.
 
-Whoever waits reads: there is no thread behind a client. Of all threads that wait for an answer one reads for all; when
-it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+Whoever waits reads: nothing runs in the background. Of all threads that wait for an answer one reads for all; when it
+leaves, the next one takes over. Only a :class:`Watch` owns a thread.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from types import TracebackType
 from typing import NoReturn, Self
 
 from mirror_sdk._caller import calling_line
@@ -31,6 +33,7 @@ from mirror_sdk._service.gaps import warn_of
 from mirror_sdk._service.inbox import Expectation, Inbox
 from mirror_sdk._service.log_reader import Reader
 from mirror_sdk._service.unread import Patience, Unread
+from mirror_sdk._threads import Condition, Worker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
 from mirror_sdk.wire.entries import Batch
@@ -53,8 +56,9 @@ class AnswerPump:
         self.inbox = inbox
         self._clock = clock
         self.called_from = calling_line()
-        self._turn = threading.Condition()
+        self._changed = Condition()
         self._is_reading = False
+        self._is_seeking = False
         self._is_holding = False
         self._is_ahead = False
         self._last_read_at = clock()
@@ -62,10 +66,9 @@ class AnswerPump:
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
-        """Nobody reads here. What a thread of the parent had read and not yet handed out is read again."""
-        self._turn = threading.Condition()
-        self._is_reading = False
-        self._is_holding = False
+        """Nobody reads here. What was read in the parent and not yet handed out is read again."""
+        self._changed = Condition()
+        self._is_reading = self._is_seeking = self._is_holding = False
         self.reader = self.reader.beside(self._position)
 
     @property
@@ -79,12 +82,17 @@ class AnswerPump:
         Raises:
             MirrorError: The position from which to wait for it could not be found.
         """
-        with self._turn:
+        most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
+        with self._changed:
             # A reader that has lost its position is about to find it; a second search could skip what came between.
-            most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
-            self._turn.wait_for(lambda: self.reader.is_placed or not self._is_reading, most_seconds)
+            self._changed.wait_for(lambda: not self._is_reading or self._is_placed, most_seconds)
             if not self._is_reading and self._is_stale():
-                self.reader.go_to_end(within_seconds)
+                self._is_reading = self._is_seeking = True
+                try:
+                    self.reader.go_to_end(within_seconds)
+                finally:
+                    self._is_seeking = False
+                    self._end_turn()
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
                 self.inbox.pass_over_log()
@@ -110,14 +118,14 @@ class AnswerPump:
 
     def take(self, answer: AsyncResponse) -> None:
         """Hand out an answer that came with its request, beside the log."""
-        with self._turn:
+        with self._changed:
             is_next = not self._is_reading and self.reader.pass_over(answer.seq)
             if is_next:
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
             self.inbox.take(answer, comes_again=not is_next)
             self._is_ahead = True
-            self._turn.notify_all()
+            self._changed.notify_all()
 
     def catch_up(self, within_seconds: float) -> None:
         """Read what came with requests in the log, too: what no reader was given, a new channel brings again.
@@ -125,7 +133,7 @@ class AnswerPump:
         Raises:
             MirrorError: The log could not be read, and asking again would not mend that.
         """
-        with self._turn:
+        with self._changed:
             if self._is_reading or not self._is_ahead:
                 return
             self._is_reading = True
@@ -144,12 +152,15 @@ class AnswerPump:
         deadline = self._clock() + timeout_seconds
         is_at_end = False
         while (remaining_seconds := deadline - self._clock()) > 0:
-            if not self._get_turn(expectation, remaining_seconds):
+            if not self._take_turn(expectation, remaining_seconds):
                 is_at_end = True
                 break
             try:
+                # Less may be left by now: another one was reading.
+                remaining_seconds = max(deadline - self._clock(), 0)
                 within_seconds = poll_limit(timeout_seconds, remaining_seconds)
-                is_at_end = not self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds).entries
+                batch = self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds)
+                is_at_end = not batch.entries
             finally:
                 self._end_turn()
         if not is_at_end:
@@ -165,7 +176,7 @@ class AnswerPump:
             MirrorError: A failure that asking again would not mend.
         """
         awaited = [expectation for expectation in expectations if expectation.answer is None]
-        with self._turn:
+        with self._changed:
             is_turn = not self._is_reading
             self._is_reading = True
             # Who reads may hold a poll open for long, or be behind: it is looked at beside.
@@ -187,15 +198,21 @@ class AnswerPump:
                 batch = self._read(pause_seconds, within_seconds)
             else:
                 batch = reader.read(pause_seconds, within_seconds)
-                with self._turn:
-                    self.inbox.feed_answers(batch.entries, async_ids)
+                with self._changed:
+                    for entry in batch.entries:
+                        self.inbox.feed_answers([entry], async_ids)
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
+
+    @property
+    def _is_placed(self) -> bool:
+        """Whether what comes now will be read."""
+        return self.reader.is_placed and not self._is_seeking
 
     def _begin_holding(self, most_seconds: float) -> int:
         if left_of(most_seconds) < 2 * HELD_SECONDS:
             return 0
-        with self._turn:
+        with self._changed:
             if self._is_reading or self._is_holding or not self.inbox.may_take:
                 return 0
             self._is_holding = True
@@ -206,45 +223,56 @@ class AnswerPump:
         idle_seconds = self._clock() - self._last_read_at
         return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
 
-    def _get_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
-        """Whether this thread reads now; ``False`` when its answer came, or its time is over while another reads."""
-        with self._turn:
-            self._turn.wait_for(lambda: expectation.answer is not None or not self._is_reading, timeout_seconds)
+    def _take_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
+        """Whether to read now; ``False`` when the answer came, or the time is over while another one reads."""
+        with self._changed:
+            self._changed.wait_for(lambda: expectation.answer is not None or not self._is_reading, timeout_seconds)
             if expectation.answer is not None or self._is_reading:
                 return False
             self._is_reading = True
             return True
 
+    def _end_turn(self) -> None:
+        """Let another one read."""
+        with self._changed:
+            self._is_reading = False
+            self._changed.notify_all()
+
     def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = self.reader.read(hold_seconds, within_seconds)
-        with self._turn:
+        # The position has moved on: what is left out now would be lost.
+        unreadable = self._take_in(batch)
+        warn_of(None, unreadable, self.called_from)
+        return batch
+
+    def _take_in(self, batch: Batch) -> set[str]:
+        """Hand out what was read; gives the lists in which something could not be."""
+        unreadable: set[str] = set()
+        with self._changed:
             if batch.gap is not None:
                 self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
-            unreadable = self.inbox.feed(batch.entries)
+            for entry in batch.entries:
+                unreadable |= self.inbox.feed([entry])
             # Moves only with what was handed out: a child of a fork, and who looks beside, begin from here.
             self._position = self.reader.position
             self._last_read_at = self._clock()
             self._is_ahead = self._is_ahead and batch.seq is None
-        warn_of(None, unreadable, self.called_from)
-        return batch
-
-    def _end_turn(self) -> None:
-        with self._turn:
-            self._is_reading = False
-            self._turn.notify_all()
+        return unreadable
 
 
 class Events(Iterator[Event]):
-    """Events as they come, for ``for``, until none came for so long; they begin at the call that makes it.
+    """Events as they come, for ``for``, until none came for so long.
+
+    They begin at the call that makes it.
 
     ``position`` is the number to go on behind: a program may stop anywhere, and another iterator with
     ``after=events.position`` gives what follows, without loss or repetition.
 
-    >>> events = client.events(after=0, timeout=0)
-    >>> next(events).kind
-    <EventKind.REGISTRATION: 'registration'>
-    >>> [event.seq for event in client.events(after=events.position, timeout=0)]
-    [2]
+    >>> events = client.events(limit=1)
+    >>> client.subscribe(station, "/3303/0/5700")
+    >>> for event in events:
+    ...     print(event.kind, event.value, events.position)
+    observation 21.5 3
     """
 
     def __init__(
@@ -259,21 +287,20 @@ class Events(Iterator[Event]):
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        if not reader.is_placed:
-            reader.go_to_end(poll_limit(timeout_seconds, timeout_seconds))
         self._reader = reader
         self._timeout_seconds = timeout_seconds
         self._outage_seconds = outage_seconds
+        self._find_wanted = find_wanted
         self._clock = clock
         self._now = now
-        self._unread = Unread(reader.position, limit, wants if find_wanted is None else find_wanted())
-        self._is_over = False
+        self._unread = Unread(reader.position, limit, wants, called_from=calling_line())
         # Each of several threads gets the next event.
         self._turn = threading.Lock()
         tell_in_child(self)
+        self._begin()
 
     def _begin_in_child(self) -> None:
-        """No thread of the parent takes events here. What one had asked for is asked for again."""
+        """Nobody takes events here. What one had asked for is asked for again."""
         self._turn = threading.Lock()
 
     def __reduce__(self) -> NoReturn:
@@ -293,16 +320,19 @@ class Events(Iterator[Event]):
 
     def __next__(self) -> Event:
         with self._turn:
-            event = None if self._is_over or self._unread.is_over else self._take()
+            event = None if self._unread.is_over else self._take()
             if event is None:
-                self._is_over = True
+                # An iterator that has ended stays so; an asynchronous one goes on at the next step.
+                self._unread.end()
                 raise StopIteration
             return event
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """Nothing is held between two steps."""
 
     def _take(self) -> Event | None:
@@ -322,13 +352,22 @@ class Events(Iterator[Event]):
             is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
         return event
 
+    def _begin(self) -> None:
+        # A reader that lost its place later finds it by reading, so that the loss is told first.
+        if self._unread.position is None:
+            if not self._reader.is_placed:
+                self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
+            self._unread.position = self._reader.position
+        if self._find_wanted is not None:
+            self._unread.wants, self._find_wanted = self._find_wanted(), None
+
 
 class Watch:
     """Calls back for each event, from a thread of its own, until it is stopped.
 
-    It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and kept,
-    and the watch goes on. A failure that asking again would not mend ends it, logged and kept as well. In a child
-    process it is stopped: the thread stays with the parent.
+    It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and kept, and
+    the watch goes on. A failure that asking again would not mend ends it, logged and kept as well. In a child process
+    it is stopped: the thread stays with the parent.
     """
 
     def __init__(
@@ -342,23 +381,16 @@ class Watch:
         self._callback = callback
         self._wants = wants
         self._now = now
-        self._stopped = threading.Event()
-        self._calling = threading.RLock()
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
-        self._thread = threading.Thread(target=self._run, name="mirror-watch", daemon=True)
-        self._thread.start()
-        tell_in_child(self)
-
-    def _begin_in_child(self) -> None:
-        """It is stopped here, whatever its thread was about to do."""
-        self._stopped = threading.Event()
-        self._stopped.set()
-        self._calling = threading.RLock()
+        self._worker = Worker("mirror-watch")
+        self._worker.start(self._run)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.stop()
 
     def __reduce__(self) -> NoReturn:
@@ -370,7 +402,7 @@ class Watch:
     @property
     def is_running(self) -> bool:
         """Whether it still calls back."""
-        return self._thread.is_alive() and not self._stopped.is_set()
+        return self._worker.is_running
 
     @property
     def last_failure(self) -> MirrorError | None:
@@ -383,28 +415,34 @@ class Watch:
         return tuple(self._errors)
 
     def stop(self, timeout: float = 10.0) -> None:
-        """End it. No call begins after this returns; one that runs is given ``timeout`` seconds to end.
+        """End it. No call begins after this returns.
 
-        The thread ends with its open poll, after half a minute at most.
+        One that runs is given ``timeout`` seconds to end. The thread ends with its open poll, after half a minute at
+        most.
+
+        >>> watch = client.watch(print)
+        >>> watch.stop()
+        >>> watch.is_running
+        False
         """
-        self._stopped.set()
-        if self._calling.acquire(timeout=timeout):
-            self._calling.release()
+        self._worker.stop(timeout)
 
     def _run(self) -> None:
         try:
-            while not self._stopped.is_set():
+            while not self._worker.is_stopped:
                 self._deliver(self._reader.read(DEFAULT_HOLD_SECONDS))
         except Exception as error:
             # A client that is closed under an open poll fails it: after a stop that is no news.
-            if not self._stopped.is_set():
+            if not self._worker.is_stopped:
                 _log.exception("a watch ended")
                 self._errors.append(error)
 
     def _deliver(self, batch: Batch) -> None:
-        for event in filter(self._wants, read_events(batch, self._now())):
-            with self._calling:
-                if self._stopped.is_set():
+        for event in read_events(batch, self._now()):
+            if not self._wants(event):
+                continue
+            with self._worker.step:
+                if self._worker.is_stopped:
                     return
                 try:
                     self._callback(event)

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from ipaddress import ip_address
 from typing import Any
 
@@ -24,12 +24,15 @@ import httpx
 
 from mirror_sdk._fork import Lock
 from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.environment import certificates_for, proxy_for
+from mirror_sdk._service.environment import certificates_for
+from mirror_sdk._service.httpcore_messages import (
+    IDLE_SECONDS,
+    MOST_IDLE,
+    httpcore_proxy,
+    httpcore_request,
+    httpx_errors,
+)
 
-MOST_IDLE = 20
-"""How many idle connections are kept, as in httpx."""
-IDLE_SECONDS = 5.0
-"""How long an idle connection is kept, as in httpx."""
 _LIMITS: dict[str, Any] = {
     "max_connections": 100,
     "max_keepalive_connections": MOST_IDLE,
@@ -85,32 +88,6 @@ class _Arriving(httpx.SyncByteStream):
         self._answer.close()
 
 
-def httpcore_url(url: httpx.URL) -> httpcore.URL:
-    """The same URL for httpcore."""
-    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-
-
-def httpcore_request(request: httpx.Request) -> httpcore.Request:
-    """The same request for httpcore."""
-    return httpcore.Request(
-        method=request.method,
-        url=httpcore_url(request.url),
-        headers=request.headers.raw,
-        content=request.stream,
-        extensions=request.extensions,
-    )
-
-
-@contextmanager
-def httpx_errors() -> Iterator[None]:
-    """Raise errors of httpcore as those of httpx, which have the same names."""
-    try:
-        yield
-    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException) as exc:
-        told: type[httpx.RequestError] = getattr(httpx, type(exc).__name__)
-        raise told(str(exc)) from exc
-
-
 def _pool(base_url: httpx.URL, streams: _Streams) -> httpcore.ConnectionPool:
     return httpcore.ConnectionPool(
         **_LIMITS,
@@ -118,18 +95,6 @@ def _pool(base_url: httpx.URL, streams: _Streams) -> httpcore.ConnectionPool:
         proxy=httpcore_proxy(base_url),
         network_backend=_Backend(streams),
     )
-
-
-def httpcore_proxy(base_url: httpx.URL) -> httpcore.Proxy | None:
-    """The proxy that the environment names for an address.
-
-    Raises:
-        ConfigError: It is no proxy that can be used.
-    """
-    proxy = proxy_for(base_url)
-    if proxy is None:
-        return None
-    return httpcore.Proxy(httpcore_url(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)
 
 
 class _Streams:

@@ -100,6 +100,10 @@ class Unread:
         """Whether as many were taken as were wanted."""
         return self._left == 0
 
+    def end(self) -> None:
+        """Have no more taken."""
+        self._left = 0
+
     def add(self, batch: Batch, received_at: datetime) -> None:
         """Take what a look into the log gave, once all of the one before is taken; a loss is said aloud."""
         self._events, self._told = read_positions(batch, self.position, received_at), set()

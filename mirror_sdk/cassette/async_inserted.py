@@ -11,10 +11,10 @@ from typing import Self
 
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._service.async_sender import AsyncSender
+from mirror_sdk.cassette.async_transports import AsyncPlayingTransport, AsyncRecordingTransport
 from mirror_sdk.cassette.opening import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
 from mirror_sdk.cassette.recorder import CassetteRecorder
-from mirror_sdk.cassette.transports import AsyncPlayingTransport, AsyncRecordingTransport
 from mirror_sdk.errors import InvalidValue, MirrorError
 
 

@@ -25,7 +25,7 @@ DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"
 DRIFT_COLUMNS_OF_PROGRAMS = [*DRIFT_COLUMNS, "desired_revision"]
 PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
 LEDGER_COLUMNS = ["device", "path", "asked", "status", "category", "latency", "reason"]
-HISTORY_COLUMNS = ["at", "path", "what", "value", "unit", "origin", "status", "category", "until", "reason"]
+HISTORY_COLUMNS = ["at", "path", "event", "value", "unit", "origin", "status", "category", "until", "reason"]
 _OF_HISTORY = {"changed_at": "at"} | {name: name for name in HISTORY_COLUMNS if name not in {"at", "value", "reason"}}
 _NOT_SENT = "not sent"
 

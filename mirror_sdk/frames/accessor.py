@@ -136,7 +136,7 @@ class MirrorAccessor(Questions):
         """
         frame = self._frame
         self._need("device_id", "path")
-        if "event" in frame or "what" in frame:
+        if "event" in frame:
             return self._wide_events()
         if "reported_at" in frame:
             return wide(frame, columns=columns)
@@ -424,17 +424,14 @@ class MirrorAccessor(Questions):
     def _ends_of_lines(self) -> pd.DataFrame:
         """When nothing more was known of a device, or of all (no id), of an events or history table; no numbers."""
         frame = self._frame
-        word = next((name for name in ("event", "what") if name in frame), None)
-        is_end = [False] * len(frame) if word is None else frame[word].isin(["gap", "deregistration", "expired"])
+        is_end = frame["event"].isin(["gap", "deregistration", "expired"]) if "event" in frame else [False] * len(frame)
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
         return found.assign(value_num=float("nan"))
 
     def _told_values(self) -> pd.DataFrame:
         """The rows in which a device told a value, of an events or history table; of any other table all."""
-        for column, word in (("event", "observation"), ("what", "reported")):
-            if column in self._frame:
-                return self._frame[self._frame[column] == word]
-        return self._frame
+        frame = self._frame
+        return frame[frame["event"].isin(["observation", "reported"])] if "event" in frame else frame
 
     def _wide_events(self) -> pd.DataFrame:
         frame = self._told_values()

@@ -44,7 +44,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
 
     Source: specification 2.1, 2.2 and 6; wire.md 10.
 
-    >>> history_frame(client.notifications.events_frame(after=0, timeout=0))["what"].tolist()
+    >>> history_frame(client.notifications.events_frame(after=0, timeout=0))["event"].tolist()
     ['registration', 'registration']
     """
     table = _events_table(events)
@@ -63,12 +63,11 @@ _EVENT_COLUMNS = [
 
 def _events_table(events: pd.DataFrame) -> pa.Table:
     """An events table for Arrow, with plain texts."""
-    names = ["event", *_EVENT_COLUMNS]
-    if lacking := [name for name in names if name not in events]:
+    if lacking := [name for name in _EVENT_COLUMNS if name not in events]:
         raise InvalidValue(
             f"the table lacks {lacking[0]}; pass one from client.notifications.events_frame() or Recording.events()"
         )
-    names += [name for name in ("value_raw",) if name in events]
+    names = [name for name in (*_EVENT_COLUMNS, "value_raw") if name in events]
     schema = pa.schema([EVENTS_RAW_SCHEMA.field(name).remove_metadata() for name in names])
     plain = pa.schema([one.with_type(pa.string()) if pa.types.is_dictionary(one.type) else one for one in schema])
     return pa.Table.from_pandas(events[names], preserve_index=False).cast(plain)

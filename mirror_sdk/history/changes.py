@@ -75,7 +75,7 @@ class ReportCounts:
     def add(self, table: pa.Table) -> None:
         """Count the rows of a part of a history table."""
         self._complete = self._complete and not has_gap(table)
-        reported = table.filter(pc.equal(table["what"].cast(pa.string()), "reported"))
+        reported = table.filter(pc.equal(table["event"].cast(pa.string()), "reported"))
         found = reported.select([*KEY, "changed_at"]).group_by(KEY).aggregate(_TIMES)
         self._tables.append(found.select(_made_of(_TIMES)).rename_columns(COUNTED_SCHEMA.names).cast(COUNTED_SCHEMA))
 

@@ -15,7 +15,7 @@ from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_fo
 from mirror_sdk._service.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
-from mirror_sdk.plan.async_flights import Flight, Stop, first_landed, land_all, take_off, wait_or_stop
+from mirror_sdk.plan.async_in_flight import InFlightWrite, Stop, start_write, wait_all, wait_first, wait_or_stop
 from mirror_sdk.plan.checks import PlannedWrite, Seen
 from mirror_sdk.plan.ledger import LedgerEntry, check_about_one
 from mirror_sdk.plan.report import (
@@ -161,21 +161,21 @@ class AsyncPlan(PlanReport):
         expiry_seconds: int | None,
         timeout: float | None,
     ) -> None:
-        flying: dict[Flight, LedgerEntry] = {}
+        in_flight: dict[InFlightWrite, LedgerEntry] = {}
         try:
             while True:
-                while len(flying) < concurrency and (entry := self._ledger.next()) is not None:
-                    flying[take_off(partial(self._carry_out, entry, expiry_seconds, timeout))] = entry
-                if not flying:
+                while len(in_flight) < concurrency and (entry := self._ledger.next()) is not None:
+                    in_flight[start_write(partial(self._carry_out, entry, expiry_seconds, timeout))] = entry
+                if not in_flight:
                     return
-                for landed in await first_landed(flying):
-                    entry = flying.pop(landed)
+                for ended in await wait_first(in_flight):
+                    entry = in_flight.pop(ended)
                     self._ledger.settle(entry)
-                    landed.result()
+                    ended.result()
                     advance(entry)
         except BaseException:
             self.stop()
-            await land_all(flying)
+            await wait_all(in_flight)
             raise
 
     async def _carry_out(self, entry: LedgerEntry, expiry_seconds: int | None, timeout: float | None) -> None:

@@ -10,55 +10,41 @@ import pyarrow as pa
 from mirror_sdk.frames.columns import build
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
-from mirror_sdk.tables.columns import CATEGORY, fixed_category, value_columns, value_fields
+from mirror_sdk.tables.columns import CATEGORY, TableColumn, Words, documented, schema_of, value_columns
 
-PLAN_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("label", CATEGORY),
-        pa.field("unit", CATEGORY),
-        *value_fields("current"),
-        *value_fields("wanted"),
-        fixed_category("decision", [decision.value for decision in Decision]),
-        fixed_category("check", [check.value for check in Check]),
-        pa.field("reason", pa.string()),
-        pa.field("sleeps", pa.bool_()),
-        pa.field("expiry_seconds", pa.int64()),
-        pa.field("undoable", pa.bool_()),
-    ]
+PLAN_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA for an unknown device"),
+    TableColumn("path", CATEGORY, "resource path"),
+    TableColumn("label", CATEGORY, "object and resource name; NA where nothing declares one"),
+    TableColumn("unit", CATEGORY, "of the ``_num`` columns"),
+    TableColumn("current_num", pa.float64(), "the number it had when the plan was made: reported, or written since"),
+    TableColumn("current_text", pa.string(), "the text it had then"),
+    TableColumn("current_bool", pa.bool_(), "the boolean it had then"),
+    TableColumn("wanted_num", pa.float64(), "the number wanted"),
+    TableColumn("wanted_text", pa.string(), "the text wanted"),
+    TableColumn("wanted_bool", pa.bool_(), "the boolean wanted"),
+    TableColumn("decision", Words([decision.value for decision in Decision]), "write, skip or refuse"),
+    TableColumn("check", Words([check.value for check in Check]), "one of ``Check``: why"),
+    TableColumn("reason", pa.string(), "the same in words, and why it cannot be undone"),
+    TableColumn("sleeps", pa.bool_(), "whether the device sleeps, and takes it at its next contact"),
+    TableColumn("expiry_seconds", pa.int64(), "for how long it waits for its device, unless ``apply`` says otherwise"),
+    TableColumn("undoable", pa.bool_(), "whether what was there before is known and can be written back"),
 )
 """The plan table."""
 
+PLAN_SCHEMA = schema_of(PLAN_COLUMNS)
+"""The plan table."""
 
+
+@documented(PLAN_COLUMNS)
 def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataFrame:
     """The plan table: one row per write that is wanted, in their order.
 
     Returns:
         A frame with these columns, also when it has no rows:
 
-        ==============  ===================  ===========================================================
-        column          dtype                meaning
-        ==============  ===================  ===========================================================
-        device_id       category             the device
-        endpoint_name   category             its endpoint name; NA for an unknown device
-        path            category             resource path
-        label           category             object and resource name; NA where nothing declares one
-        unit            category             of the ``_num`` columns
-        current_num     Float64              the number it had when the plan was made: reported, or written since
-        current_text    string               the text it had then
-        current_bool    boolean              the boolean it had then
-        wanted_num      Float64              the number wanted
-        wanted_text     string               the text wanted
-        wanted_bool     boolean              the boolean wanted
-        decision        category             write, skip or refuse
-        check           category             one of ``Check``: why
-        reason          string               the same in words, and why it cannot be undone
-        sleeps          boolean              whether the device sleeps, and takes it at its next contact
-        expiry_seconds  Int64                for how long it waits for its device, if ``apply`` is not told otherwise
-        undoable        boolean              whether what was there before is known and can be written back
-        ==============  ===================  ===========================================================
+        {columns}
 
         The last three are NA where nothing is sent. Where ``check`` is ``changed``, somebody else wrote before this
         write, which ``if_match`` had refused, or after the write that this one undoes: ``current`` is what is

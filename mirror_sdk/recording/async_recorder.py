@@ -1,8 +1,7 @@
-"""Recording on a task of the caller's loop; files are written on a thread beside it."""
+"""Recording on a task of its own; files are written on a thread."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
@@ -10,30 +9,37 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, ParamSpec, Self
+from typing import Any, NoReturn, Self
 
 import pandas as pd
 
-from mirror_sdk._fork import cannot_be_pickled, tell_in_child
-from mirror_sdk._off_loop import cancel, ended, off_loop
+from mirror_sdk._fork import cannot_be_pickled
+from mirror_sdk._off_loop import finish, off_loop
 from mirror_sdk._service.async_log_reader import AsyncLogReader
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.steps import Steps
+from mirror_sdk._tasks import AsyncWorker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
-from mirror_sdk.recording.recorder import RULES_LEFT, Tape, is_before
 from mirror_sdk.recording.subscribing import Subscribing
+from mirror_sdk.recording.tape import Tape
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
-
-P = ParamSpec("P")
 
 _log = logging.getLogger(__name__)
 
+_RULES_LEFT = "rules that were added for a recording are still there; the next one with its folder takes them away"
+
 
 class AsyncRecorder:
-    """Writes the log into a recording, from a task of its own, until it is stopped. Else as :class:`Recorder`."""
+    """Writes the log into a recording, from a task of its own, until it is stopped.
+
+    It can be used in an ``async with`` statement, which stops it at the end. Failures of the connection are waited out.
+    One that cannot be waited out ends it and is logged. It stands in ``failure``, and ``stop()`` or the end of the
+    ``with`` statement raises it; what was written is kept. Rules that it added go when it ends. In a child process it
+    is stopped, and its files are left alone: the parent goes on with them.
+    """
 
     def __init__(
         self,
@@ -50,14 +56,8 @@ class AsyncRecorder:
         self._leave = leave
         self.failure: Exception | None = None
         self._unraised: Exception | None = None
-        self._ending = asyncio.Lock()
-        self._is_of_parent = False
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="mirror-recorder")
-        tell_in_child(self)
-
-    def _begin_in_child(self) -> None:
-        """It is stopped here: its task belongs to the loop of the parent, which goes on with the files."""
-        self._is_of_parent = True
+        self._worker = AsyncWorker("mirror-recorder")
+        self._worker.start(self._run)
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,7 +98,7 @@ class AsyncRecorder:
     @property
     def is_running(self) -> bool:
         """Whether it still records."""
-        return not self._is_of_parent and not self._task.done()
+        return self.failure is None and self._worker.is_running
 
     @property
     def recording(self) -> Recording:
@@ -136,29 +136,30 @@ class AsyncRecorder:
         self._raise_failure()
 
     async def _end(self) -> None:
-        if self._is_of_parent:
-            return
-        cancel(self._task)
-        async with self._ending:
+        self._worker.ask_to_stop()
+        async with self._worker.end:
             try:
-                await ended(self._task)
+                await self._worker.ended()  # asynchronous alone: a thread holds the lock for each of its steps instead
                 if self.failure is None and self._tape.folder.is_open:
                     await self._catch_up()
             except MirrorError:
                 _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
             finally:
-                await ended(self._task)
+                await self._worker.ended()  # asynchronous alone: this may be cancelled above
                 await self._leave()
 
     async def _run(self) -> None:
         try:
-            while True:
+            while not self._worker.is_stopped:
                 await self._step()
         except Exception as error:
+            if self._worker.is_stopped and isinstance(error, MirrorError):
+                # A client that is closed under an open poll fails it: after a stop that is no news.
+                return
             _log.exception("a recording ended")
             self.failure = self._unraised = error
             # A disk that is full cannot be finalized to either; what was written is whole in the journal.
-            with suppress(OSError):
+            with suppress(OSError), self._worker.step:
                 await self._leave()
 
     def _raise_failure(self, error: BaseException | None = None) -> None:
@@ -170,25 +171,28 @@ class AsyncRecorder:
     async def _step(self) -> None:
         after = self._reader.position
         batch = await self._reader.read(min(DEFAULT_HOLD_SECONDS, self._tape.folder.due_in_seconds))
-        if self._reader.last_failure is not None:
-            await _finish(self._tape.folder.finalize_when_due)
-            return
-        await _finish(self._tape.write, batch, after=after, seq=self._reader.position)
+        with self._worker.step:
+            if self._worker.is_stopped:
+                return
+            if self._reader.last_failure is not None:
+                await finish(self._tape.folder.finalize_when_due)
+                return
+            await finish(self._tape.write, batch, after=after, seq=self._reader.position)
         if self._tape.needs_state:
             await self._renew_state()
 
     async def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
         await end.go_to_end()
-        await _finish(self._tape.write_end, end)
+        await finish(self._tape.write_end, end)
         while is_before(reader.position, end.position):
             after = reader.position
             batch = await reader.read(0)
             if reader.last_failure is not None:
                 raise reader.last_failure
-            await _finish(self._tape.write, batch, after=after, seq=reader.position)
+            await finish(self._tape.write, batch, after=after, seq=reader.position)
         if self._tape.needs_state:
-            await _finish(self._tape.write_state, await self._take_state(None))
+            await finish(self._tape.write_state, await self._take_state(None))
 
     async def _renew_state(self) -> None:
         """Take the state of the devices anew, because entries of the log were lost."""
@@ -197,23 +201,14 @@ class AsyncRecorder:
         except MirrorError:
             _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
             return
-        await _finish(self._tape.write_state, state)
+        with self._worker.step:
+            if not self._worker.is_stopped:
+                await finish(self._tape.write_state, state)
 
 
-async def _finish(write: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> None:
-    """Write on a thread, and to its end, also when this is cancelled meanwhile.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    writing = asyncio.ensure_future(asyncio.to_thread(write, *arguments, **options))
-    try:
-        await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait([writing])
-        # What could not be written is told rather than that it was cancelled: nothing may be written behind it.
-        writing.result()
-        raise
+def is_before(position: int | None, end: int | None) -> bool:
+    """Whether something lies between a position and the end of the log."""
+    return position is not None and end is not None and position < end
 
 
 async def begin_recording(
@@ -239,8 +234,9 @@ async def begin_recording(
         if not reader.is_placed:
             await reader.go_to_end(math.inf if deadline is None else deadline)
         await run(subscribing.begin(tape.folder), deadline)
+        # The state is that of a later moment than the position, so that nothing lies between them.
         state = await take_state(deadline)
-        await _finish(tape.begin, reader, state)
+        await finish(tape.begin, reader, state)
         tape.tell(await run(subscribing.look(state), deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
@@ -258,6 +254,6 @@ async def _leave(
         if folder.is_open:
             await run(subscribing.end(folder), None)
     except MirrorError:
-        _log.warning(RULES_LEFT, exc_info=True)
+        _log.warning(_RULES_LEFT, exc_info=True)
     finally:
-        await _finish(folder.close)
+        await finish(folder.close)

@@ -70,7 +70,7 @@ def _between(table: pa.Table, begin: datetime | None, end: datetime | None) -> p
     """The rows of an interval of time; a gap is one of them where it overlaps it."""
     changed_at = table["changed_at"]
     if begin is not None:
-        is_gap = pc.equal(table["what"].cast(pa.string()), "gap")
+        is_gap = pc.equal(table["event"].cast(pa.string()), "gap")
         # One whose end is not known reaches to the present.
         reaches = pc.fill_null(pc.greater(table["until"], _instant(begin)), True)
         happens = pc.greater_equal(changed_at, _instant(begin))

@@ -197,7 +197,7 @@ class Recording:
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
-        >>> recorder.recording.history()[["what", "value_num"]].values.tolist()
+        >>> recorder.recording.history()[["event", "value_num"]].values.tolist()
         [['reported', 21.5], ['reported', 22.5]]
         """
         import_whole(module_for(as_))

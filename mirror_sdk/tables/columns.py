@@ -72,10 +72,17 @@ TEXT_MEANING = (
 
 
 class Words(NamedTuple):
-    """The type of a category column whose categories are always these, in this order, whatever occurs in it."""
+    """The type of a category column whose categories are always these, in this order, whatever occurs in it.
+
+    Attributes:
+        words: The categories.
+        ordered: Whether their order has a meaning.
+        sent: The words of the interface for these, in the same order, where they are others.
+    """
 
     words: Sequence[str]
     ordered: bool = False
+    sent: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
 
+HISTORY_EVENTS = tuple("write" if word == "desired" else word for word in HAPPENINGS)
+"""What may have happened; the interface calls the end of a write ``desired``."""
+
 HISTORY_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device; NA in a gap of the service itself", "device_id"),
     TableColumn("endpoint_name", CATEGORY, "the name that device registers with", "endpoint_name"),
@@ -45,9 +48,9 @@ HISTORY_COLUMNS = (
         "received_at", INSTANT, "when the service received it; of a recording the client that recorded", "received_at"
     ),
     TableColumn(
-        "what",
-        Words(HAPPENINGS),
-        "reported, desired (the end of a write), registration, reg_update, deregistration, expired or gap",
+        "event",
+        Words(HISTORY_EVENTS, sent=HAPPENINGS),
+        "reported, write (the end of one), registration, reg_update, deregistration, expired or gap",
         "what",
     ),
     TableColumn(
@@ -121,8 +124,9 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
 def _copied(found: pa.Array, column: TableColumn) -> pa.Array:
     """A column of a batch in the type that the table has."""
     if isinstance(column.type, Words):
-        is_code = pa.types.is_integer(found.type)
-        return fixed_category_array(found, column.field) if is_code else _known(found, column.field)
+        if pa.types.is_integer(found.type):
+            return fixed_category_array(found, column.field)
+        return _known(found, column.field, column.type.sent or column.type.words)
     return _words(found) if column.type == CATEGORY else own(found)
 
 
@@ -149,8 +153,8 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
     has_value = pc.not_equal(pc.fill_null(events["value_kind"], ""), ValueKind.NONE.value)
     is_read = pc.and_(pc.equal(event, EventKind.ASYNC_RESPONSE.value), has_value)
     is_value = pc.or_(is_observed, is_read)
-    told = events.append_column("what", pc.if_else(is_value, "reported", event))
-    told = told.append_column(
+    place = events.schema.get_field_index("event")
+    told = events.set_column(place, "event", pc.if_else(is_value, "reported", event)).append_column(
         "origin", pc.if_else(is_observed, "observation", pc.if_else(is_read, "read", pa.scalar(None, pa.string())))
     )
     rows = told.filter(pc.or_(is_value, pc.is_in(event, pa.array(_REGISTRATIONS))))
@@ -220,10 +224,10 @@ def _somewhere(path: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(path.indices.fill_null(0), words)
 
 
-def _known(column: pa.Array, field: pa.Field) -> pa.DictionaryArray:
+def _known(column: pa.Array, field: pa.Field, known: Sequence[str]) -> pa.DictionaryArray:
     """A column with fixed categories, of a column of texts; one that is none of them is missing."""
     words = _words(column)
-    places = pc.index_in(words.dictionary, pa.array(categories_of(field))).cast(field.type.index_type)
+    places = pc.index_in(words.dictionary, pa.array(known)).cast(field.type.index_type)
     return fixed_category_array(places.take(words.indices), field)
 
 
@@ -235,8 +239,8 @@ def _declared_units(path: pa.DictionaryArray) -> pa.DictionaryArray:
 
 def has_gap(table: pa.Table) -> bool:
     """Whether a gap is among the rows."""
-    gap = HAPPENINGS.index("gap")
-    return any(pc.any(pc.equal(part.indices, gap)).as_py() for part in table["what"].chunks)
+    gap = HISTORY_EVENTS.index("gap")
+    return any(pc.any(pc.equal(part.indices, gap)).as_py() for part in table["event"].chunks)
 
 
 def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> pa.Table:
@@ -245,7 +249,7 @@ def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> p
     for field in schema:
         if pa.types.is_dictionary(field.type):
             column = given[field.name]
-            given[field.name] = _known(column, field) if categories_of(field) else _words(column)
+            given[field.name] = _known(column, field, known) if (known := categories_of(field)) else _words(column)
     return pa.Table.from_arrays([given[name] for name in schema.names], schema=schema)
 
 
@@ -253,7 +257,7 @@ def _of_holes(holes: Sequence[Hole], schema: pa.Schema) -> pa.Table:
     columns = {
         "changed_at": pa.array([begin for begin, _ in holes], INSTANT),
         "until": pa.array([until for _, until in holes], INSTANT),
-        "what": pa.array(["gap"] * len(holes), pa.string()),
+        "event": pa.array(["gap"] * len(holes), pa.string()),
         "value_kind": pa.array([ValueKind.NONE.value] * len(holes), pa.string()),
     }
     return _of_texts(columns, schema, len(holes))

@@ -130,8 +130,8 @@ def _naming_rows(table: pa.Table) -> _NamingRows:
     path = _one_array(table["path"])
     is_naming = np.array([*(word.endswith(_NAMING) for word in path.dictionary.to_pylist()), False])
     rows = table.filter(pa.array(is_naming[path.indices.fill_null(-1).to_numpy()]))
-    what = rows["what" if "what" in rows.column_names else "event"].cast(pa.string())
-    rows = rows.filter(pc.and_(pc.is_in(what, pa.array(_VALUES)), pc.is_valid(rows["value_text"])))
+    event = rows["event"].cast(pa.string())
+    rows = rows.filter(pc.and_(pc.is_in(event, pa.array(_VALUES)), pc.is_valid(rows["value_text"])))
     instances: dict[tuple[str, str], int] = {}
     keys = zip(rows["device_id"].to_pylist(), rows["path"].to_pylist(), strict=True)
     instance = np.array(

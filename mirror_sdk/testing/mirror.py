@@ -14,7 +14,8 @@ from mirror_sdk._service.log_reader import LogReader
 from mirror_sdk.events import Event, read_events
 from mirror_sdk.simulator.operations import simulator_id_of
 from mirror_sdk.simulator.simulator import Simulator
-from mirror_sdk.testing.clients import BriskAsyncClient, BriskClient
+from mirror_sdk.testing.async_clients import AsyncBriskClient
+from mirror_sdk.testing.clients import BriskClient
 from mirror_sdk.testing.clock import Clock
 from mirror_sdk.testing.device import FleetDevice
 from mirror_sdk.testing.faults import Faults
@@ -108,7 +109,7 @@ class Mirror:
     ) -> AsyncMirrorClient:
         """A client for the event loop it is used on, best in an ``async with``. Arguments as for :meth:`new_client`."""
         key = api_key or self.new_key(scopes)
-        return BriskAsyncClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
+        return AsyncBriskClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
 
     def new_async_transport(self) -> httpx.AsyncBaseTransport:
         """What ``transport`` is to other clients, for one asynchronous client."""

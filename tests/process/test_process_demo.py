@@ -71,7 +71,7 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
         assert [rule.resource_path for rule in client.subscriptions.rules.list()] == [["/3303/*"]]
         assert len(client.devices.list(endpoint_name="mine")) == 1
         assert Simulator(client).get_clock() >= BEGINS_AT + timedelta(hours=5)
-        assert "registration" in client.history()["what"].tolist()
+        assert "registration" in client.history()["event"].tolist()
 
 
 def test_a_database_that_was_served_by_the_wall_clock_is_never_set_back(start_demo: StartDemo, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy
         values if values is not None else numbers(),
         st.one_of(st.sampled_from([None, 0]), st.integers(-3, 25)),
     )
-    seen = st.builds(Row, st.sampled_from([*UP, *DOWN, "desired"]), device, st.none(), instant)
+    seen = st.builds(Row, st.sampled_from([*UP, *DOWN, "write"]), device, st.none(), instant)
     gap = st.builds(
         lambda whom, begin, length: Row("gap", whom, None, begin, until=None if length is None else begin + length),
         st.sampled_from([None, *DEVICES]),
@@ -111,7 +111,7 @@ def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
             "device_id": pd.Series([row.device for row in rows], dtype=object).astype("category"),
             "path": pd.Series([row.path for row in rows], dtype=object).astype("category"),
             "changed_at": times([row.at for row in rows]),
-            "what": pd.Series([row.what for row in rows], dtype=object).astype("category"),
+            "event": pd.Series([row.what for row in rows], dtype=object).astype("category"),
             "value_num": pd.Series([one if type(one) is float else None for one in values], dtype="Float64"),
             "value_text": pd.Series([one if isinstance(one, str) else None for one in values], dtype="string"),
             "value_bool": pd.Series([one if isinstance(one, bool) else None for one in values], dtype="boolean"),

@@ -352,7 +352,7 @@ def test_a_watch_begins_with_what_comes_after_it_and_keeps_and_logs_errors_of_it
         log.wait_until_held()
         assert watch.is_running
     log.let_go("end")
-    watch._thread.join(60)
+    watch._worker._thread.join(60)
     assert seen == ["a1", "a2"]
     assert not watch.is_running
     assert [str(error) for error in watch.errors] == ["callback", "callback"]
@@ -373,14 +373,14 @@ def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
     with log.gate:
         log.add_answer("a1")
         log.let_go("a2")
-    watch._thread.join(60)
+    watch._worker._thread.join(60)
     assert seen == ["a1"]
 
 
 def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     watch = watch_of(log, print)
-    watch._thread.join(60)
+    watch._worker._thread.join(60)
     assert [type(error) for error in watch.errors] == [AuthenticationError]
     assert not watch.is_running
     assert "watch ended" in caplog.text

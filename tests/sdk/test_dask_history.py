@@ -57,7 +57,7 @@ def test_the_partitions_together_are_the_history(access, interval):
         rows = read_history(*access, **asked, time_per_partition=span, devices_per_partition=devices)
         found = rows.compute()
         assert in_order(found) == in_order(whole)
-        assert (found["what"] == "gap").sum() == 1
+        assert (found["event"] == "gap").sum() == 1
         assert [str(dtype) for dtype in rows.dtypes] == [str(dtype) for dtype in rows._meta.dtypes]
     assert rows["value_num"].max().compute() == 39
 
@@ -73,7 +73,7 @@ def test_a_partition_is_of_one_range_and_one_interval(access, interval):
     # A gap that began before stands in the first interval.
     rows = read_history(*access, begin=end - 2 * MINUTE, end=end, time_per_partition=MINUTE, devices_per_partition=2)
     frames = [rows.get_partition(number).compute() for number in range(rows.npartitions)]
-    assert [int((frame["what"] == "gap").sum()) for frame in frames] == [1, *[0] * (rows.npartitions - 1)]
+    assert [int((frame["event"] == "gap").sum()) for frame in frames] == [1, *[0] * (rows.npartitions - 1)]
     rows = read_history(*access, raw=True, tz="Europe/Berlin")
     assert str(rows.dtypes["changed_at"].tz) == "Europe/Berlin"
     assert b"39" in set(rows["value_raw"].compute().dropna())

@@ -78,15 +78,15 @@ def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
     frame = client.history(begin=begin)
     assert frame["device_id"].tolist() == sorted(frame["device_id"])
     of_first = frame[frame["device_id"] == devices[0]]
-    assert cells(of_first, "path", "what", "origin", "value_num", "value_text", "value_bool", "status") == [
+    assert cells(of_first, "path", "event", "origin", "value_num", "value_text", "value_bool", "status") == [
         [None, "registration", None, None, None, None, None],
         ["/3/0/0", "reported", "read", None, "Example", None, None],
         [TEMPERATURE, "reported", "observation", 21.5, None, None, None],
         [TEMPERATURE, "reported", "observation", 22.5, None, None, None],
         [TEMPERATURE, "reported", "observation", 23.5, None, None, None],
-        [LIGHT, "desired", "write", None, None, True, "success"],
+        [LIGHT, "write", "write", None, None, True, "success"],
     ]
-    assert cells(frame[frame["device_id"] == devices[1]], "what") == [["registration"]]
+    assert cells(frame[frame["device_id"] == devices[1]], "event") == [["registration"]]
     assert set(frame["endpoint_name"]) == {"a", "b"}
     about = frame.attrs["mirror"]
     assert (about["devices"], about["complete"], about["server"]) == (2, True, URL)
@@ -124,13 +124,13 @@ def test_devices_are_named_as_anywhere(client, devices, begin):
 def test_paths_choose_rows_but_for_those_without(client, devices, begin):
     frame = client.history(["a"], ["/331*", "/3/*"], begin=begin)
     assert frame["path"].dropna().unique().tolist() == ["/3/0/0", LIGHT]
-    assert "registration" in frame["what"].tolist()
+    assert "registration" in frame["event"].tolist()
 
 
 def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, simulator, begin, monkeypatch):
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     whole = client.history(ids)
-    assert (whole["what"] == "gap").sum() == (client.history()["what"] == "gap").sum()
+    assert (whole["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
     monkeypatch.setattr("mirror_sdk.history.request._IDS_AT_A_TIME", 2)
     # Gaps of the service stand there once.
     assert_frame_equal(client.history(reversed(ids)), whole)

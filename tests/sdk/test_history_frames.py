@@ -13,10 +13,10 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.forms import given as in_form
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
 from mirror_sdk.history.contract import COLUMNS
-from mirror_sdk.tables.history import HistoryParts, history_of_batch
+from mirror_sdk.tables.history import HISTORY_EVENTS, HistoryParts, history_of_batch
 from mirror_sdk.tables.units import NamedUnits
 from mirror_sdk.values import decode
-from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
+from mirror_sdk.wire.history import ORIGINS
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -57,7 +57,7 @@ def test_every_member_has_its_column():
         batch(row(path=None, what="registration", endpoint_name="Hall", received_at=end, revision=2)),
         batch(row(what="desired", revision=3, **asked)),
     )
-    assert frame["what"].tolist() == ["gap", "registration", "desired"]
+    assert frame["event"].tolist() == ["gap", "registration", "write"]
     missing = frame[["device_id", "path", "reason"]].isna().values.tolist()
     assert missing == [[True, True, True], [False, True, True], [False, False, False]]
     gap, registered, write = (frame.iloc[place] for place in range(3))
@@ -69,7 +69,7 @@ def test_every_member_has_its_column():
     assert frame["revision"].tolist() == [1, 2, 3]
     assert frame.attrs["mirror"] == {"server": "here", "devices": 1, "complete": False}
     assert frame["status"].cat.ordered
-    assert tuple(frame["what"].cat.categories) == HAPPENINGS
+    assert tuple(frame["event"].cat.categories) == HISTORY_EVENTS
     assert tuple(frame["origin"].cat.categories) == ORIGINS
 
 
@@ -82,7 +82,7 @@ def test_plain_texts_are_read_like_dictionaries():
 
 def test_a_word_of_a_later_version_is_missing():
     frame = frame_of(batch(row(what="teleported", origin="dream", value=b"21.5")))
-    assert frame[["what", "origin"]].isna().all(axis=None)
+    assert frame[["event", "origin"]].isna().all(axis=None)
     assert frame["value_num"].tolist() == [21.5]
 
 
@@ -120,7 +120,7 @@ def test_events_become_what_happened():
     ]
     frame = history_frame(events_frame(told, server="there"))
     assert frame["device_id"].tolist() == ["d0", *["d1"] * 4]
-    assert frame["what"].tolist() == ["reported", "registration", *["reported"] * 3]
+    assert frame["event"].tolist() == ["reported", "registration", *["reported"] * 3]
     assert frame["origin"].astype(object).iloc[2:].tolist() == ["observation", "observation", "read"]
     assert frame["value_num"].dropna().tolist() == [21.5, 22.5, 23]
     assert frame["changed_at"].iloc[0] == pd.Timestamp(NOON + timedelta(seconds=1))
@@ -140,7 +140,7 @@ def test_a_loss_reaches_from_the_event_before_to_the_one_behind():
         ([observed(b"1", 5), observed(b"2", 1), lost, observed(b"3", 2), observed(b"4", 9)], [(5, 9)]),
     ):
         frame = history_frame(events_frame(told))
-        gaps = frame.loc[frame["what"] == "gap", ["changed_at", "until"]]
+        gaps = frame.loc[frame["event"] == "gap", ["changed_at", "until"]]
         found = [[None if pd.isna(at) else (at - NOON).total_seconds() / 60 for at in gaps[name]] for name in gaps]
         assert list(zip(*found, strict=True)) == expected
         assert not frame.attrs["mirror"]["complete"]

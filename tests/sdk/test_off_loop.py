@@ -51,9 +51,9 @@ LIGHT = (
     *("mirror_sdk.history.contract.__init__", "mirror_sdk.snapshot.arriving.__init__"),
     # One instant that was given.
     *(f"mirror_sdk.tables.columns.{name}" for name in ("moment", "instant_of", "_in_a_zone")),
-    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_flights", "mirror_sdk.plan.ledger"),
+    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_in_flight", "mirror_sdk.plan.ledger"),
     *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
-    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.recorder.tell"),
+    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.tape.tell"),
     # What takes long of these is done as work beside the loop.
     *(f"mirror_sdk.recording.subscribing.{name}" for name in ("__init__", "begin", "look")),
     *(f"mirror_sdk.recording.folder.{name}" for name in ("position", "due_in_seconds")),
@@ -445,7 +445,7 @@ def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device
 
 
 def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirror, device_id, tmp_path, monkeypatch):
-    from mirror_sdk.recording.recorder import Tape  # noqa: PLC0415
+    from mirror_sdk.recording.tape import Tape  # noqa: PLC0415
 
     slow = Slow(Tape.__init__)
     monkeypatch.setattr(Tape, "__init__", partialmethod(slow))

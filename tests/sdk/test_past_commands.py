@@ -42,9 +42,9 @@ def test_it_shows_what_happened_to_a_device(shell, times):
     assert "registration" in shown.stdout
     told = rows(shell("history", "a", TEMPERATURE, "--json"))
     reported = [("reported", value) for value in (21.5, 22.5, 23.5)]
-    assert [(row["what"], row["value"]) for row in told] == [("registration", None), *reported]
+    assert [(row["event"], row["value"]) for row in told] == [("registration", None), *reported]
     (write,) = [row for row in rows(shell("history", "a", "/3311/*", "--json")) if row["path"] == LIGHT]
-    assert (write["what"], write["value"], write["origin"], write["status"]) == ("desired", True, "write", "success")
+    assert (write["event"], write["value"], write["origin"], write["status"]) == ("write", True, "write", "success")
     told = list(csv.DictReader(io.StringIO(shell("history", "a", "/3303/*", "--csv").stdout)))
     assert [row["value"] for row in told] == ["", "21.5", "22.5", "23.5"]
     assert told[-1]["at"] == times[2].isoformat(timespec="milliseconds")

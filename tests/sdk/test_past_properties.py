@@ -13,7 +13,7 @@ from mirror_sdk.recording import Recording
 VALUES = {TEMPERATURE: ["21.5", "22.5", "warm"], LIGHT: ["0", "1"], "/3/0/0": ["one", "two"]}
 MILLISECOND = timedelta(milliseconds=1)
 # What the log does not tell is left out.
-TOLD = ["device_id", "endpoint_name", "path", "unit", "changed_at", "what", "value_num", "value_text", "value_bool"]
+TOLD = ["device_id", "endpoint_name", "path", "unit", "changed_at", "event", "value_num", "value_text", "value_bool"]
 TOLD += ["value_kind", "origin"]
 REPORTED = ["device_id", "path", "reported_num", "reported_text", "reported_bool"]
 
@@ -51,7 +51,7 @@ def rows_of(frame, *names):
 
 def told(source, begin):
     frame = source.history(begin=begin)
-    return rows_of(frame[~frame["what"].isin(["desired", "gap"])], *TOLD)
+    return rows_of(frame[~frame["event"].isin(["write", "gap"])], *TOLD)
 
 
 def reported(source, instant):

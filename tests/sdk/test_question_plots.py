@@ -131,7 +131,7 @@ def test_a_picture_of_nothing_says_so_and_one_goes_where_it_is_told_to(name, mon
 
 def test_a_timeline_and_a_wide_table_of_a_history_have_what_was_reported_alone():
     rows = told((0, 1.0), (9, 2.0))
-    frame = frame_of([*rows, Row("desired", "d1", TEMPERATURE, 5, 99.0)])
+    frame = frame_of([*rows, Row("write", "d1", TEMPERATURE, 5, 99.0)])
     left = frame_of([*rows, Row("deregistration", "d1", None, 5), Row("gap", None, None, 12, until=13)])
     other = frame_of([*rows, Row("deregistration", "d2", None, 5)])
     for one, expected in ((frame, [1.0, 2.0]), (left, [1.0, None, 2.0, None]), (other, [1.0, 2.0])):

@@ -375,7 +375,7 @@ def test_an_asynchronous_recorder_that_is_stopped_twice_at_once_writes_each_even
     async def scene(client):
         await client.subscribe(device_id, TEMPERATURE)
         recorder = await client.record(folder)
-        recorder._task.cancel()
+        recorder._worker._task.cancel()
         await asyncio.to_thread(simulator.set_value, device_id, TEMPERATURE, 1.0)
         await asyncio.gather(recorder.stop(), recorder.stop())
 

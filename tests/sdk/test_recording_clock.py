@@ -8,7 +8,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span, is_covered, merge
-from mirror_sdk.recording.recorder import Tape
+from mirror_sdk.recording.tape import Tape
 from mirror_sdk.wire.routes import TIME_HEADER
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)

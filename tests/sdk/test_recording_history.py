@@ -33,7 +33,7 @@ def recorded(client, simulator, folder):
 
 
 def told(frame):
-    names = ["endpoint_name", "path", "what", "origin", "value_num", "value_text"]
+    names = ["endpoint_name", "path", "event", "origin", "value_num", "value_text"]
     return frame[names].astype(object).where(frame[names].notna(), None).to_numpy().tolist()
 
 
@@ -101,7 +101,7 @@ def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, simulator, devi
         simulator.advance(1)
     recording = recorder.recording
     frame = recording.history([device_id], end=lost_from + timedelta(days=30))
-    gaps = frame[frame["what"] == "gap"]
+    gaps = frame[frame["event"] == "gap"]
     assert gaps["changed_at"].min() <= pd.Timestamp(lost_from) + SECOND
     assert gaps["until"].max() >= pd.Timestamp(lost_from) + timedelta(days=1)
     assert not frame.attrs["mirror"]["complete"]

@@ -285,7 +285,7 @@ def test_nothing_is_held_across_a_loss_of_events(first, received):
 
 def test_a_gap_of_which_only_the_end_is_known_lets_nothing_be_held_across():
     frame = frame_of([*told((0, 1.0), (10, 2.0), (40, 3.0)), Row("gap", None, None, 0, until=30)])
-    frame.loc[frame["what"] == "gap", "changed_at"] = pd.NaT
+    frame.loc[frame["event"] == "gap", "changed_at"] = pd.NaT
     assert frame.mirror.resample("10s", end=at(50))["covered"].tolist() == [1, 0, 0, 0, 1]
     assert frame.mirror.gaps(end=at(50))["begin"].tolist() == [at(10)]
 
@@ -349,7 +349,7 @@ def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_ref
     with pytest.raises(InvalidValue, match=r"lacks the column device_id; take one of client.history"):
         frame.drop(columns="device_id").mirror.resample("1s")
     for wrong, message in (
-        (frame.drop(columns="what"), "lacks the column what, or event"),
+        (frame.drop(columns="event"), "lacks the column event"),
         (
             frame.drop(columns=["value_num", "value_bool", "value_text"]),
             "lacks the columns value_num, value_bool, value_",

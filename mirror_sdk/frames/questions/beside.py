@@ -14,23 +14,23 @@ from mirror_sdk.frames.questions.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.questions.resample import KEY, Statistic, StepPieces, checked, statistics
 from mirror_sdk.frames.questions.rows import Ints, spans_of
 from mirror_sdk.frames.questions.steps import Timeline, warn_of_units
-from mirror_sdk.tables.columns import CATEGORY
+from mirror_sdk.tables.columns import CATEGORY, TableColumn, schema_of
 from mirror_sdk.wire.paths import matches
 
-COMPARED_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("offset", pa.duration("ms")),
-        pa.field("a", pa.float64()),
-        pa.field("b", pa.float64()),
-        pa.field("difference", pa.float64()),
-        pa.field("covered_a", pa.float64()),
-        pa.field("covered_b", pa.float64()),
-    ]
+COMPARED_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where that is not known"),
+    TableColumn("path", CATEGORY, "the resource"),
+    TableColumn("offset", pa.duration("ms"), "from the begin of the time to that of the bin"),
+    TableColumn("a", pa.float64(), "the statistic in the first time; NA where nothing is known"),
+    TableColumn("b", pa.float64(), "the statistic in the second time"),
+    TableColumn("difference", pa.float64(), "``b`` less ``a``"),
+    TableColumn("covered_a", pa.float64(), "the share of the bin that is known in the first time"),
+    TableColumn("covered_b", pa.float64(), "the share of the bin that is known in the second time"),
 )
 """Two times beside each other."""
+
+COMPARED_SCHEMA = schema_of(COMPARED_COLUMNS)
 
 
 def align(told: Timeline, span: int, how: Statistic) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from mirror_sdk.frames.questions.rows import (
     words_of,
 )
 from mirror_sdk.frames.questions.steps import Steps, Timeline, are_same, warn_of_units
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, value_fields
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, schema_of
 
 _RESOURCE = [pa.field("device_id", CATEGORY), pa.field("endpoint_name", CATEGORY), pa.field("path", CATEGORY)]
 _SPAN = pa.duration("ms")
@@ -51,18 +51,22 @@ EACH_DURATION_SCHEMA = pa.schema(
 )
 """Each interval in which a condition held."""
 
-UNCHANGED_SCHEMA = pa.schema(
-    [
-        *_RESOURCE,
-        *value_fields("value"),
-        pa.field("begin", INSTANT),
-        pa.field("end", INSTANT),
-        pa.field("duration", _SPAN),
-        pa.field("told", pa.int64()),
-        pa.field("lasting", pa.bool_()),
-    ]
+UNCHANGED_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where that is not known"),
+    TableColumn("path", CATEGORY, "the resource"),
+    TableColumn("value_num", pa.float64(), "the number"),
+    TableColumn("value_text", pa.string(), "the text"),
+    TableColumn("value_bool", pa.bool_(), "the boolean"),
+    TableColumn("begin", INSTANT, "since when"),
+    TableColumn("end", INSTANT, "until when"),
+    TableColumn("duration", pa.duration("ms"), "for how long"),
+    TableColumn("told", pa.int64(), "how many values were told with a time in the interval"),
+    TableColumn("lasting", pa.bool_(), "whether it was still so at the end of all that is asked for and known"),
 )
 """Each interval in which a value stayed what it was."""
+
+UNCHANGED_SCHEMA = schema_of(UNCHANGED_COLUMNS)
 
 _KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "texts"}
 _CURES = {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mirror_sdk.frames.questions.rows import DOWN, GAP, NEVER, NO_TIME, UP, VALUE, Flags, Ints, Rows, order_by
-from mirror_sdk.wire.history import HAPPENINGS
+from mirror_sdk.tables.history import HISTORY_EVENTS
 
 REASONS = ("gap", "deregistration", "expired", "silent")
 """Why nothing is known."""
@@ -107,7 +107,7 @@ def _absences(rows: Rows) -> Intervals:
     found = np.minimum(following, len(seen) - 1)
     is_found = (following < len(seen)) & (seen.device[found] == seen.device)
     end = np.where(is_found, seen.at[found], NEVER)
-    reason = np.array([REASONS.index(word) if word in REASONS else 0 for word in HAPPENINGS])[seen.what]
+    reason = np.array([REASONS.index(word) if word in REASONS else 0 for word in HISTORY_EVENTS])[seen.what]
     order = np.where(is_found, seen.order[found], seen.order)
     return Intervals(seen.device[~is_up], seen.at[~is_up], end[~is_up], reason[~is_up], order[~is_up])
 

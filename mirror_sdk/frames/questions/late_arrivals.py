@@ -8,20 +8,20 @@ import pyarrow as pa
 
 from mirror_sdk.frames.questions.rows import NO_TIME, Ints, Rows, names_of, order_by, times_of, words_of
 from mirror_sdk.frames.questions.steps import Timeline
-from mirror_sdk.tables.columns import CATEGORY, INSTANT
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, schema_of
 
-LATE_ARRIVALS_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        pa.field("path", CATEGORY),
-        pa.field("changed_at", INSTANT),
-        pa.field("received_at", INSTANT),
-        pa.field("delay", pa.duration("ms")),
-        pa.field("behind", pa.duration("ms")),
-    ]
+LATE_ARRIVALS_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where that is not known"),
+    TableColumn("path", CATEGORY, "the resource"),
+    TableColumn("changed_at", INSTANT, "when it changed, as the device says"),
+    TableColumn("received_at", INSTANT, "when it came"),
+    TableColumn("delay", pa.duration("ms"), "from one to the other; NA where the table does not tell"),
+    TableColumn("behind", pa.duration("ms"), "how much newer the newest value was that came before"),
 )
 """The values that came late."""
+
+LATE_ARRIVALS_SCHEMA = schema_of(LATE_ARRIVALS_COLUMNS)
 
 
 def late_arrivals(told: Timeline, longer_than: int | None) -> pd.DataFrame:

@@ -9,14 +9,15 @@ import pandas as pd
 
 from mirror_sdk._arguments import InstantLike
 from mirror_sdk.frames.axes import device_names
-from mirror_sdk.frames.questions.beside import align, compare
-from mirror_sdk.frames.questions.held import durations, unchanged
-from mirror_sdk.frames.questions.late_arrivals import late_arrivals
+from mirror_sdk.frames.questions.beside import COMPARED_COLUMNS, align, compare
+from mirror_sdk.frames.questions.held import UNCHANGED_COLUMNS, durations, unchanged
+from mirror_sdk.frames.questions.late_arrivals import LATE_ARRIVALS_COLUMNS, late_arrivals
 from mirror_sdk.frames.questions.plots import draw_availability, draw_gaps, draw_late_arrivals, draw_unchanged
-from mirror_sdk.frames.questions.presence import availability, gaps
+from mirror_sdk.frames.questions.presence import GAPS_COLUMNS, availability, gaps
 from mirror_sdk.frames.questions.rates import rates
 from mirror_sdk.frames.questions.resample import Statistic, resample
 from mirror_sdk.frames.questions.steps import instant_in, span_of, told_by
+from mirror_sdk.tables.columns import documented
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -372,6 +373,7 @@ class Questions:
         told = told_by(self._frame, paths=paths, silence_limit=silence_limit, begin=begin, end=end, state=state, tz=tz)
         return align(told, span_of("on", on), how)
 
+    @documented(COMPARED_COLUMNS)
     def compare(
         self,
         begin_a: InstantLike,
@@ -404,19 +406,7 @@ class Questions:
         Returns:
             One row for each resource and offset, the unknown ones too:
 
-            =============  ===============  ================================================================
-            column         dtype            meaning
-            =============  ===============  ================================================================
-            device_id      category         the device
-            endpoint_name  category         its endpoint name; NA where that is not known
-            path           category         the resource
-            offset         timedelta64[ms]  from the begin of the time to that of the bin
-            a              Float64          the statistic in the first time; NA where nothing is known
-            b              Float64          the statistic in the second time
-            difference     Float64          ``b`` less ``a``
-            covered_a      Float64          the share of the bin that is known in the first time
-            covered_b      Float64          the share of the bin that is known in the second time
-            =============  ===============  ================================================================
+            {columns}
 
         Raises:
             InvalidValue: An instant is naive, the values are texts, the table lacks a column, or another argument is
@@ -438,6 +428,7 @@ class Questions:
         begins = [instant_in(self._frame, name, one) for name, one in (("begin_a", begin_a), ("begin_b", begin_b))]
         return compare(told, begins, span, None if bin is None else span_of("bin", bin), how)
 
+    @documented(GAPS_COLUMNS)
     def gaps(
         self,
         *,
@@ -466,16 +457,7 @@ class Questions:
         Returns:
             One row for each interval, in order of device and begin, those of all devices first:
 
-            =============  ===================  ============================================================
-            column         dtype                meaning
-            =============  ===================  ============================================================
-            device_id      category             the device; NA for all of them
-            endpoint_name  category             its endpoint name; NA where that is not known
-            reason         category             gap, deregistration, expired or silent
-            begin          datetime64[ms, UTC]  when it begins
-            end            datetime64[ms, UTC]  when it ends; NA where no end was seen
-            duration       timedelta64[ms]      how long it is, or was when the table ends
-            =============  ===================  ============================================================
+            {columns}
 
         Raises:
             InvalidValue: The table lacks a column, or an argument is nothing that can be done.
@@ -490,6 +472,7 @@ class Questions:
         """
         return gaps(told_by(self._frame, silence_limit=silence_limit, begin=begin, end=end, tz=tz))
 
+    @documented(LATE_ARRIVALS_COLUMNS)
     def late_arrivals(
         self,
         longer_than: str | pd.Timedelta | None = None,
@@ -519,17 +502,7 @@ class Questions:
         Returns:
             One row for each late value, by device and path, as they came:
 
-            =============  ===================  ============================================================
-            column         dtype                meaning
-            =============  ===================  ============================================================
-            device_id      category             the device
-            endpoint_name  category             its endpoint name; NA where that is not known
-            path           category             the resource
-            changed_at     datetime64[ms, UTC]  when it changed, as the device says
-            received_at    datetime64[ms, UTC]  when it came
-            delay          timedelta64[ms]      from one to the other; NA where the table does not tell
-            behind         timedelta64[ms]      how much newer the newest value was that came before
-            =============  ===================  ============================================================
+            {columns}
 
         Raises:
             InvalidValue: The table lacks a column, or an argument is nothing that can be done.
@@ -542,6 +515,7 @@ class Questions:
         limit = None if longer_than is None else span_of("longer_than", longer_than)
         return late_arrivals(told_by(self._frame, paths=paths, begin=begin, end=end, tz=tz), limit)
 
+    @documented(UNCHANGED_COLUMNS)
     def unchanged(
         self,
         longer_than: str | pd.Timedelta,
@@ -573,21 +547,7 @@ class Questions:
         Returns:
             One row for each such interval, in order of device, path and begin:
 
-            =============  ===================  ============================================================
-            column         dtype                meaning
-            =============  ===================  ============================================================
-            device_id      category             the device
-            endpoint_name  category             its endpoint name; NA where that is not known
-            path           category             the resource
-            value_num      Float64              the number
-            value_text     string               the text
-            value_bool     boolean              the boolean
-            begin          datetime64[ms, UTC]  since when
-            end            datetime64[ms, UTC]  until when
-            duration       timedelta64[ms]      for how long
-            told           Int64                how many values were told with a time in the interval
-            lasting        boolean              whether it was still so at the end of all that is asked for and known
-            =============  ===================  ============================================================
+            {columns}
 
         Raises:
             InvalidValue: The table lacks a column, or an argument is nothing that can be done.

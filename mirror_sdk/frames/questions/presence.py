@@ -11,24 +11,32 @@ import pyarrow as pa
 from mirror_sdk.frames.questions.intervals import REASONS, Intervals, signs_of_life
 from mirror_sdk.frames.questions.rows import NEVER, NO_TIME, Ints, names_of, order_by, spans_of, times_of, words_of
 from mirror_sdk.frames.questions.steps import Timeline
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, fixed_category, fixed_category_array
+from mirror_sdk.tables.columns import (
+    CATEGORY,
+    INSTANT,
+    TableColumn,
+    Words,
+    fixed_category,
+    fixed_category_array,
+    schema_of,
+)
 
 Presence: TypeAlias = Literal["available", "absent", "unknown"]
 PRESENCES: tuple[Presence, ...] = get_args(Presence)
 _AVAILABLE, _ABSENT, _UNKNOWN = range(3)
 _SPAN = pa.duration("ms")
 
-GAPS_SCHEMA = pa.schema(
-    [
-        pa.field("device_id", CATEGORY),
-        pa.field("endpoint_name", CATEGORY),
-        fixed_category("reason", REASONS),
-        pa.field("begin", INSTANT),
-        pa.field("end", INSTANT),
-        pa.field("duration", _SPAN),
-    ]
+GAPS_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device; NA for all of them"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where that is not known"),
+    TableColumn("reason", Words(REASONS), "gap, deregistration, expired or silent"),
+    TableColumn("begin", INSTANT, "when it begins"),
+    TableColumn("end", INSTANT, "when it ends; NA where no end was seen"),
+    TableColumn("duration", pa.duration("ms"), "how long it is, or was when the table ends"),
 )
 """The intervals in which nothing is known."""
+
+GAPS_SCHEMA = schema_of(GAPS_COLUMNS)
 
 AVAILABILITY_SCHEMA = pa.schema(
     [

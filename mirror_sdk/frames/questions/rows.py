@@ -14,16 +14,16 @@ import pyarrow as pa
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import need_times
 from mirror_sdk.tables.columns import words_at
+from mirror_sdk.tables.history import HISTORY_EVENTS
 from mirror_sdk.values import ValueKind
-from mirror_sdk.wire.history import HAPPENINGS
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-VALUE, GAP = HAPPENINGS.index("reported"), HAPPENINGS.index("gap")
-UP = (HAPPENINGS.index("registration"), HAPPENINGS.index("reg_update"))
-DOWN = (HAPPENINGS.index("deregistration"), HAPPENINGS.index("expired"))
+VALUE, GAP = HISTORY_EVENTS.index("reported"), HISTORY_EVENTS.index("gap")
+UP = (HISTORY_EVENTS.index("registration"), HISTORY_EVENTS.index("reg_update"))
+DOWN = (HISTORY_EVENTS.index("deregistration"), HISTORY_EVENTS.index("expired"))
 NONE, NUMBER, BOOLEAN, TEXT = range(4)
 """What kind of value a row tells."""
 
@@ -44,7 +44,7 @@ class Rows:
     """The rows of a table, one place each. Instants are milliseconds since 1970, by the clocks of the devices.
 
     Attributes:
-        what: Which of ``HAPPENINGS``; -1 for what is none of them.
+        what: Which of ``HISTORY_EVENTS``; -1 for what is none of them.
         device: Which of ``devices``; -1 for all of them.
         path: Which of ``paths``; -1 for none.
         at: When it happened.
@@ -114,7 +114,8 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
     what, at, until, order = _what(frame), _at(frame), _until(frame), _order(frame)
     if not any(name in frame for name in _TYPED):
         raise InvalidValue(f"the table lacks the columns {', '.join(_TYPED)}; {_NEEDED}")
-    if "event" in frame and "what" not in frame:
+    if {"origin", "until"}.isdisjoint(frame):
+        # It is an events table, which does not say when a loss began and ended.
         at, until = _with_losses(frame, what, at, until, order)
     at = _with_begins(what, at, until)
     is_counted = np.ones(len(frame), dtype=bool)
@@ -219,12 +220,11 @@ def _rows(frame: pd.DataFrame, of: str, **arrays: npt.NDArray[Any]) -> Rows:
 
 
 def _what(frame: pd.DataFrame) -> Ints:
-    """Which of ``HAPPENINGS`` each row is."""
-    name = next((name for name in ("what", "event") if name in frame), None)
-    if name is None:
-        raise InvalidValue(f"the table lacks the column what, or event; {_NEEDED}")
-    codes, words = codes_of(frame[name])
-    known = {word: place for place, word in enumerate(HAPPENINGS)}
+    """Which of ``HISTORY_EVENTS`` each row is."""
+    if "event" not in frame:
+        raise InvalidValue(f"the table lacks the column event; {_NEEDED}")
+    codes, words = codes_of(frame["event"])
+    known = {word: place for place, word in enumerate(HISTORY_EVENTS)}
     meaning = np.array([*(known.get(_EVENTS.get(word, word), -1) for word in words), -1])
     what: Ints = meaning[codes]
     if "async_response" not in words:

@@ -131,12 +131,12 @@ def _read_rows(
     ordered = frame.sort_values(["changed_at", "revision"], kind="stable")
     columns = [_plain(ordered[name]) for name in ordered]
     named = (dict(zip(map(str, ordered), row, strict=True)) for row in zip(*columns, strict=True))
-    return (row for row in named if row["what"] in _KINDS)
+    return (row for row in named if row["event"] in _KINDS)
 
 
 def _of_row(row: dict[str, Any]) -> Event:
     return Event(
-        kind=_KINDS[row["what"]],
+        kind=_KINDS[row["event"]],
         received_at=_instant(row["received_at"]) or utc_now(),
         value=_value(row),
         changed_at=_instant(row["changed_at"]),

@@ -28,7 +28,7 @@ def nothing_is_held_open_or_called(monkeypatch):
     async def take(*_):
         """The URLs of webhooks could lead anywhere."""
 
-    monkeypatch.setattr("mirror_server.notifications.webhooks.Caller.put", take)
+    monkeypatch.setattr("mirror_server.notifications.webhooks.WebhookCaller.put", take)
     monkeypatch.setattr("mirror_server.views.notifications.DEFAULT_HOLD_SECONDS", 0)
     if "streams" in installed():
         monkeypatch.setattr("mirror_server.extensions.streams.event_stream._LONGEST_SECONDS", 0)

@@ -3,7 +3,7 @@
 FAREWELL = """
 from flask import Blueprint
 
-from mirror_server.views.description import TEXT, Answer, Parameter, described, object_like
+from mirror_server.views.description import TEXT, ResponseSpec, Parameter, described, object_like
 from mirror_server.hooks import extends
 from mirror_server.views.requests import requires
 
@@ -19,7 +19,7 @@ def blueprints():
 @requires(query=("whom",))
 @described(
     "Operation",
-    Answer(200, "It is taken.", object_like({"goodbye": "you"})),
+    ResponseSpec(200, "It is taken.", object_like({"goodbye": "you"})),
     parameters=(Parameter("whom", "Who leaves.", TEXT),),
     is_extension=True,
 )

@@ -19,12 +19,12 @@ CELLS = (
     f"""
 import ipywidgets
 from datetime import UTC, datetime, timedelta
-from mirror_sdk.widgets.grid import Column, ColumnKind, Grid, Selection
+from mirror_sdk.widgets.grid import GridColumn, ColumnKind, Grid, SelectionMode
 from mirror_sdk.widgets.name_field import NameField
 columns = [
-    Column("name", "name"),
-    Column("level", "level (%)", ColumnKind.NUMBER, width=110),
-    Column("at", "changed at (UTC)", ColumnKind.TIME, width=200),
+    GridColumn("name", "name"),
+    GridColumn("level", "level (%)", ColumnKind.NUMBER, width=110),
+    GridColumn("at", "changed at (UTC)", ColumnKind.TIME, width=200),
 ]
 start = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 def row(number, level=None):
@@ -34,7 +34,7 @@ rows = [row(number) for number in range(1000)]
 for number, name in enumerate(['"quoted', "=1+1", "-1+cmd|'/C calc'!A0", "-1.5 Cel", "plain"]):
     rows[number + 500]["name"] = name + " copied"
 rows[3] |= {{"name": {NASTY!r}, "level": None, "hints": {{"name": "a hint"}}}}
-grid = Grid(columns, label="Devices", selection=Selection.MANY, empty_text="no devices yet")
+grid = Grid(columns, label="Devices", selection=SelectionMode.MANY, empty_text="no devices yet")
 grid.show(rows)
 told = ipywidgets.Label()
 def tell(_):
@@ -58,8 +58,8 @@ IS_OPEN, IS_SEEN = "the page is open", "the page shows the row"
 SELECTING = (
     f"""
 import ipywidgets, pathlib, time
-from mirror_sdk.widgets.grid import Column, Grid, Selection
-grid = Grid([Column("name", "name")], label="Rows", selection=Selection.MANY)
+from mirror_sdk.widgets.grid import GridColumn, Grid, SelectionMode
+grid = Grid([GridColumn("name", "name")], label="Rows", selection=SelectionMode.MANY)
 grid.show([{{"key": name, "name": name}} for name in ("first", "second", "third")])
 def wait_for(name):
     while not (pathlib.Path.cwd().parent / name).exists():
@@ -73,7 +73,7 @@ none.on_click(lambda _: setattr(grid, "selected", []))
 """,
     "ipywidgets.VBox([grid, button, none, told])",
     f"""
-late = Grid([Column("name", "name")], label="Late")
+late = Grid([GridColumn("name", "name")], label="Late")
 display(late)
 wait_for({IS_OPEN!r})
 late.show([{{"key": "row", "name": "while the cell runs"}}])

@@ -9,26 +9,26 @@ from typing import Any, TypeAlias
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest, wait_for_answer
 
 Stop: TypeAlias = asyncio.Event
-Flight: TypeAlias = "asyncio.Task[None]"
+InFlightWrite: TypeAlias = "asyncio.Task[None]"
 
 
-def take_off(carry_out: Callable[[], Coroutine[Any, Any, None]]) -> Flight:
+def start_write(carry_out: Callable[[], Coroutine[Any, Any, None]]) -> InFlightWrite:
     """Have something done beside what else is under way."""
     return asyncio.create_task(carry_out())
 
 
-async def first_landed(flying: Collection[Flight]) -> set[Flight]:
+async def wait_first(in_flight: Collection[InFlightWrite]) -> set[InFlightWrite]:
     """Wait until one has ended, or several."""
-    landed, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-    return landed
+    ended, _ = await asyncio.wait(in_flight, return_when=asyncio.FIRST_COMPLETED)
+    return ended
 
 
-async def land_all(flying: Collection[Flight]) -> None:
+async def wait_all(in_flight: Collection[InFlightWrite]) -> None:
     """Break off what is under way, and wait until it has ended."""
-    for flight in flying:
-        flight.cancel()
-    if flying:
-        await asyncio.wait(flying)
+    for write in in_flight:
+        write.cancel()
+    if in_flight:
+        await asyncio.wait(in_flight)
 
 
 async def wait_or_stop(request: AsyncDeviceRequest, wait_seconds: float, stop: Stop) -> None:

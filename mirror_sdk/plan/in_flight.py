@@ -11,37 +11,37 @@ from typing import TypeAlias
 from mirror_sdk._service.device_request import DeviceRequest, wait_for_answer
 
 Stop: TypeAlias = threading.Event
-Flight: TypeAlias = "Future[None]"
+InFlightWrite: TypeAlias = "Future[None]"
 
 _LOOK_SECONDS = 1.0
 """How long an answer is waited for before it is looked whether the plan was stopped."""
 
 
-def take_off(carry_out: Callable[[], None]) -> Flight:
+def start_write(carry_out: Callable[[], None]) -> InFlightWrite:
     """Have something done beside what else is under way."""
-    flight: Flight = Future()
+    write: InFlightWrite = Future()
 
-    def fly() -> None:
+    def run() -> None:
         try:
             carry_out()
         except BaseException as error:
-            flight.set_exception(error)
+            write.set_exception(error)
         else:
-            flight.set_result(None)
+            write.set_result(None)
 
     # A daemon, not a pool: a pool is waited for when the interpreter ends, and a device may take its time.
-    threading.Thread(target=fly, name="mirror-plan", daemon=True).start()
-    return flight
+    threading.Thread(target=run, name="mirror-plan", daemon=True).start()
+    return write
 
 
-def first_landed(flying: Collection[Flight]) -> set[Flight]:
+def wait_first(in_flight: Collection[InFlightWrite]) -> set[InFlightWrite]:
     """Wait until one has ended, or several."""
-    return wait(flying, return_when=FIRST_COMPLETED).done
+    return wait(in_flight, return_when=FIRST_COMPLETED).done
 
 
-def land_all(flying: Collection[Flight]) -> None:
+def wait_all(in_flight: Collection[InFlightWrite]) -> None:
     """Wait until what is under way has ended, which it does soon when the plan is stopped."""
-    wait(flying)
+    wait(in_flight)
 
 
 def wait_or_stop(request: DeviceRequest, wait_seconds: float, stop: Stop) -> None:

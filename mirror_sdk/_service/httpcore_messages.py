@@ -1,0 +1,54 @@
+"""What both networks take from httpx to httpcore and back, as values: addresses, requests, proxies and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpcore
+import httpx
+
+from mirror_sdk._service.environment import proxy_for
+
+MOST_IDLE = 20
+"""How many idle connections are kept, as in httpx."""
+IDLE_SECONDS = 5.0
+"""How long an idle connection is kept, as in httpx."""
+
+
+def httpcore_url(url: httpx.URL) -> httpcore.URL:
+    """The same URL for httpcore."""
+    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
+def httpcore_request(request: httpx.Request) -> httpcore.Request:
+    """The same request for httpcore."""
+    return httpcore.Request(
+        method=request.method,
+        url=httpcore_url(request.url),
+        headers=request.headers.raw,
+        content=request.stream,
+        extensions=request.extensions,
+    )
+
+
+@contextmanager
+def httpx_errors() -> Iterator[None]:
+    """Raise errors of httpcore as those of httpx, which have the same names."""
+    try:
+        yield
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException) as exc:
+        told: type[httpx.RequestError] = getattr(httpx, type(exc).__name__)
+        raise told(str(exc)) from exc
+
+
+def httpcore_proxy(base_url: httpx.URL) -> httpcore.Proxy | None:
+    """The proxy that the environment names for an address.
+
+    Raises:
+        ConfigError: It is no proxy that can be used.
+    """
+    proxy = proxy_for(base_url)
+    if proxy is None:
+        return None
+    return httpcore.Proxy(httpcore_url(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)

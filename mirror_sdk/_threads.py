@@ -1,0 +1,54 @@
+"""How threads wait for each other and are stopped; the counterpart of ``_tasks``, with the same names but for ``Async``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+from mirror_sdk._fork import tell_in_child
+
+Condition: TypeAlias = threading.Condition
+
+
+class Worker:
+    """A thread that works until it is stopped. In a child process it is stopped: the thread stays with the parent.
+
+    Attributes:
+        step: Held for each step of the work. After it was acquired, look at ``is_stopped``.
+        end: Held while what follows the work is done: here the same lock, for the thread may still be at a step.
+        is_stopped: Whether it is to work no more.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread: threading.Thread | None = None
+        # A step may stop its own worker.
+        self.step = self.end = threading.RLock()
+        self.is_stopped = False
+        tell_in_child(self)
+
+    def _begin_in_child(self) -> None:
+        """It is stopped here, whatever its thread was about to do."""
+        self.is_stopped = True
+        self.step = self.end = threading.RLock()
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Begin to work; not in the constructor, for the work looks at its worker."""
+        self._thread = threading.Thread(target=work, name=self._name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it works."""
+        return self._thread is not None and self._thread.is_alive() and not self.is_stopped
+
+    def ask_to_stop(self) -> None:
+        """Have no other step begun. The thread goes on waiting for what it waits for, and then ends."""
+        self.is_stopped = True
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Have no other step begun, and give one that runs so long to end."""
+        self.ask_to_stop()
+        if self.step.acquire(timeout=timeout_seconds):
+            self.step.release()

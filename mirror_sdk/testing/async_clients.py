@@ -1,0 +1,52 @@
+"""A client for tests: that of the SDK, but pauses after failures take no time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+
+from mirror_sdk._async_client import AsyncMirrorClient
+from mirror_sdk._service.async_log_reader import AsyncLogReader
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk.config import ClientSettings
+
+_REAL_SECONDS = 0.01
+"""What a pause takes at most, so that a client whose every request fails does not keep a core busy."""
+
+
+class Pauses:
+    """A clock that runs as the real one does, and jumps over pauses."""
+
+    def __init__(self) -> None:
+        self._skipped_seconds = 0.0
+
+    def now(self) -> float:
+        """Seconds."""
+        return time.monotonic() + self._skipped_seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Jump over a pause."""
+        self._skipped_seconds += seconds
+        await asyncio.sleep(min(seconds, _REAL_SECONDS))
+
+
+class _BriskSession(AsyncClientSession):
+    """The session of a :class:`AsyncBriskClient`."""
+
+    def __init__(self, settings: ClientSettings, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
+        self._pauses = Pauses()
+        super().__init__(settings, timeout_seconds=timeout, transport=transport)
+        self.sender._sleep = self._pauses.sleep
+
+    def new_log_reader(self, after: int | None) -> AsyncLogReader:
+        """A reader that jumps over pauses."""
+        return AsyncLogReader(self.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
+
+
+class AsyncBriskClient(AsyncMirrorClient):
+    """An :class:`~mirror_sdk.AsyncMirrorClient` that does not pause after failures."""
+
+    def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
+        self._hold(_BriskSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))
