@@ -35,63 +35,68 @@ if TYPE_CHECKING:
 
 
 class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods):
-    """A device state mirror, as one application sees it. Any number of tasks of one event loop may use one client.
+    """A client of a device state mirror. Any number of tasks of one event loop may use one client at once.
 
-    A wait that is cancelled leaves nothing behind. What takes long beside waiting, such as making a table, is done in a
-    thread, so that the loop's other tasks go on; a call that is cancelled then ends when that thread has. A process
-    that is forked uses it on an event loop of its own.
+    The verbs of every day are methods of the client. All others are in groups: :attr:`devices`, :attr:`requests`,
+    :attr:`subscriptions`, :attr:`notifications`, :attr:`fleet`, :attr:`plans`, :attr:`cassettes` and :attr:`service`.
 
-    Now and then Python itself stops all threads to look for garbage, with pandas imported for 25 ms and more. A program
-    that minds calls ``gc.freeze()`` once after its imports.
+    A wait that is cancelled leaves nothing behind. CPU-bound work, such as making a table, runs in a thread, so that
+    other tasks continue; a cancelled call ends when that thread has ended. A forked process uses the client on an event
+    loop of its own.
+
+    Python's garbage collector stops all threads now and then, with pandas imported for 25 ms and more. To avoid these
+    pauses, call ``gc.freeze()`` once after your imports.
 
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
-    :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`; those named below come on top.
-    A device id or a path that cannot be one is a ``ValueError`` before anything is sent, and what is no text a
-    ``TypeError``. After :meth:`aclose` all that would be sent is refused with :class:`ClientClosed`.
+    :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`. Each method lists its other errors. An
+    invalid device id or path is a ``ValueError``, and one that is not a text a ``TypeError``, before anything is sent.
+    After :meth:`aclose` every call that would send a request raises :class:`ClientClosed`.
 
-    ``timeout`` is how many seconds a call may take as a whole: all its attempts, the pauses between them, every page
-    and all of each answer. Each method that asks the service takes one in the place of the client's. What has not ended
-    by then is a :class:`CallTimeout`, whatever the service still sends. Two kinds of methods are different:
+    ``timeout`` is the time for a whole call in seconds: all attempts, the pauses between them, every page and all of
+    each response. Each method that sends requests has this argument, which replaces the client's. A call that takes
+    longer raises :class:`CallTimeout`. Two kinds of methods are different:
 
-    - What is asked of a whole fleet may rightly take long: :meth:`state_frame`, ``client.fleet.snapshot()``,
-      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have only the limit they are given.
-      Without one, the client's is for each request, and of a snapshot for each 64 KiB. A plan's ``apply()``, a watch
-      and a recorder go on as long as they have to; each of their requests has the client's.
-    - Where a device or an event is waited for, ``timeout`` is that wait, and two seconds more at most:
-      :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`, ``client.notifications.events_frame()``
-      and the ``result()`` of a request. A poll is held by the service for a while, which comes on top of the client's.
-      An outage of the service does not count as a wait for events; see ``outage_timeout`` of :meth:`events`.
+    - Calls about a whole fleet may take long: :meth:`state_frame`, ``client.fleet.snapshot()``,
+      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have no limit unless you pass one. Without
+      it the client's limit applies to each request, and in a snapshot to each 64 KiB. A plan's ``apply()``, a watch and
+      a recorder run as long as necessary; the client's limit applies to each of their requests.
+    - In calls that wait for a device or an event, ``timeout`` is the time to wait, and the call takes at most two
+      seconds more: :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`,
+      ``client.notifications.events_frame()`` and the ``result()`` of a request. The time for which the service holds a
+      poll is added to the client's limit. An outage of the service does not count as waiting for events; see
+      ``outage_timeout`` of :meth:`events`.
 
-    A ``transport`` of your own is held to it between the pieces of an answer.
+    With a ``transport`` of your own the time is checked between the chunks of a response.
 
-    Wherever a method takes a device, that is a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a
-    :class:`Device`, a :class:`DeviceObject`, or the handle of a request to it; where it takes several, these in a list,
-    mixed as one likes, or a table whose rows name them in a column ``device_id``, such as ``snapshot.query(...)``,
-    where each device counts once and one without rows is an :class:`EmptyTableWarning`. A text of 32 hexadecimal digits
-    is an id, which costs no question. Any other is looked up in the directory, names of a list together: an id goes
-    before a name, and of several devices with a name the one that is registered is meant. What only looks at the mirror
-    remembers for half a minute what a name led to; what asks or writes to a device, or subscribes, looks the name up
-    each time, so that a write never goes to the device that had the name before. Where a text names no device that is
-    :class:`UnknownDevice`, which is a :class:`NotFound` and lists close names; where it names several,
-    :class:`AmbiguousName`, which lists their ids.
+    A method that takes a device accepts a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a :class:`Device`,
+    a :class:`DeviceObject`, or a request to it. A method that takes several accepts a list of these, in any mixture, or
+    a table with a column ``device_id``, such as ``snapshot.query(...)``. Each device of a table counts once, and a
+    table without rows is an :class:`EmptyTableWarning`.
 
-    The examples can be typed into ``python -m asyncio`` and notebooks, where ``await`` works by itself; ``light`` and
-    ``station`` are devices in them, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
+    A text of 32 hexadecimal digits is an id and needs no request. Any other text is looked up in the directory, all
+    names of a list together. An id takes precedence over a name, and of several devices with the same name the
+    registered one is used. Calls that only read the mirror cache the result for half a minute. Calls that send a
+    request to a device or subscribe look up the name every time, so that a write never reaches the device that had the
+    name before. A text that names no device raises :class:`UnknownDevice`, a :class:`NotFound` that lists similar
+    names. One that names several raises :class:`AmbiguousName`, which lists their ids.
+
+    You can type the examples into ``python -m asyncio`` and notebooks, where ``await`` works at the top level. In them
+    ``light`` and ``station`` are devices, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
 
     Args:
-        base_url: Address of the service; without a scheme it is https, and http for a loopback address.
+        base_url: Address of the service. Without a scheme it is https, and http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds a call may take as a whole, unless it is given its own; see above.
-        transport: Carries the requests instead of the network, such as ``httpx.ASGITransport(app)``.
-        max_snapshot_bytes: How many bytes a snapshot may have after decompression; one with more is refused.
-        max_retries: How often a request is sent again when there was no answer, or it was 429, 502, 503 or 504, if it
-            means the same twice as once; 0 is one attempt. A device request does, by its async-id. The pauses grow and
-            are partly left to chance; they are as long as ``Retry-After`` says, if there is time for that.
+        timeout: Seconds that a call may take, unless it has its own; see above.
+        transport: Sends the requests instead of the network, such as ``httpx.ASGITransport(app)``.
+        max_snapshot_bytes: The most bytes of a snapshot after decompression. A larger one is an error.
+        max_retries: How often a request is repeated after a lost connection, 429, 502, 503 or 504, if repeating it is
+            safe; 0 means one attempt. A device request is safe to repeat because of its async-id. The pauses grow and
+            are partly random, or as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
-        ConfigError: The address, the key, the time-out or the limit cannot be used; at a request, that there is no
-            asyncio event loop, or another one than at the first, or that the certificates that ``SSL_CERT_FILE`` or
-            ``SSL_CERT_DIR`` names cannot be read.
+        ConfigError: The address, the key, the time-out or the limit is invalid; at a request, that there is no running
+            asyncio event loop, or not the one of the first request, or that the certificates in ``SSL_CERT_FILE`` or
+            ``SSL_CERT_DIR`` cannot be read.
     """
 
     def __init__(
@@ -130,12 +135,12 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """A client with what is not given taken from the environment: ``API_HOST`` and ``API_KEY``.
+        """Return a client with missing arguments taken from the environment: ``API_HOST`` and ``API_KEY``.
 
-        Without an address it is that of a local ``mirror-server demo`` or ``run``: ``http://127.0.0.1:8080``.
+        The default address is that of a local ``mirror-server demo`` or ``run``: ``http://127.0.0.1:8080``.
 
         Raises:
-            ConfigError: There is no key, or something cannot be used.
+            ConfigError: There is no key, or a value is invalid.
 
         Source: specification 5.2.
 
@@ -220,11 +225,11 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         return made
 
     async def aclose(self) -> None:
-        """Stop all watches and recorders and close the connections; the client cannot be used after this.
+        """Stop all watches and recorders and close the connections. The client cannot be used after this.
 
         Raises:
-            Exception: A recording had ended by itself, for this reason, which was not raised before.
-            OSError: A recorder or a cassette could not write the rest.
+            Exception: The reason for which a recording ended by itself, if it was not raised before.
+            OSError: A recorder or a cassette could not write its last part.
 
         >>> await client.aclose()
         """
@@ -247,10 +252,10 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         raise cannot_be_sent(self)
 
     async def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
-        """The device object: reported and desired values of every resource, with their times.
+        """Return the device object: reported and desired values of every resource, with their times.
 
         Raises:
-            NotFound: There is no such device.
+            NotFound: The device does not exist.
 
         Source: specification E1; wire.md 1.
 

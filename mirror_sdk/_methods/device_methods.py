@@ -35,14 +35,14 @@ class DeviceMethods:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
     ) -> PythonValue | InstanceValues | None:
-        """The value a device has now, as a Python value.
+        """Read a value from a device, wait for the response and return it as a Python value.
 
-        Of a resource with several instances, such as ``/3/0/7``, it is a mapping from the id of each instance to its
+        For a resource with several instances, such as ``/3/0/7``, it is a mapping from the id of each instance to its
         value: ``{0: 3800, 1: 5000}``.
 
-        Of an object instance (``/3303/0``), which real devices answer for as a whole, it is the ``bytes`` of the
-        answer; ``begin_read(...)`` and ``result()`` give their content type too, with which
-        :func:`mirror_sdk.values.decode_many` reads the value of each resource out of them.
+        For an object instance (``/3303/0``), which real devices send as a whole, it is the ``bytes`` of the response.
+        ``client.requests.begin_read(...)`` and ``result()`` also return the content type, with which
+        :func:`mirror_sdk.values.decode_many` reads the value of each resource.
 
         Arguments and errors as for ``client.requests.begin_read()`` and :meth:`DeviceRequest.result`.
 
@@ -67,7 +67,7 @@ class DeviceMethods:
         allow_read_only: bool = False,
         if_match: ExpectedValue | None = None,
     ) -> None:
-        """Have a device take a value; returns when it has.
+        """Write a value to a device and wait until the device has accepted it.
 
         Arguments and errors as for ``client.requests.begin_write()`` and :meth:`DeviceRequest.result`.
 
@@ -86,7 +86,7 @@ class DeviceMethods:
         expiry_seconds: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Have a device execute a resource; returns when it has.
+        """Execute a resource of a device and wait until the device has done so.
 
         Arguments and errors as for ``client.requests.begin_execute()`` and :meth:`DeviceRequest.result`.
 
@@ -98,18 +98,20 @@ class DeviceMethods:
     def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
     ) -> None:
-        """Subscribe a resource, or those that a table names; lost when the device makes a full registration.
+        """Subscribe to a resource, or to those in a table. A full registration of the device ends the subscription.
 
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
                 ``snapshot.query(...)``.
-            path: The resource path; of a table that of each of its devices, in the place of its column.
-            timeout: Seconds the call may take, instead of the client's; of a table, instead of the client's for each.
+            path: The resource path. For a table, the path of each of its devices, instead of its column.
+            timeout: Seconds the call may take, instead of the client's; for a table, instead of the client's for each
+                row.
 
         Raises:
-            NotFound: There is no such device. Of a table, all others are subscribed, as a note of the error tells.
-            UnknownResource: The device does not have this resource; the same.
-            InvalidValue: The table has no such columns, or a row without a device or a path.
+            NotFound: The device does not exist. For a table, all other rows are subscribed, and a note of the error
+                says so.
+            UnknownResource: The device does not have this resource. For a table, the same.
+            InvalidValue: The table lacks these columns, or a row has no device or no path.
 
         Source: wire.md 3.
 
@@ -124,7 +126,7 @@ class DeviceMethods:
     def unsubscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
     ) -> None:
-        """End the subscription of one resource; harmless where there is none, nor such a resource.
+        """End the subscription to a resource. It is not an error if there is no subscription or no such resource.
 
         Arguments and errors as for :meth:`subscribe`. Source: wire.md 3.
 

@@ -255,7 +255,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
 def test_what_is_no_limit_is_refused_by_name(client_of):
     client = client_of("http://127.0.0.1:1", timeout=1)
     for timeout in (0, -1, 86_401, float("nan"), float("inf"), "3", True):
-        for name in ("get_presubscriptions", "is_healthy", "devices.list", "snapshot"):
+        for name in ("subscriptions.rules.list", "service.is_healthy", "devices.list", "fleet.snapshot"):
             with pytest.raises(InvalidValue, match="timeout="):
                 attrgetter(name)(client)(timeout=timeout)
 
