@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 
@@ -44,6 +45,9 @@ class FaultyTransport(httpx.BaseTransport):
             case SendToServer(request, is_read):
                 response = self._server.send(request)
                 if is_read:
+                    # The stream of WSGI ends with its first reader, and what records the response reads it again.
+                    with closing(cast("httpx.SyncByteStream", response.stream)) as body:
+                        response.stream = httpx.ByteStream(b"".join(body))
                     response.read()
                 return response
             case WaitForChannel(seconds):

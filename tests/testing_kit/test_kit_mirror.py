@@ -200,3 +200,19 @@ def test_no_key_is_shown(mirror):
     key = mirror.new_key()
     client = mirror.new_client(key)
     assert key not in repr(mirror) + repr(client) + repr(mirror.faults) + repr(mirror.clock)
+
+
+def test_a_cassette_records_and_plays_each_kind_of_client(mirror, sensor, tmp_path):
+    for is_playing in (False, True):
+        with mirror.client.cassettes.use(tmp_path / "sync.zip") as cassette:
+            assert mirror.client.read_value(sensor, TEMPERATURE) == 21.5
+            assert cassette.is_playing == is_playing
+
+    async def use():
+        async with mirror.new_async_client() as client:
+            for is_playing in (False, True):
+                async with client.cassettes.use(tmp_path / "async.zip") as cassette:
+                    assert await client.read_value(sensor, TEMPERATURE) == 21.5
+                    assert cassette.is_playing == is_playing
+
+    asyncio.run(use())
