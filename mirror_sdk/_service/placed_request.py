@@ -5,6 +5,7 @@ Source: specification E2 and 6; wire.md 2 and 5.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -178,3 +179,20 @@ def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = No
         expectation.lost = None
     for first_seq, last_seq in lost:
         warn_of(Gap(first_seq, last_seq), called_from=called_from)
+
+
+def require_requests(requests: object) -> list[PlacedRequest | UnplacedRequest]:
+    """Requests that a client began, or was to begin.
+
+    Raises:
+        TypeError: It is one request, or contains something else.
+    """
+    rows = list(requests) if isinstance(requests, Iterable) else [requests]
+    found = [row for row in rows if isinstance(row, PlacedRequest | UnplacedRequest)]
+    if len(found) < len(rows) or not isinstance(requests, Iterable):
+        raise TypeError(
+            f"requests={reprlib.repr(requests)}: pass a list of what client.requests.begin_read(), begin_write() and"
+            " begin_execute() return; client.requests.resume() returns the same for an async-id, such as one of"
+            " client.requests.list()"
+        )
+    return found

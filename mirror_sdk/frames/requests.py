@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._service.device_request import look_for_answers
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build
@@ -83,7 +83,8 @@ def requests_frame(
     looked for without ``await``, it shows what was seen too: use ``await client.requests.frame(requests)`` there.
 
     Args:
-        requests: What ``begin_read``, ``begin_write`` and ``begin_execute`` gave, and requests that were not placed.
+        requests: What ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` gave, and requests
+            that were not placed.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         server: Where the requests went.
 
@@ -106,10 +107,11 @@ def requests_frame(
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
         InvalidValue: ``tz`` is no time zone.
+        TypeError: ``requests`` is one request, or contains something else.
 
     Source: specification E2; wire.md 2 and 5.
     """
-    rows = list(requests)
+    rows = require_requests(requests)
     look_for_answers(rows)
     return seen_requests_frame(rows, tz=tz, server=server)
 

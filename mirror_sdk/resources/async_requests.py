@@ -11,7 +11,7 @@ from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.asked import expected_revision, to_execute, to_write
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue
@@ -221,6 +221,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         Raises:
             ImportError: pandas is not installed.
             InvalidValue: ``tz`` is not a time zone.
+            TypeError: ``requests`` is a single request, or contains something else.
 
         >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result()).python
@@ -228,7 +229,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> (await client.requests.frame([request]))["status"].tolist()
         ['success']
         """
-        rows = list(requests)
+        rows = require_requests(requests)
         await import_off_loop("mirror_sdk.frames")
         from mirror_sdk.frames.requests import seen_requests_frame
 

@@ -12,7 +12,7 @@ from mirror_sdk._fork import import_whole
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._service.asked import expected_revision, to_execute, to_write
 from mirror_sdk._service.device_request import DeviceRequest, look_for_answers
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue
@@ -220,6 +220,7 @@ class Requests(ClientResource[ClientSession]):
         Raises:
             ImportError: pandas is not installed.
             InvalidValue: ``tz`` is not a time zone.
+            TypeError: ``requests`` is a single request, or contains something else.
 
         >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result().python
@@ -227,7 +228,7 @@ class Requests(ClientResource[ClientSession]):
         >>> client.requests.frame([request])["status"].tolist()
         ['success']
         """
-        rows = list(requests)
+        rows = require_requests(requests)
         import_whole("mirror_sdk.frames")
         from mirror_sdk.frames.requests import seen_requests_frame
 

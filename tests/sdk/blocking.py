@@ -87,7 +87,7 @@ class Blocking:
     def _blocking(self, method: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
             async def run() -> Any:
-                made = method(*arguments, **options)
+                made = method(*map(_given, arguments), **options)
                 return await made if inspect.isawaitable(made) else made
 
             return self._wrap(self._loop.run(run()))
@@ -104,6 +104,13 @@ class Blocking:
             self._loop.run(made.__aenter__())
             return BlockingEvents(made, self._loop)
         return made
+
+
+def _given(argument: Any) -> Any:
+    """An argument as the client takes it: its own requests stand in a list."""
+    if not isinstance(argument, list):
+        return argument
+    return [one._wrapped if isinstance(one, Blocking) else one for one in argument]
 
 
 class BlockingCassette(Blocking):

@@ -121,6 +121,12 @@ def test_requests_are_a_ledger():
     assert about == TAKEN_NOW | {"devices": 2, "complete": False, "server": "http://x"}
 
 
+@pytest.mark.parametrize("wrong", [request(), "a1", [request(), "a1"], [None]])
+def test_only_a_list_of_begun_requests_is_a_ledger(wrong):
+    with pytest.raises(TypeError, match=r"pass a list of what client\.requests\.begin_read\(\)"):
+        requests_frame(wrong)
+
+
 @pytest.mark.parametrize("service_is_off_by", [timedelta(days=-300), timedelta(days=300), timedelta(seconds=-1)])
 def test_a_latency_is_never_the_difference_of_two_clocks(service_is_off_by):
     accepted_at = NOW + service_is_off_by
