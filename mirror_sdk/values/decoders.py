@@ -6,6 +6,7 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from inspect import signature
 from typing import NamedTuple, TypeAlias
 
 from mirror_sdk._fork import Lock
@@ -55,7 +56,7 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
             ``write_value(..., content_type=...)`` and plans use it. Without it only ``bytes`` are written, as they are.
 
     Raises:
-        TypeError: ``decode`` or ``encode`` cannot be called.
+        TypeError: ``decode`` or ``encode`` cannot be called with two arguments.
         ValueError: ``content_type`` is no name of a content type without parameters, or is one that is read here
             already: the types of LwM2M, JSON and CBOR mean the same in every program.
 
@@ -70,6 +71,9 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     for name, function in (("decode", decode), ("encode", encode)):
         if not callable(function) and (name, function) != ("encode", None):
             raise TypeError(f"{name}={function!r} cannot be called; give a function")
+        if function is not None and not _takes_two(function):
+            takes = "the payload" if name == "decode" else "the value"
+            raise TypeError(f"{name}={function!r} does not take two arguments; give a function of {takes} and the path")
     key = _key(content_type)
     if key in CONTENT_FORMATS.values():
         raise ValueError(
@@ -101,6 +105,16 @@ def unregister_decoder(content_type: str) -> None:
 def registered_codec(name: str) -> Codec | None:
     """Return what is registered for a content type, whose name is in lower case and without parameters."""
     return _registered.get(name)
+
+
+def _takes_two(function: Callable[..., object]) -> bool:
+    try:
+        signature(function).bind(b"", "")
+    except ValueError:
+        return True  # Some functions written in C have no signature to check.
+    except TypeError:
+        return False
+    return True
 
 
 def _key(content_type: object) -> str:

@@ -140,6 +140,9 @@ def test_malformed_registration_is_rejected_with_the_cure():
     for functions in ((None,), (read, b"")):
         with pytest.raises(TypeError, match=r"cannot be called; give a function"):
             register_decoder(EXAMPLE, *functions)
+    for functions in ((lambda payload: payload,), (read, lambda value, path, unit: value)):
+        with pytest.raises(TypeError, match=r"does not take two arguments; give a function of the (payload|value) and"):
+            register_decoder(EXAMPLE, *functions)
 
 
 def test_last_registration_counts_until_it_is_removed():
