@@ -1,5 +1,6 @@
 """Reading the log over HTTP: losses, failures, many who wait, watches. The service is a script; time is a number."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ import httpx
 import pytest
 from waits import wait_until
 
+from mirror_sdk._service.async_channels import AsyncAnswerPump
+from mirror_sdk._service.async_log_reader import AsyncLogReader
+from mirror_sdk._service.async_sender import AsyncSender
 from mirror_sdk._service.backoff import Backoff
 from mirror_sdk._service.channels import AnswerPump, Events, Watch
 from mirror_sdk._service.inbox import Inbox
@@ -19,7 +23,9 @@ from mirror_sdk._service.sender import Sender
 from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning, ServerError
 from mirror_sdk.events import Event, EventKind
+from mirror_sdk.wire.notifications import AsyncResponse
 
+SETTINGS = ClientSettings.of("localhost", "key")
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
@@ -95,8 +101,7 @@ def lost() -> httpx.Response:
 
 
 def send_to(log: Callable[[httpx.Request], httpx.Response]) -> Any:
-    settings = ClientSettings.of("localhost", "key")
-    return Sender(settings, timeout_seconds=5, transport=httpx.MockTransport(log), sleep=lambda _: None).send
+    return Sender(SETTINGS, timeout_seconds=5, transport=httpx.MockTransport(log), sleep=lambda _: None).send
 
 
 def reader_of(log: Log, after: int | None = None) -> LogReader:
@@ -320,6 +325,62 @@ def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
             log.let_go(name)
     assert [answer and answer.id for answer in answers] == names
     assert log.most_open == 1
+
+
+def test_a_thread_that_takes_over_waits_only_for_the_rest_of_its_time():
+    log = HeldLog()
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(log.time())
+        return log.time()
+
+    pump = AnswerPump(LogReader(send_to(log), clock=log.time), Inbox(), clock=clock)
+    of_first, of_next = pump.expect("first"), pump.expect("next")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(pump.wait, of_first, 180)
+        log.wait_until_held()
+        looks.clear()
+        waiting = threads.submit(pump.wait, of_next, 25)
+        # It has looked at its time, and cannot read before the first one leaves.
+        wait_until(lambda: len(looks) == 2)
+        log.time.seconds += 20
+        log.let_go("first")
+        assert first.result(60) is not None
+        log.wait_until_held()
+        log.let_go("next")
+        assert waiting.result(60) is not None
+    assert [poll["hold"] for poll in log.polls] == ["0", "25", "5"]
+
+
+def test_a_task_that_begins_while_another_finds_the_end_of_the_log_gets_its_answer(log):
+    async def scene() -> AsyncResponse | None:
+        is_seeking, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def poll(request: httpx.Request) -> httpx.Response:
+            if request.url.params["after"] == "latest":
+                is_seeking.set()
+                await may_go_on.wait()
+            return log(request)
+
+        sender = AsyncSender(SETTINGS, timeout_seconds=5, transport=httpx.MockTransport(poll))
+        pump = AsyncAnswerPump(AsyncLogReader(sender.send, after=0, clock=log.time), Inbox(), clock=log.time)
+        log.time.seconds += 3600
+
+        async def ask() -> AsyncResponse | None:
+            expectation = await pump.expect("a")
+            log.add_answer("a")
+            return await pump.wait(expectation, 60)
+
+        seeking = asyncio.create_task(pump.expect("another"))
+        await is_seeking.wait()
+        asking = asyncio.create_task(ask())
+        await asyncio.sleep(0)
+        may_go_on.set()
+        await seeking
+        return await asking
+
+    assert asyncio.run(scene()) is not None
 
 
 @pytest.mark.parametrize("timeout_seconds", [0, 60])
