@@ -13,11 +13,11 @@ These devices are examples: ``client.devices.list()``, or ``mirror devices`` in 
 methods are in groups, which completion on ``client.`` shows: ``client.devices``, ``client.requests``,
 ``client.subscriptions``, ``client.notifications``, ``client.fleet``, ``client.plans``, ``client.cassettes`` and
 ``client.service``.
-:class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop. Each
-method says what it gives, what it raises and where the interface defines it: ``help(mirror_sdk.MirrorClient)`` is the
-place to begin. What belongs together is told in the modules, as ``mirror help TOPIC`` shows them: ``values``,
-``tables``, ``snapshots``, ``privacy``, ``history``, ``plans``, ``recordings``, ``cassettes``, ``webhooks``,
-``widgets``, ``dask``, ``testing``, ``shell``.
+:class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop, with
+``aclose`` for ``close``. Each method says what it gives, what it raises and where the interface defines it:
+``help(mirror_sdk.MirrorClient)`` is the place to begin. What belongs together is told in the modules, as
+``mirror help TOPIC`` shows them: ``values``, ``tables``, ``snapshots``, ``privacy``, ``history``, ``plans``,
+``recordings``, ``cassettes``, ``webhooks``, ``widgets``, ``dask``, ``testing``, ``shell``.
 
 Asking devices
 --------------

@@ -19,7 +19,7 @@ from mirror_sdk.errors import InvalidValue, MirrorError
 
 
 class Cassette:
-    """A cassette that is in a client as long as an ``async with`` block lasts; ``client.cassettes.use`` makes it.
+    """A cassette that is in a client as long as a ``with`` block lasts; ``client.cassettes.use`` makes it.
 
     Where the block ends in an error nothing is recorded, and a cassette that was there before stays as it was.
 

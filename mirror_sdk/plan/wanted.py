@@ -49,7 +49,9 @@ class EarlierWrite(NamedTuple):
 
 
 class Want(NamedTuple):
-    """One value for one resource; ``content_type`` as for ``begin_write``. The device is an id, or a name at first.
+    """One value for one resource; ``content_type`` as for ``client.requests.begin_write()``.
+
+    The device is an id, or a name at first.
 
     With ``if_match`` it is wanted only while the desired value has this revision, with ``undoes`` only while that
     write is the last change.

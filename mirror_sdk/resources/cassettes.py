@@ -20,7 +20,7 @@ class Cassettes(ClientResource[ClientSession]):
     """Cassettes: ``client.cassettes`` of a synchronous client. They record a service's responses and replay them."""
 
     def use(self, path: str | PathLike[str], *, mode: Mode = "once") -> Cassette:
-        """Record the service's responses within an ``async with`` block, or replay them without the service.
+        """Record the service's responses within a ``with`` block, or replay them without the service.
 
         Within the block the client starts afresh: it has no cached names and no position in the notification log. Do
         not use the client for anything else at the same time. If the block ends with an error nothing is recorded. See
