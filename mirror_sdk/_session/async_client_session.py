@@ -17,7 +17,7 @@ from mirror_sdk._service.asked import RequestOptions
 from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
 from mirror_sdk._service.async_device_request import AsyncDeviceRequest
 from mirror_sdk._service.async_each import ask_each
-from mirror_sdk._service.async_log_reader import AsyncLogReader
+from mirror_sdk._service.async_log_reader import AsyncLogReader, AsyncSend
 from mirror_sdk._service.deadline import Deadline
 from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._service.inbox import Inbox
@@ -79,15 +79,15 @@ class AsyncClientSession:
 
         self.base_url: str = settings.base_url
         self.key_mark: str = settings.key_mark
-        self.sender = AsyncSender(
+        self.sender: AsyncSender = AsyncSender(
             settings, timeout_seconds=timeout_seconds, max_retries=max_retries, transport=transport
         )
-        self.send = self.sender.send
+        self.send: AsyncSend = self.sender.send
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: AsyncCallbackReader | None = None
         self.sockets: AsyncSockets | None = None
-        self.names = KnownNames()
-        self.pump = AsyncAnswerPump(self.new_log_reader(None), Inbox())
+        self.names: KnownNames = KnownNames()
+        self.pump: AsyncAnswerPump = AsyncAnswerPump(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
 

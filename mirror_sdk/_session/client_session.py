@@ -20,7 +20,7 @@ from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSH
 from mirror_sdk._service.device_request import DeviceRequest
 from mirror_sdk._service.each import ask_each
 from mirror_sdk._service.inbox import Inbox
-from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._service.log_reader import LogReader, Send
 from mirror_sdk._service.operation import Operation
 from mirror_sdk._service.status import Channel
 from mirror_sdk._service.steps import Pause, Steps, Work
@@ -79,13 +79,15 @@ class ClientSession:
 
         self.base_url: str = settings.base_url
         self.key_mark: str = settings.key_mark
-        self.sender = Sender(settings, timeout_seconds=timeout_seconds, max_retries=max_retries, transport=transport)
-        self.send = self.sender.send
+        self.sender: Sender = Sender(
+            settings, timeout_seconds=timeout_seconds, max_retries=max_retries, transport=transport
+        )
+        self.send: Send = self.sender.send
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: CallbackReader | None = None
         self.sockets: Sockets | None = None
-        self.names = KnownNames()
-        self.pump = AnswerPump(self.new_log_reader(None), Inbox())
+        self.names: KnownNames = KnownNames()
+        self.pump: AnswerPump = AnswerPump(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
 
