@@ -293,7 +293,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         announced = await self.resources(device, timeout=deadline)
         subscription = partial(_operations.get_subscription_state, path=path)
         state = await _if_allowed(session.about, device, subscription, timeout=deadline)
-        rules = await _if_allowed(session.send, _operations.get_presubscriptions(), deadline)
+        rules = await _if_allowed(session.sender.send, _operations.get_presubscriptions(), deadline)
         requests = partial(_operations.list_waiting_requests, device.id)
         waiting = await _if_allowed(session.collect, requests, deadline)
         return explain(

@@ -292,7 +292,7 @@ class Devices(ClientResource[ClientSession]):
         announced = self.resources(device, timeout=deadline)
         subscription = partial(_operations.get_subscription_state, path=path)
         state = _if_allowed(session.about, device, subscription, timeout=deadline)
-        rules = _if_allowed(session.send, _operations.get_presubscriptions(), deadline)
+        rules = _if_allowed(session.sender.send, _operations.get_presubscriptions(), deadline)
         requests = partial(_operations.list_waiting_requests, device.id)
         waiting = _if_allowed(session.collect, requests, deadline)
         return explain(
