@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from mirror_sdk._fork import cannot_be_sent, import_whole
+from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
 from mirror_sdk._methods.async_device_methods import AsyncDeviceMethods
 from mirror_sdk._methods.async_event_methods import AsyncEventMethods
 from mirror_sdk._methods.async_table_methods import AsyncTableMethods
@@ -265,7 +264,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         found = await self._session.about(device_id, _operations.get_device_object, timeout=timeout)
         return DeviceObject.from_wire(found, self)
 
-    @cached_property
+    @unlocked_property
     def devices(self) -> AsyncDevices:
         """The devices of the directory."""
         import_whole("mirror_sdk.resources.async_devices")
@@ -273,7 +272,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         return AsyncDevices(self._session)
 
-    @cached_property
+    @unlocked_property
     def requests(self) -> AsyncRequests:
         """The device requests of this application."""
         import_whole("mirror_sdk.resources.async_requests")
@@ -281,7 +280,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         return AsyncRequests(self._session)
 
-    @cached_property
+    @unlocked_property
     def subscriptions(self) -> AsyncSubscriptions:
         """The subscriptions of this application, and its presubscription rules."""
         import_whole("mirror_sdk.resources.async_subscriptions")
@@ -289,7 +288,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         return AsyncSubscriptions(self._session)
 
-    @cached_property
+    @unlocked_property
     def notifications(self) -> AsyncNotifications:
         """The channel by which notifications come, and what came."""
         import_whole("mirror_sdk.resources.async_notifications")
@@ -297,7 +296,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         return AsyncNotifications(self._session)
 
-    @cached_property
+    @unlocked_property
     def fleet(self) -> AsyncFleet:
         """Tables of a whole fleet at one instant."""
         import_whole("mirror_sdk.resources.async_fleet")
@@ -305,7 +304,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         return AsyncFleet(self._session)
 
-    @cached_property
+    @unlocked_property
     def plans(self) -> AsyncPlans:
         """Saved plans."""
         import_whole("mirror_sdk.resources.async_plans")
@@ -313,7 +312,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         return AsyncPlans(self._session)
 
-    @cached_property
+    @unlocked_property
     def cassettes(self) -> AsyncCassettes:
         """Cassettes, which record what a service sends and play it again."""
         import_whole("mirror_sdk.resources.async_cassettes")
@@ -321,7 +320,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         return AsyncCassettes(self._session)
 
-    @cached_property
+    @unlocked_property
     def service(self) -> AsyncMirrorService:
         """The service itself: whether it is healthy, and its page."""
         import_whole("mirror_sdk.resources.async_service")

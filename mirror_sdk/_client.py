@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from mirror_sdk._fork import cannot_be_sent, import_whole
+from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
 from mirror_sdk._methods.device_methods import DeviceMethods
 from mirror_sdk._methods.event_methods import EventMethods
 from mirror_sdk._methods.table_methods import TableMethods
@@ -261,7 +260,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
         found = self._session.about(device_id, _operations.get_device_object, timeout=timeout)
         return DeviceObject.from_wire(found, self)
 
-    @cached_property
+    @unlocked_property
     def devices(self) -> Devices:
         """The devices of the directory."""
         import_whole("mirror_sdk.resources.devices")
@@ -269,7 +268,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
         return Devices(self._session)
 
-    @cached_property
+    @unlocked_property
     def requests(self) -> Requests:
         """The device requests of this application."""
         import_whole("mirror_sdk.resources.requests")
@@ -277,7 +276,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
         return Requests(self._session)
 
-    @cached_property
+    @unlocked_property
     def subscriptions(self) -> Subscriptions:
         """The subscriptions of this application, and its presubscription rules."""
         import_whole("mirror_sdk.resources.subscriptions")
@@ -285,7 +284,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
         return Subscriptions(self._session)
 
-    @cached_property
+    @unlocked_property
     def notifications(self) -> Notifications:
         """The channel by which notifications come, and what came."""
         import_whole("mirror_sdk.resources.notifications")
@@ -293,7 +292,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
         return Notifications(self._session)
 
-    @cached_property
+    @unlocked_property
     def fleet(self) -> Fleet:
         """Tables of a whole fleet at one instant."""
         import_whole("mirror_sdk.resources.fleet")
@@ -301,7 +300,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
         return Fleet(self._session)
 
-    @cached_property
+    @unlocked_property
     def plans(self) -> Plans:
         """Saved plans."""
         import_whole("mirror_sdk.resources.plans")
@@ -309,7 +308,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
         return Plans(self._session)
 
-    @cached_property
+    @unlocked_property
     def cassettes(self) -> Cassettes:
         """Cassettes, which record what a service sends and play it again."""
         import_whole("mirror_sdk.resources.cassettes")
@@ -317,7 +316,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
         return Cassettes(self._session)
 
-    @cached_property
+    @unlocked_property
     def service(self) -> MirrorService:
         """The service itself: whether it is healthy, and its page."""
         import_whole("mirror_sdk.resources.service")

@@ -8,7 +8,7 @@ from mirror_sdk._service.operation import first_fault
 
 
 class _Versioned(BaseModel):
-    version: int
+    version: int | None = None
 
 
 def file_fault(content: bytes, fault: ValidationError, version: int) -> str:
@@ -27,4 +27,5 @@ def file_fault(content: bytes, fault: ValidationError, version: int) -> str:
         return first_fault(fault)
     if found == version:
         return first_fault(fault)
-    return f"it has format version {found}, and this version of mirror_sdk reads format version {version}"
+    has = "no format version" if found is None else f"format version {found}"
+    return f"it has {has}, and this version of mirror_sdk reads format version {version}"

@@ -11,9 +11,12 @@ import os
 import socket
 import threading
 from contextlib import suppress
+from functools import cached_property
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar, overload
 from weakref import WeakKeyDictionary, WeakSet
+
+T_co = TypeVar("T_co", covariant=True)
 
 _told: WeakSet[Inherited] = WeakSet()
 _left: list[object] = []
@@ -35,6 +38,23 @@ def tell_in_child(thing: Inherited) -> None:
 def leave_to_parent(thing: object) -> None:
     """Never end this in the child, as its own end could do something to what the parent uses."""
     _left.append(thing)
+
+
+class unlocked_property(cached_property[T_co]):  # noqa: N801 - used as its base class is
+    """A cached property that takes no lock: before Python 3.12 all objects share one, which may be held at a fork.
+
+    Threads that read it first at once may each compute it; all get the same value.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T_co: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | T_co:
+        if instance is None:
+            return self
+        value: T_co = vars(instance).setdefault(self.func.__name__, self.func(instance))
+        return value
 
 
 def import_whole(*modules: str) -> None:

@@ -17,7 +17,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import NoReturn, Self
 
-from mirror_sdk._caller import calling_line
+from mirror_sdk._caller import SourceLine, calling_line
 from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._off_loop import Turns, to_the_end
 from mirror_sdk._service.async_log_reader import AsyncReader
@@ -52,10 +52,10 @@ class AsyncAnswerPump:
     """
 
     def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reader = reader
-        self.inbox = inbox
+        self.reader: AsyncReader = reader
+        self.inbox: Inbox = inbox
         self._clock = clock
-        self.called_from = calling_line()
+        self.called_from: SourceLine | None = calling_line()
         self._changed = AsyncCondition()
         self._is_reading = False
         self._is_seeking = False

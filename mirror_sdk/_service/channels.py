@@ -18,7 +18,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import NoReturn, Self
 
-from mirror_sdk._caller import calling_line
+from mirror_sdk._caller import SourceLine, calling_line
 from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._service.cursor import poll_limit
 from mirror_sdk._service.deadline import left_of
@@ -52,10 +52,10 @@ class AnswerPump:
     """
 
     def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reader = reader
-        self.inbox = inbox
+        self.reader: Reader = reader
+        self.inbox: Inbox = inbox
         self._clock = clock
-        self.called_from = calling_line()
+        self.called_from: SourceLine | None = calling_line()
         self._changed = Condition()
         self._is_reading = False
         self._is_seeking = False

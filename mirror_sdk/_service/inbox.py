@@ -30,8 +30,8 @@ class Expectation:
     __slots__ = ("__weakref__", "answer", "async_id", "lost", "received_at", "received_seconds")
 
     def __init__(self, async_id: str, answer: AsyncResponse | None = None) -> None:
-        self.async_id = async_id
-        self.answer = answer
+        self.async_id: str = async_id
+        self.answer: AsyncResponse | None = answer
         self.received_at: datetime | None = None
         self.received_seconds: float | None = None
         self.lost: tuple[int | None, int | None] | None = None
@@ -64,9 +64,9 @@ class Inbox:
         self._open: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
         self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
         self._told: set[str] = set()
-        self.duplicates = 0
-        self.dropped = 0
-        self.unreadable = 0
+        self.duplicates: int = 0
+        self.dropped: int = 0
+        self.unreadable: int = 0
         self.newest_unreadable: deque[Unreadable] = deque(maxlen=UNREADABLE_KEPT)
 
     @property

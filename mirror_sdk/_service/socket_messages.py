@@ -54,7 +54,7 @@ class Way:
         if proxy is not None:
             user = "" if proxy.raw_auth is None else ":".join(part.decode() for part in proxy.raw_auth) + "@"
             self._proxy = f"{proxy.url.scheme}://{user}{proxy.url.netloc.decode()}"
-        self.place = f"{base_url}{routes.WEBSOCKET_CONNECT}"
+        self.place: str = f"{base_url}{routes.WEBSOCKET_CONNECT}"
 
     def prepare(self) -> None:
         """Load the certificates that are trusted, which takes a tenth of a second.

@@ -54,7 +54,6 @@ class AsyncClientSession:
         base_url: Address of the service.
         key_mark: A short digest of the access key, for what is kept apart by key.
         sender: Sends operations.
-        send: Its method ``send``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression.
         names: The device ids that names led to.
         pump: Waits for responses to device requests.
@@ -79,15 +78,14 @@ class AsyncClientSession:
 
         self.base_url: str = settings.base_url
         self.key_mark: str = settings.key_mark
-        self.sender = AsyncSender(
+        self.sender: AsyncSender = AsyncSender(
             settings, timeout_seconds=timeout_seconds, max_retries=max_retries, transport=transport
         )
-        self.send = self.sender.send
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: AsyncCallbackReader | None = None
         self.sockets: AsyncSockets | None = None
-        self.names = KnownNames()
-        self.pump = AsyncAnswerPump(self.new_log_reader(None), Inbox())
+        self.names: KnownNames = KnownNames()
+        self.pump: AsyncAnswerPump = AsyncAnswerPump(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
 
@@ -156,7 +154,7 @@ class AsyncClientSession:
         async def act(place: Place) -> MirrorError | None:
             options = {"revision": revisions[place]} if place in revisions else {}
             try:
-                await self.send(operation(*place, **options), whole)
+                await self.sender.send(operation(*place, **options), whole)
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
@@ -187,7 +185,7 @@ class AsyncClientSession:
         pages = _operations.Pages()
         after: str | None = None
         while limit is None or len(found) < limit:
-            next_page = await self.send(page(after=after), timeout)
+            next_page = await self.sender.send(page(after=after), timeout)
             after = pages.next_after(next_page)
             found += next_page.data
             if after is None:
@@ -215,11 +213,11 @@ class AsyncClientSession:
             return await off_loop(step.do)
         if isinstance(step, Pause):
             return await self.sender.pause(step, deadline)
-        return await self.send(step, deadline)
+        return await self.sender.send(step, deadline)
 
     async def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
-        return await self.send(asking, timeout)
+        return await self.sender.send(asking, timeout)
 
     async def place_and_wait(
         self,
@@ -313,10 +311,10 @@ class AsyncClientSession:
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
         """A reader of the service's log, over a websocket where those are used."""
         if self.sockets is None:
-            return AsyncLogReader(self.send, after=after)
+            return AsyncLogReader(self.sender.send, after=after)
         from mirror_sdk._service.async_socket_reader import AsyncSocketReader
 
-        return AsyncSocketReader(self.send, self.sockets, after=after)
+        return AsyncSocketReader(self.sender.send, self.sockets, after=after)
 
     def new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
         if self.callbacks is None:

@@ -110,7 +110,7 @@ class AsyncTableReader:
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
-                    await self._session.send(_operations.get_directory_device(device_id), timeout)
+                    await self._session.sender.send(_operations.get_directory_device(device_id), timeout)
                 return taken
         return await self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
 

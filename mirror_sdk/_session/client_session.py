@@ -54,7 +54,6 @@ class ClientSession:
         base_url: Address of the service.
         key_mark: A short digest of the access key, for what is kept apart by key.
         sender: Sends operations.
-        send: Its method ``send``.
         max_snapshot_bytes: How many bytes a snapshot may have after decompression.
         names: The device ids that names led to.
         pump: Waits for responses to device requests.
@@ -79,13 +78,14 @@ class ClientSession:
 
         self.base_url: str = settings.base_url
         self.key_mark: str = settings.key_mark
-        self.sender = Sender(settings, timeout_seconds=timeout_seconds, max_retries=max_retries, transport=transport)
-        self.send = self.sender.send
+        self.sender: Sender = Sender(
+            settings, timeout_seconds=timeout_seconds, max_retries=max_retries, transport=transport
+        )
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: CallbackReader | None = None
         self.sockets: Sockets | None = None
-        self.names = KnownNames()
-        self.pump = AnswerPump(self.new_log_reader(None), Inbox())
+        self.names: KnownNames = KnownNames()
+        self.pump: AnswerPump = AnswerPump(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
 
@@ -149,7 +149,7 @@ class ClientSession:
         def act(place: Place) -> MirrorError | None:
             options = {"revision": revisions[place]} if place in revisions else {}
             try:
-                self.send(operation(*place, **options), whole)
+                self.sender.send(operation(*place, **options), whole)
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
@@ -180,7 +180,7 @@ class ClientSession:
         pages = _operations.Pages()
         after: str | None = None
         while limit is None or len(found) < limit:
-            next_page = self.send(page(after=after), timeout)
+            next_page = self.sender.send(page(after=after), timeout)
             after = pages.next_after(next_page)
             found += next_page.data
             if after is None:
@@ -208,11 +208,11 @@ class ClientSession:
             return step.do()
         if isinstance(step, Pause):
             return self.sender.pause(step, deadline)
-        return self.send(step, deadline)
+        return self.sender.send(step, deadline)
 
     def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
-        return self.send(asking, timeout)
+        return self.sender.send(asking, timeout)
 
     def place_and_wait(
         self,
@@ -305,10 +305,10 @@ class ClientSession:
     def new_log_reader(self, after: int | None) -> LogReader:
         """A reader of the service's log, over a websocket where those are used."""
         if self.sockets is None:
-            return LogReader(self.send, after=after)
+            return LogReader(self.sender.send, after=after)
         from mirror_sdk._service.socket_reader import SocketReader
 
-        return SocketReader(self.send, self.sockets, after=after)
+        return SocketReader(self.sender.send, self.sockets, after=after)
 
     def new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
         if self.callbacks is None:

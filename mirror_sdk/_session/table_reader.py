@@ -108,7 +108,7 @@ class TableReader:
             else:
                 for device_id in taken.missing:
                     # Which says so, unless it has come meanwhile.
-                    self._session.send(_operations.get_directory_device(device_id), timeout)
+                    self._session.sender.send(_operations.get_directory_device(device_id), timeout)
                 return taken
         return self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
 

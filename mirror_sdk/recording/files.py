@@ -53,7 +53,7 @@ _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 _ABOUT = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
-_VERSION: Final = 2
+VERSION: Final = 2
 
 
 class About(BaseModel):
@@ -62,7 +62,7 @@ class About(BaseModel):
     A whole file does not tell the ``key``. The ``id`` is for what stands beside a folder to be known as its.
     """
 
-    version: Literal[2] = _VERSION
+    version: Literal[2]
     id: str | None = None
     server: str
     key: str | None = None
@@ -293,7 +293,7 @@ def _parse_about(path: Path, content: bytes) -> About:
         return About.model_validate_json(content)
     except ValidationError as exc:
         raise InvalidValue(
-            f"{path} is not of a recording that can be read ({file_fault(content, exc, _VERSION)}); give another"
+            f"{path} is not of a recording that can be read ({file_fault(content, exc, VERSION)}); give another"
             " folder, or read it with the version of mirror_sdk that wrote it"
         ) from exc
 

@@ -18,7 +18,7 @@ from mirror_sdk._service.gaps import warn_of
 from mirror_sdk.errors import InvalidValue, NotSubscribedWarning
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
 from mirror_sdk.recording.coverage import Span
-from mirror_sdk.recording.files import About
+from mirror_sdk.recording.files import VERSION, About
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.tables.columns import text
 from mirror_sdk.tables.units import UnitNames, Units, units_of
@@ -79,6 +79,7 @@ class Tape:
             if (real(value) or 0) <= 0:
                 raise InvalidValue(f"{name}={value!r} must be a number above 0")
         about = About(
+            version=VERSION,
             server=server,
             key=key,
             devices=None if devices is None else sorted(devices),

@@ -50,7 +50,7 @@ class AsyncDeviceQueries(ClientResource[AsyncClientSession]):
         >>> [device.endpoint_name for device in await client.devices.list(query="lights")]
         ['light-01']
         """
-        return await self._session.send(_operations.post_device_query(name, query), timeout)
+        return await self._session.sender.send(_operations.post_device_query(name, query), timeout)
 
     async def update(
         self,
@@ -82,7 +82,7 @@ class AsyncDeviceQueries(ClientResource[AsyncClientSession]):
         """
         deadline = self._session.sender.deadline(timeout)
         found = await query_of(self._session, which, deadline)
-        return await self._session.send(_operations.put_device_query(found.id, name=name, query=query), deadline)
+        return await self._session.sender.send(_operations.put_device_query(found.id, name=name, query=query), deadline)
 
     async def delete(self, which: str | DeviceQuery, *, timeout: float | None = None) -> None:
         """Delete a saved query.
@@ -102,7 +102,7 @@ class AsyncDeviceQueries(ClientResource[AsyncClientSession]):
         """
         deadline = self._session.sender.deadline(timeout)
         found = await query_of(self._session, which, deadline)
-        await self._session.send(_operations.delete_device_query(found.id), deadline)
+        await self._session.sender.send(_operations.delete_device_query(found.id), deadline)
 
 
 async def query_of(session: AsyncClientSession, query: str | DeviceQuery, timeout: float | None) -> DeviceQuery:
@@ -113,4 +113,4 @@ async def query_of(session: AsyncClientSession, query: str | DeviceQuery, timeou
     """
     if isinstance(query, DeviceQuery):
         return query
-    return await session.send(_operations.find_device_query(query), timeout)
+    return await session.sender.send(_operations.find_device_query(query), timeout)

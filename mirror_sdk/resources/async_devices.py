@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mirror_sdk._arguments import InstantLike, count
 from mirror_sdk._arguments import instant as instant_like
+from mirror_sdk._fork import unlocked_property
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.async_client_session import AsyncClientSession
@@ -42,7 +43,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         super().__init__(session)
         self._tables = AsyncTableReader(session)
 
-    @cached_property
+    @unlocked_property
     def queries(self) -> AsyncDeviceQueries:
         """The saved queries of the directory."""
         return AsyncDeviceQueries(self._session)
@@ -293,7 +294,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         announced = await self.resources(device, timeout=deadline)
         subscription = partial(_operations.get_subscription_state, path=path)
         state = await _if_allowed(session.about, device, subscription, timeout=deadline)
-        rules = await _if_allowed(session.send, _operations.get_presubscriptions(), deadline)
+        rules = await _if_allowed(session.sender.send, _operations.get_presubscriptions(), deadline)
         requests = partial(_operations.list_waiting_requests, device.id)
         waiting = await _if_allowed(session.collect, requests, deadline)
         return explain(

@@ -96,13 +96,13 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         deadline = self._session.sender.deadline(timeout)
         await self._session.pump.catch_up(deadline)
         has_log = await self._session.run(registered(address, receiver.headers), deadline)
-        log = AsyncLogReader(self._session.send)
+        log = AsyncLogReader(self._session.sender.send)
         if has_log:
             await log.go_to_end(deadline)
         await self._session.close_sockets()
         token = receiver.headers[TOKEN_HEADER]
         self._session.callbacks = AsyncCallbackReader(
-            receiver, RegisteredWebhook(address, token, self._session.send, log if has_log else None)
+            receiver, RegisteredWebhook(address, token, self._session.sender.send, log if has_log else None)
         ).beside(position)
         self._session.pump = AsyncAnswerPump(self._session.callbacks, Inbox())
 
@@ -141,7 +141,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
 
         way = Way(self._session.sender.base_url, self._session.sender.api_key)
         sockets = AsyncSockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)
-        reader = AsyncSocketReader(self._session.send, sockets)
+        reader = AsyncSocketReader(self._session.sender.send, sockets)
         try:
             await reader.open(deadline)
         except BaseException:
@@ -159,17 +159,17 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
 
         >>> await client.notifications.use_long_polling()
         """
-        await self._session.send(_operations.delete_callback(), timeout)
+        await self._session.sender.send(_operations.delete_callback(), timeout)
         await self._session.close_sockets()
         self._session.callbacks = None
-        self._session.pump = AsyncAnswerPump(AsyncLogReader(self._session.send), Inbox())
+        self._session.pump = AsyncAnswerPump(AsyncLogReader(self._session.sender.send), Inbox())
 
     async def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """Delete the long-polling channel of this application and end every open poll. Source: wire.md 4.
 
         >>> await client.notifications.delete_poll_channel()
         """
-        await self._session.send(_operations.delete_poll_channel(), timeout)
+        await self._session.sender.send(_operations.delete_poll_channel(), timeout)
 
     @overload
     async def events_frame(

@@ -24,7 +24,7 @@ class AsyncMirrorService(ClientResource[AsyncClientSession]):
         """
         deadline = self._session.sender.deadline(timeout)
         try:
-            return await self._session.send(_operations.get_health(), deadline)
+            return await self._session.sender.send(_operations.get_health(), deadline)
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:

@@ -25,7 +25,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         >>> await client.subscriptions.rules.list()
         []
         """
-        return (await self._session.send(_operations.get_presubscriptions(), timeout)).rules
+        return (await self._session.sender.send(_operations.get_presubscriptions(), timeout)).rules
 
     async def replace(
         self,
@@ -53,7 +53,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
         >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> await client.subscriptions.rules.replace([rule], apply_now=True)
         """
-        await self._session.send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
+        await self._session.sender.send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
     async def add(
         self,
@@ -128,4 +128,4 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
 
         >>> await client.subscriptions.rules.delete_all()
         """
-        await self._session.send(_operations.delete_presubscriptions(), timeout)
+        await self._session.sender.send(_operations.delete_presubscriptions(), timeout)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from functools import cached_property, partial
+from functools import partial
 
+from mirror_sdk._fork import unlocked_property
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.naming import DeviceLike
@@ -19,7 +20,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
     ``client.subscribe()`` and ``client.unsubscribe()`` add and remove single ones.
     """
 
-    @cached_property
+    @unlocked_property
     def rules(self) -> AsyncSubscriptionRules:
         """The presubscription rules, which apply to devices when they register."""
         return AsyncSubscriptionRules(self._session)

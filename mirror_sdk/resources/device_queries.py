@@ -49,7 +49,7 @@ class DeviceQueries(ClientResource[ClientSession]):
         >>> [device.endpoint_name for device in client.devices.list(query="lights")]
         ['light-01']
         """
-        return self._session.send(_operations.post_device_query(name, query), timeout)
+        return self._session.sender.send(_operations.post_device_query(name, query), timeout)
 
     def update(
         self,
@@ -81,7 +81,7 @@ class DeviceQueries(ClientResource[ClientSession]):
         """
         deadline = self._session.sender.deadline(timeout)
         found = query_of(self._session, which, deadline)
-        return self._session.send(_operations.put_device_query(found.id, name=name, query=query), deadline)
+        return self._session.sender.send(_operations.put_device_query(found.id, name=name, query=query), deadline)
 
     def delete(self, which: str | DeviceQuery, *, timeout: float | None = None) -> None:
         """Delete a saved query.
@@ -101,7 +101,7 @@ class DeviceQueries(ClientResource[ClientSession]):
         """
         deadline = self._session.sender.deadline(timeout)
         found = query_of(self._session, which, deadline)
-        self._session.send(_operations.delete_device_query(found.id), deadline)
+        self._session.sender.send(_operations.delete_device_query(found.id), deadline)
 
 
 def query_of(session: ClientSession, query: str | DeviceQuery, timeout: float | None) -> DeviceQuery:
@@ -112,4 +112,4 @@ def query_of(session: ClientSession, query: str | DeviceQuery, timeout: float | 
     """
     if isinstance(query, DeviceQuery):
         return query
-    return session.send(_operations.find_device_query(query), timeout)
+    return session.sender.send(_operations.find_device_query(query), timeout)

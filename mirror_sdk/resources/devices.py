@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mirror_sdk._arguments import InstantLike, count
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_whole, unlocked_property
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
@@ -43,7 +43,7 @@ class Devices(ClientResource[ClientSession]):
         super().__init__(session)
         self._tables = TableReader(session)
 
-    @cached_property
+    @unlocked_property
     def queries(self) -> DeviceQueries:
         """The saved queries of the directory."""
         return DeviceQueries(self._session)
@@ -292,7 +292,7 @@ class Devices(ClientResource[ClientSession]):
         announced = self.resources(device, timeout=deadline)
         subscription = partial(_operations.get_subscription_state, path=path)
         state = _if_allowed(session.about, device, subscription, timeout=deadline)
-        rules = _if_allowed(session.send, _operations.get_presubscriptions(), deadline)
+        rules = _if_allowed(session.sender.send, _operations.get_presubscriptions(), deadline)
         requests = partial(_operations.list_waiting_requests, device.id)
         waiting = _if_allowed(session.collect, requests, deadline)
         return explain(

@@ -95,13 +95,13 @@ class Notifications(ClientResource[ClientSession]):
         deadline = self._session.sender.deadline(timeout)
         self._session.pump.catch_up(deadline)
         has_log = self._session.run(registered(address, receiver.headers), deadline)
-        log = LogReader(self._session.send)
+        log = LogReader(self._session.sender.send)
         if has_log:
             log.go_to_end(deadline)
         self._session.close_sockets()
         token = receiver.headers[TOKEN_HEADER]
         self._session.callbacks = CallbackReader(
-            receiver, RegisteredWebhook(address, token, self._session.send, log if has_log else None)
+            receiver, RegisteredWebhook(address, token, self._session.sender.send, log if has_log else None)
         ).beside(position)
         self._session.pump = AnswerPump(self._session.callbacks, Inbox())
 
@@ -140,7 +140,7 @@ class Notifications(ClientResource[ClientSession]):
 
         way = Way(self._session.sender.base_url, self._session.sender.api_key)
         sockets = Sockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)
-        reader = SocketReader(self._session.send, sockets)
+        reader = SocketReader(self._session.sender.send, sockets)
         try:
             reader.open(deadline)
         except BaseException:
@@ -158,17 +158,17 @@ class Notifications(ClientResource[ClientSession]):
 
         >>> client.notifications.use_long_polling()
         """
-        self._session.send(_operations.delete_callback(), timeout)
+        self._session.sender.send(_operations.delete_callback(), timeout)
         self._session.close_sockets()
         self._session.callbacks = None
-        self._session.pump = AnswerPump(LogReader(self._session.send), Inbox())
+        self._session.pump = AnswerPump(LogReader(self._session.sender.send), Inbox())
 
     def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """Delete the long-polling channel of this application and end every open poll. Source: wire.md 4.
 
         >>> client.notifications.delete_poll_channel()
         """
-        self._session.send(_operations.delete_poll_channel(), timeout)
+        self._session.sender.send(_operations.delete_poll_channel(), timeout)
 
     @overload
     def events_frame(self, *, as_: Literal["pandas"] = "pandas", **options: Unpack[EventsOptions]) -> pd.DataFrame: ...

@@ -24,7 +24,7 @@ class MirrorService(ClientResource[ClientSession]):
         """
         deadline = self._session.sender.deadline(timeout)
         try:
-            return self._session.send(_operations.get_health(), deadline)
+            return self._session.sender.send(_operations.get_health(), deadline)
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:

@@ -26,7 +26,7 @@ class SubscriptionRules(ClientResource[ClientSession]):
         >>> client.subscriptions.rules.list()
         []
         """
-        return self._session.send(_operations.get_presubscriptions(), timeout).rules
+        return self._session.sender.send(_operations.get_presubscriptions(), timeout).rules
 
     def replace(
         self,
@@ -54,7 +54,7 @@ class SubscriptionRules(ClientResource[ClientSession]):
         >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> client.subscriptions.rules.replace([rule], apply_now=True)
         """
-        self._session.send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
+        self._session.sender.send(_operations.put_presubscriptions(rules, apply_now=apply_now), timeout)
 
     def add(
         self,
@@ -129,4 +129,4 @@ class SubscriptionRules(ClientResource[ClientSession]):
 
         >>> client.subscriptions.rules.delete_all()
         """
-        self._session.send(_operations.delete_presubscriptions(), timeout)
+        self._session.sender.send(_operations.delete_presubscriptions(), timeout)

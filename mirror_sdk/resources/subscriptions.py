@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import builtins
-from functools import cached_property, partial
+from functools import partial
 
+from mirror_sdk._fork import unlocked_property
 from mirror_sdk._service import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.naming import DeviceLike
@@ -20,7 +21,7 @@ class Subscriptions(ClientResource[ClientSession]):
     ``client.subscribe()`` and ``client.unsubscribe()`` add and remove single ones.
     """
 
-    @cached_property
+    @unlocked_property
     def rules(self) -> SubscriptionRules:
         """The presubscription rules, which apply to devices when they register."""
         return SubscriptionRules(self._session)

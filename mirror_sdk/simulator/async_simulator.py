@@ -31,7 +31,7 @@ class AsyncSimulator:
 
     def __init__(self, client: AsyncMirrorClient) -> None:
         self._client = client
-        self._send = client._session.send
+        self._send = client._session.sender.send
 
     def __repr__(self) -> str:
         return f"<AsyncSimulator of {self._client!r}>"

@@ -32,7 +32,7 @@ class Simulator:
 
     def __init__(self, client: MirrorClient) -> None:
         self._client = client
-        self._send = client._session.send
+        self._send = client._session.sender.send
 
     def __repr__(self) -> str:
         return f"<Simulator of {self._client!r}>"

@@ -42,7 +42,7 @@ class _BriskSession(AsyncClientSession):
 
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
         """A reader that jumps over pauses."""
-        return AsyncLogReader(self.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
+        return AsyncLogReader(self.sender.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
 
 
 class AsyncBriskClient(AsyncMirrorClient):

@@ -42,7 +42,7 @@ class _BriskSession(ClientSession):
 
     def new_log_reader(self, after: int | None) -> LogReader:
         """A reader that jumps over pauses."""
-        return LogReader(self.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
+        return LogReader(self.sender.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
 
 
 class BriskClient(MirrorClient):

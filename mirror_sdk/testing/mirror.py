@@ -141,7 +141,7 @@ class Mirror:
             client: Whose log; that of ``mirror.client`` by default.
             after: Number of an entry (``Event.seq``) to begin behind.
         """
-        reader = LogReader((client or self.client)._session.send, after=after)
+        reader = LogReader((client or self.client)._session.sender.send, after=after)
         events: list[Event] = []
         before: int | None = None
         while reader.position != before:

@@ -134,7 +134,8 @@ def _is_utf_8(text: str) -> bool:
 
 def _text_item(item: object) -> str | None:
     """A text; JSON can name lone surrogates, which no table and no terminal takes."""
-    return item if isinstance(item, str) and _is_utf_8(item) else None
+    text = _text(item)
+    return text if text is not None and _is_utf_8(text) else None
 
 
 def _boolean(value: object) -> bool | None:
@@ -157,9 +158,11 @@ def _instant_item(item: object) -> datetime | None:
     if not isinstance(item, datetime):
         return from_epoch(whole(item))
     try:
-        return item.astimezone(UTC) if item.tzinfo else None
+        utc = item.astimezone(UTC) if item.tzinfo else None
     except OverflowError:  # the first or the last hours of the calendar, in a zone that shifts them out of it
         return None
+    # A pandas.Timestamp is a datetime as well; its nanoseconds are cut off.
+    return None if utc is None else datetime.combine(utc.date(), utc.time(), UTC)
 
 
 def _undeclared(value: object) -> PythonValue | None:
@@ -298,7 +301,7 @@ def plain_scalar(value: object) -> object:
 def from_item(resource_type: ResourceType | None, item: object, raw: bytes) -> Reading:
     """What a JSON or CBOR item says; where no type is declared, it has its own."""
     item = _without_decimals(item)
-    own_type = resource_type or _OWN_TYPES.get(type(item))
+    own_type = resource_type or next((own for plain, own in _OWN_TYPES.items() if isinstance(item, plain)), None)
     if own_type is None:
         return Reading(ValueKind.OPAQUE, raw, "the payload is not one number, text, boolean or time")
     if resource_type is None and isinstance(item, int) and item > SIGNED_64[-1]:

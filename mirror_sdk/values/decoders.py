@@ -131,41 +131,50 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, R
     def read(raw: bytes, path: str) -> dict[str, Reading]:
         try:
             value = decode(raw, path)
+            # The value may be of any class, whose methods can fail as well.
+            if not isinstance(value, Mapping):
+                return {path: _typed(name, path, value, raw)}
+            values = dict(value.items())
+            if all(type(number) is int and 0 <= number <= HIGHEST_ID for number in values):
+                parts = {f"{path}/{number}": one for number, one in values.items()}
+                return {found: _typed(name, found, one, raw) for found, one in parts.items()}
         except Exception as exc:
-            # Whatever it is: the other rows of the table are still wanted.
+            # Every error, because the other rows of the table are still needed.
             raise UnreadablePayload(f"the decoder of {name} failed: {_described(exc)}") from exc
-        if not isinstance(value, Mapping):
-            return {path: _typed(name, path, value, raw)}
-        if not all(type(number) is int and 0 <= number <= HIGHEST_ID for number in value):
-            raise UnreadablePayload(
-                f"the decoder of {name} returned a dict whose keys are not ids from 0 to {HIGHEST_ID}"
-            )
-        parts = {f"{path}/{number}": one for number, one in value.items()}
-        return {found: _typed(name, found, one, raw) for found, one in parts.items()}
+        raise UnreadablePayload(f"the decoder of {name} returned a dict whose keys are not ids from 0 to {HIGHEST_ID}")
 
     return read
 
 
 def _typed(name: str, path: str, value: object, raw: bytes) -> Reading:
     item = plain_scalar(value)
-    if not isinstance(item, PythonValue | Decimal):
-        raise UnreadablePayload(f"the decoder of {name} returned {reprlib.repr(value)}, which is no value")
     definition = lookup(path)
-    return from_item(None if definition is None else definition.type, item, raw)
+    reading = from_item(None if definition is None else definition.type, item, raw)
+    if reading.problem is None:
+        return reading
+    if definition is None or not isinstance(item, PythonValue | Decimal):
+        fault = "is no value; return a finite number, a text, a boolean, an aware datetime or bytes"
+    else:
+        fault = f"cannot be read as the type {definition.type}"
+    return reading._replace(problem=f"the decoder of {name} returned {reprlib.repr(value)}, which {fault}")
 
 
 def _writer(name: str, encode: Encoder) -> Callable[[PythonValue, str, ResourceType | None], bytes]:
     def write(value: PythonValue, path: str, _: ResourceType | None) -> bytes:
         try:
-            payload = encode(value, path)
+            payload: object = encode(value, path)
+            if isinstance(payload, bytes):
+                return payload
+            returned = reprlib.repr(payload)
         except Exception as exc:
             raise InvalidValue(f"{path}: the encoder of {name} failed for {value!r}: {_described(exc)}") from exc
-        if not isinstance(payload, bytes):
-            raise InvalidValue(f"{path}: the encoder of {name} returned {payload!r}; it has to return bytes")
-        return payload
+        raise InvalidValue(f"{path}: the encoder of {name} returned {returned}; it has to return bytes")
 
     return write
 
 
 def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:  # Its __str__ can fail, too.
+        return type(error).__name__

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import wraps
 
 import pandas as pd
 import pytest
@@ -228,6 +229,26 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_child():
         assert held.wait(60)
         child = Forked(lambda: register_object(31_999, "Pump", flow))
         assert child.result(60) is None
+        may_go_on.set()
+
+
+def test_resource_that_another_thread_is_making_is_made_in_a_child(client, devices, monkeypatch):
+    held, may_go_on = threading.Event(), threading.Event()
+    resource = vars(MirrorClient)["devices"]
+    make = resource.func
+
+    @wraps(make)
+    def slow(owner):
+        if threading.current_thread() is not threading.main_thread():
+            held.set()
+            may_go_on.wait(120)
+        return make(owner)
+
+    monkeypatch.setattr(resource, "func", slow)
+    with in_thread(getattr, client, "devices"):
+        assert held.wait(60)
+        child = Forked(lambda: client.devices.list(id=devices[0]).ids)
+        assert child.result(60) == [devices[0]]
         may_go_on.set()
 
 

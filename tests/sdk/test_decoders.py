@@ -3,9 +3,13 @@
 import base64
 import json
 import re
+import reprlib
 from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
+from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from changed_answers import Between, answer_with, without_arrow
@@ -19,6 +23,31 @@ from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 
 EXAMPLE = "application/vnd.example+json"
 NOT_DECLARED = "/33000/0/1"
+INSTANT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+
+
+class Text(StrEnum):
+    WARM = "warm"
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+class Fraction(float):
+    pass
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise ValueError
+
+    __repr__ = __str__
+
+
+class Unfinished(dict):
+    def items(self):
+        raise OSError("no more items")
 
 
 def read(payload, path):
@@ -58,16 +87,27 @@ def test_registered_decoder_reads_its_content_type_in_any_case_and_with_paramete
     ("returned", "path", "kind", "python"),
     [
         (True, "/3311/0/5850", ValueKind.BOOLEAN, True),
-        (1_700_000_000, "/3/0/13", ValueKind.TIME, datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
+        (1_700_000_000, "/3/0/13", ValueKind.TIME, INSTANT),
         (np.float32(0.5), NOT_DECLARED, ValueKind.NUMBER, 0.5),
         (b"\x01", NOT_DECLARED, ValueKind.OPAQUE, b"\x01"),
         ({1: 5000, 0: 3800}, "/3/0/7", ValueKind.MULTIPLE, {0: 3800, 1: 5000}),
+        *[
+            (returned, path, kind, python)
+            for returned, declared, kind, python in (
+                (Text.WARM, "/3/0/0", ValueKind.TEXT, "warm"),
+                (Number.ONE, "/3/0/9", ValueKind.NUMBER, 1),
+                (Fraction(0.5), TEMPERATURE, ValueKind.NUMBER, 0.5),
+                (pd.Timestamp(INSTANT) + pd.Timedelta(1, "ns"), "/3/0/13", ValueKind.TIME, INSTANT),
+            )
+            for path in (declared, NOT_DECLARED)
+        ],
     ],
 )
 def test_returned_value_is_narrowed_down_by_the_object_table(returned, path, kind, python):
     register_decoder(EXAMPLE, lambda *_: returned)
     value = decode(b"?", EXAMPLE, path)
     assert (value.kind, value.python, value.problem) == (kind, python, None)
+    assert type(value.python) is type(python)
 
 
 def test_dict_for_an_object_instance_holds_the_values_of_its_resources():
@@ -82,11 +122,13 @@ def test_dict_for_an_object_instance_holds_the_values_of_its_resources():
     ("returned", "problem"),
     [
         (KeyError("value"), r"the decoder of application/vnd\.example\+json failed: KeyError: 'value'"),
-        (RecursionError(), "failed: RecursionError"),
+        (RecursionError(), "failed: RecursionError$"),
+        (Silent(), "failed: Silent$"),
+        (Unfinished(), "failed: OSError: no more items"),
         (None, "returned None, which is no value"),
         (["21.5"], "which is no value"),
-        ("warm", "cannot be read as the type float"),
-        (float("nan"), "cannot be read as the type float"),
+        ("warm", "json returned 'warm', which cannot be read as the type float"),
+        (float("nan"), "json returned nan, which cannot be read as the type float"),
         ({"0": 21.5}, "keys are not ids"),
         ({True: 21.5}, "keys are not ids"),
         ({65536: 21.5}, "keys are not ids"),
@@ -104,6 +146,15 @@ def test_bad_payload_stays_bytes_with_the_reason(returned, problem):
     assert re.search(problem, value.problem)
 
 
+@pytest.mark.parametrize("returned", [float("nan"), float("inf"), 10**400, datetime(2026, 1, 2)])
+def test_unusable_value_at_an_undeclared_path_is_blamed_on_the_decoder(returned):
+    register_decoder(EXAMPLE, lambda *_: returned)
+    problem = decode(b"abc", EXAMPLE, NOT_DECLARED).problem
+    assert problem.startswith(
+        f"the decoder of {EXAMPLE} returned {reprlib.repr(returned)}, which is no value; return a"
+    )
+
+
 def test_encoder_writes_a_checked_value_and_bytes_go_as_they_are():
     assert encode(40, LEVEL, EXAMPLE) == (b'{"value": 40}', EXAMPLE)
     assert encode(b"{}", LEVEL, EXAMPLE) == (b"{}", EXAMPLE)
@@ -119,6 +170,8 @@ def test_encoder_writes_a_checked_value_and_bytes_go_as_they_are():
     [
         (lambda *_: 1 / 0, "failed for 40: ZeroDivisionError: division by zero"),
         (lambda *_: "40", "has to return bytes"),
+        (lambda *_: Silent(), "returned <Silent instance at .*>; it has to return bytes"),
+        (Mock(side_effect=Silent), "failed for 40: Silent$"),
     ],
 )
 def test_failing_encoder_rejects_the_value(write, said):

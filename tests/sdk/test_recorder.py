@@ -279,13 +279,15 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
         recording.as_of(datetime(2026, 1, 1))
 
 
-def test_recording_of_another_format_version_is_rejected(client, observed, folder):
+@pytest.mark.parametrize(("version", "found"), [({"version": 3}, "format version 3"), ({}, "no format version")])
+def test_recording_of_another_format_version_is_rejected(client, observed, folder, version, found):
     with client.record(folder):
         observed(1.0)
     about = json.loads(about_path(folder).read_text())
-    about_path(folder).write_text(json.dumps(about | {"version": 3}))
+    del about["version"]
+    about_path(folder).write_text(json.dumps(about | version))
     for use in (Recording, client.record):
-        with pytest.raises(InvalidValue, match=r"format version 3, .* reads format version 2\); give another folder"):
+        with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 2\); give another folder"):
             use(folder)
 
 

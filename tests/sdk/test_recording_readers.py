@@ -17,11 +17,11 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA
 from mirror_sdk.recording import Recording, layout, read_recording
 from mirror_sdk.recording.coverage import Span
-from mirror_sdk.recording.files import About
+from mirror_sdk.recording.files import VERSION, About
 from mirror_sdk.recording.folder import RecordingFolder
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-ABOUT = About(server="http://mirror.localhost", key="a key", devices=None, paths=None)
+ABOUT = About(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
 
 
 def assert_all_see(folder, numbers):
