@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from resource_paths import LEVEL
 
-from mirror_sdk.frames import events_frame, requests_frame
+from mirror_sdk.frames import events_frame
 from mirror_sdk.wire.device_object import DesiredStatus
 
 
@@ -43,7 +43,7 @@ def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, de
     assert "why is told only to the application that placed it" in told
     assert "REJECTED" not in told
     pd.testing.assert_frame_equal(client.fleet.snapshot(), other.fleet.snapshot())
-    assert requests_frame([failed])["reason"].tolist() == ["the device refused; its own log may say why"]
+    assert client.requests.frame([failed])["reason"].tolist() == ["the device refused; its own log may say why"]
     assert events_frame(client.events(timeout=0, after=0))["category"].dropna().tolist() == ["REJECTED"]
     assert events_frame(other.events(timeout=0, after=0))["category"].dropna().tolist() == []
 

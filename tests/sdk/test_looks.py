@@ -58,7 +58,7 @@ def test_the_requests_table_says_what_done_says(client, simulator, asked):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
     waiting = client.requests.begin_read(away, TEMPERATURE)
-    frame = client.requests.frame(handles(*asked, waiting), tz="Europe/Berlin")
+    frame = client.requests.frame([*asked, waiting], tz="Europe/Berlin")
     assert frame["status"].tolist() == ["failure", "success", "pending"]
     assert [request.done() for request in (*asked, waiting)] == [True, True, False]
     assert not frame.attrs["mirror"]["complete"]
