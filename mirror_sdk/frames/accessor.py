@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import pandas as pd
 
 from mirror_sdk._arguments import InstantLike, path_patterns
+from mirror_sdk._fork import unlocked_property
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
@@ -39,7 +40,8 @@ class _Refreshes(Protocol[T_co]):
 class _HasFleet(Protocol[T_co]):
     """A client."""
 
-    @property
+    # Declared as the clients declare it: pyright does not compare a property with another descriptor.
+    @unlocked_property
     def fleet(self) -> _Refreshes[T_co]: ...
 
 
