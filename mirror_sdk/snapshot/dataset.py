@@ -60,7 +60,7 @@ class _About(BaseModel):
 class _Contents(BaseModel):
     """The list of files; what stands here is all there is."""
 
-    version: Literal[1] = _VERSION
+    version: Literal[1]
     about: _About
     files: list[DatasetFile]
 
@@ -241,7 +241,7 @@ class DatasetWriter:
         self._close_file()
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(about)) as first:
             first.write_table(self._empty.cast(first.schema))
-        contents = _Contents(about=_About.model_validate(about), files=self._files)
+        contents = _Contents(version=_VERSION, about=_About.model_validate(about), files=self._files)
         (self._partial / _LIST).write_text(contents.model_dump_json(indent=1), encoding="utf-8")
         for name in (_FIRST, _LIST):
             _sync(self._partial / name)

@@ -309,6 +309,9 @@ def test_a_list_of_files_is_checked(written):
     listed.write_text(json.dumps(json.loads(whole) | {"version": 2}))
     with pytest.raises(InvalidValue, match=r"format version 2, .* reads format version 1\); write it anew"):
         SnapshotDataset(written)
+    listed.write_text(json.dumps({name: value for name, value in json.loads(whole).items() if name != "version"}))
+    with pytest.raises(InvalidValue, match="it has no format version"):
+        SnapshotDataset(written)
     for member, value in (
         (("files", 0, "name"), "../../elsewhere.parquet"),
         (("files", 0, "rows"), -1),
