@@ -142,15 +142,17 @@ class SqliteBackend:
     def begin(self, touched: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("SAVEPOINT work")
 
     def begin_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
+        # Nested in that of the work before, each savepoint would keep a copy of every page that changes afterwards.
+        self._connection.execute("RELEASE work")
         self._connection.execute("SAVEPOINT work")
 
     def undo_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("ROLLBACK TO work")
-        self._connection.execute("RELEASE work")
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
