@@ -45,6 +45,8 @@ function emptied(model) {
 
 // anywidget's handler of messages rejects all of them, also an empty one, once the widget was not ready in time.
 async function receiveWithoutAnywidget(widgetModel) {
+  // Pages without ipywidgets have models of their own, which need no cure.
+  if (!widgetModel?._handle_comm_msg) return;
   try {
     await widgetModel._handle_comm_msg({ content: { data: {} } });
   } catch {
