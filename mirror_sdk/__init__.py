@@ -224,11 +224,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mirror_sdk._async_client import AsyncMirrorClient
     from mirror_sdk._client import MirrorClient
-    from mirror_sdk._service.async_channels import AsyncEvents, AsyncWatch
-    from mirror_sdk._service.async_device_request import AsyncDeviceRequest
-    from mirror_sdk._service.channels import Events, Watch
-    from mirror_sdk._service.device_request import DeviceRequest
-    from mirror_sdk._service.status import ClientStatus
+    from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncWatch
+    from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest
+    from mirror_sdk._protocol.channels import Events, Watch
+    from mirror_sdk._protocol.device_request import DeviceRequest
+    from mirror_sdk._protocol.status import ClientStatus
     from mirror_sdk.device import DeviceList, DeviceObject
     from mirror_sdk.errors import (
         AccessDenied,
@@ -377,15 +377,15 @@ __all__ = [
 # Loaded when they are first asked for: a program that uses one client does not wait for all there is. What stands in
 # __all__ and not in here is an error or a warning.
 _NAMES = {
-    "mirror_sdk._service.async_channels": ["AsyncEvents", "AsyncWatch"],
+    "mirror_sdk._protocol.async_channels": ["AsyncEvents", "AsyncWatch"],
     "mirror_sdk._async_client": ["AsyncMirrorClient"],
-    "mirror_sdk._service.channels": ["Events", "Watch"],
+    "mirror_sdk._protocol.channels": ["Events", "Watch"],
     "mirror_sdk._client": ["MirrorClient"],
-    "mirror_sdk._service.async_device_request": ["AsyncDeviceRequest"],
+    "mirror_sdk._protocol.async_device_request": ["AsyncDeviceRequest"],
     "mirror_sdk.simulator.async_simulator": ["AsyncSimulator"],
     "mirror_sdk.simulator.simulator": ["Simulator"],
     "mirror_sdk.device": ["DeviceList", "DeviceObject"],
-    "mirror_sdk._service.device_request": ["DeviceRequest"],
+    "mirror_sdk._protocol.device_request": ["DeviceRequest"],
     "mirror_sdk.events": ["Event", "EventKind"],
     "mirror_sdk.explanation": ["Explanation"],
     "mirror_sdk.naming": ["DeviceLike", "DevicesLike"],
@@ -393,7 +393,7 @@ _NAMES = {
     "mirror_sdk.plan": ["AsyncPlan", "Plan"],
     "mirror_sdk.progress": ["show_progress"],
     "mirror_sdk.resource": ["DesiredValue", "ReportedValue", "Resource"],
-    "mirror_sdk._service.status": ["ClientStatus"],
+    "mirror_sdk._protocol.status": ["ClientStatus"],
     "mirror_sdk.values": ["Value", "ValueKind", "parse_value", "register_decoder", "unregister_decoder"],
     "mirror_sdk.webhook": ["CallbackInbox", "WebhookReceiver"],
     "mirror_sdk.wire.device_object": ["DesiredStatus"],

@@ -8,8 +8,8 @@ from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
 from mirror_sdk._methods.async_device_methods import AsyncDeviceMethods
 from mirror_sdk._methods.async_event_methods import AsyncEventMethods
 from mirror_sdk._methods.async_table_methods import AsyncTableMethods
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.config import ClientSettings

@@ -9,8 +9,8 @@ from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
 from mirror_sdk._methods.device_methods import DeviceMethods
 from mirror_sdk._methods.event_methods import EventMethods
 from mirror_sdk._methods.table_methods import TableMethods
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.config import ClientSettings

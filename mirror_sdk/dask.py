@@ -58,8 +58,8 @@ from dask.dataframe.utils import clear_known_categories
 
 from mirror_sdk._arguments import InstantLike
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
-from mirror_sdk._service.sender import Sender
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
+from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.events import utc_now

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service.resource_states import resources_of
+from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
 from mirror_sdk.errors import InvalidValue, UnknownResource
 from mirror_sdk.resource import Resource

@@ -36,7 +36,7 @@ import click
 from pydantic import ValidationError
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.operation import first_fault
+from mirror_sdk._protocol.operation import first_fault
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
 from mirror_sdk.errors import BadRequest, ConfigError, MirrorError
 from mirror_sdk.events import Event, EventKind

@@ -24,9 +24,9 @@ from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from mirror_sdk._arguments import closest, shown
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.operation import Operation
-from mirror_sdk._service.steps import Steps, Work
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.steps import Steps, Work
 from mirror_sdk._tables import DeviceTable, is_table, warn_if_empty
 from mirror_sdk._tables import device_ids as ids_in
 from mirror_sdk._visible import visible, visible_line

@@ -42,10 +42,10 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from mirror_sdk._fork import close_in_child, tell_in_child
-from mirror_sdk._service.async_log_reader import AsyncReader, AsyncSend
-from mirror_sdk._service.log_reader import Reader, Send
-from mirror_sdk._service.operations import get_callback, put_callback
-from mirror_sdk._service.steps import Steps
+from mirror_sdk._protocol.async_log_reader import AsyncReader, AsyncSend
+from mirror_sdk._protocol.log_reader import Reader, Send
+from mirror_sdk._protocol.operations import get_callback, put_callback
+from mirror_sdk._protocol.steps import Steps
 from mirror_sdk.errors import BadRequest, ChannelGone, ConfigError, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Entry, Gap

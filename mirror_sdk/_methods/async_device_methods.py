@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import import_off_loop, off_loop
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import to_execute, to_write
-from mirror_sdk._service.deadline import wait_of
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.asked import to_execute, to_write
+from mirror_sdk._protocol.deadline import wait_of
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._tables import DeviceTable, is_table
 from mirror_sdk.naming import DeviceLike, look_up, unclear

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._caller import calling_line
 from mirror_sdk._off_loop import import_off_loop
-from mirror_sdk._service.async_channels import AsyncEvents, AsyncWatch
-from mirror_sdk._service.defaults import DEFAULT_IDLE_SECONDS, DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
+from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncWatch
+from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS, DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.events import Event, event_filter

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import to_execute, to_write
-from mirror_sdk._service.deadline import wait_of
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.asked import to_execute, to_write
+from mirror_sdk._protocol.deadline import wait_of
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._tables import DeviceTable, is_table
 from mirror_sdk.naming import DeviceLike, look_up, unclear

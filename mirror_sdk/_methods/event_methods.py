@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._caller import calling_line
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service.channels import Events, Watch
-from mirror_sdk._service.defaults import DEFAULT_IDLE_SECONDS, DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
+from mirror_sdk._protocol.channels import Events, Watch
+from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS, DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.events import Event, event_filter

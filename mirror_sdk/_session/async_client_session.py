@@ -12,18 +12,18 @@ from weakref import WeakSet
 from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_whole
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import RequestOptions
-from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
-from mirror_sdk._service.async_device_request import AsyncDeviceRequest
-from mirror_sdk._service.async_each import ask_each
-from mirror_sdk._service.async_log_reader import AsyncLogReader
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
-from mirror_sdk._service.inbox import Inbox
-from mirror_sdk._service.operation import Operation
-from mirror_sdk._service.status import Channel
-from mirror_sdk._service.steps import Pause, Steps, Work
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.asked import RequestOptions
+from mirror_sdk._protocol.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest
+from mirror_sdk._protocol.async_each import ask_each
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._protocol.inbox import Inbox
+from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.status import Channel
+from mirror_sdk._protocol.steps import Pause, Steps, Work
 from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
 from mirror_sdk._tables import places as places_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
@@ -37,7 +37,7 @@ from mirror_sdk.wire.device_requests import Method
 if TYPE_CHECKING:
     import httpx
 
-    from mirror_sdk._service.async_sockets import AsyncSockets
+    from mirror_sdk._protocol.async_sockets import AsyncSockets
     from mirror_sdk.cassette import AsyncCassette
     from mirror_sdk.plan.checks import Place
     from mirror_sdk.recording import AsyncRecorder
@@ -73,8 +73,8 @@ class AsyncClientSession:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        import_whole("mirror_sdk._service.async_sender")
-        from mirror_sdk._service.async_sender import AsyncSender
+        import_whole("mirror_sdk._protocol.async_sender")
+        from mirror_sdk._protocol.async_sender import AsyncSender
 
         self.base_url: str = settings.base_url
         self.key_mark: str = settings.key_mark
@@ -312,7 +312,7 @@ class AsyncClientSession:
         """A reader of the service's log, over a websocket where those are used."""
         if self.sockets is None:
             return AsyncLogReader(self.sender.send, after=after)
-        from mirror_sdk._service.async_socket_reader import AsyncSocketReader
+        from mirror_sdk._protocol.async_socket_reader import AsyncSocketReader
 
         return AsyncSocketReader(self.sender.send, self.sockets, after=after)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._off_loop import import_off_loop, off_loop
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.async_each import ask_each, ask_each_at_once
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.async_each import ask_each, ask_each_at_once
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
 from mirror_sdk.forms import given

@@ -12,18 +12,18 @@ from weakref import WeakSet
 
 from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import RequestOptions
-from mirror_sdk._service.channels import AnswerPump, Events, Watch
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
-from mirror_sdk._service.device_request import DeviceRequest
-from mirror_sdk._service.each import ask_each
-from mirror_sdk._service.inbox import Inbox
-from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk._service.operation import Operation
-from mirror_sdk._service.status import Channel
-from mirror_sdk._service.steps import Pause, Steps, Work
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.asked import RequestOptions
+from mirror_sdk._protocol.channels import AnswerPump, Events, Watch
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._protocol.device_request import DeviceRequest
+from mirror_sdk._protocol.each import ask_each
+from mirror_sdk._protocol.inbox import Inbox
+from mirror_sdk._protocol.log_reader import LogReader
+from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.status import Channel
+from mirror_sdk._protocol.steps import Pause, Steps, Work
 from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
 from mirror_sdk._tables import places as places_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
@@ -37,7 +37,7 @@ from mirror_sdk.wire.device_requests import Method
 if TYPE_CHECKING:
     import httpx
 
-    from mirror_sdk._service.sockets import Sockets
+    from mirror_sdk._protocol.sockets import Sockets
     from mirror_sdk.cassette import Cassette
     from mirror_sdk.plan.checks import Place
     from mirror_sdk.recording import Recorder
@@ -73,8 +73,8 @@ class ClientSession:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        import_whole("mirror_sdk._service.sender")
-        from mirror_sdk._service.sender import Sender
+        import_whole("mirror_sdk._protocol.sender")
+        from mirror_sdk._protocol.sender import Sender
 
         self.base_url: str = settings.base_url
         self.key_mark: str = settings.key_mark
@@ -306,7 +306,7 @@ class ClientSession:
         """A reader of the service's log, over a websocket where those are used."""
         if self.sockets is None:
             return LogReader(self.sender.send, after=after)
-        from mirror_sdk._service.socket_reader import SocketReader
+        from mirror_sdk._protocol.socket_reader import SocketReader
 
         return SocketReader(self.sender.send, self.sockets, after=after)
 

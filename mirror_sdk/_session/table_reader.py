@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.each import ask_each, ask_each_at_once
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.each import ask_each, ask_each_at_once
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
 from mirror_sdk.forms import given

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._service.async_sender import AsyncSender
+from mirror_sdk._protocol.async_sender import AsyncSender
 from mirror_sdk.cassette.async_transports import AsyncPlayingTransport, AsyncRecordingTransport
 from mirror_sdk.cassette.opening import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mirror_sdk._service.sender import Sender
+from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.cassette.opening import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
 from mirror_sdk.cassette.recorder import CassetteRecorder

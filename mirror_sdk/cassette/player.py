@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mirror_sdk._arguments import closest
-from mirror_sdk._service.moments import Moments
+from mirror_sdk._protocol.moments import Moments
 from mirror_sdk._visible import visible_line
 from mirror_sdk.cassette.asking import is_poll
 from mirror_sdk.cassette.content import CassetteFile, Exchange, Ids, RequestKey

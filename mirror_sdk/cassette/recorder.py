@@ -17,7 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import httpx
 
-from mirror_sdk._service.moments import Moments
+from mirror_sdk._protocol.moments import Moments
 from mirror_sdk.cassette.content import MANIFEST, VERSION, Exchange, Ids, Manifest, RequestKey
 
 _KEPT_HEADERS = frozenset({"content-type", "content-encoding", "date", "etag", "retry-after", "x-request-id"})

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._visible import visible_line, with_formula, without_formula
 from mirror_sdk.cli.arguments import connect, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_sdk._service.defaults import DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk.cli.arguments import connect, device_argument, pattern_type
 from mirror_sdk.cli.fleet_commands import require_table, selection_options, write_state
 from mirror_sdk.cli.group import main

@@ -9,8 +9,8 @@ from enum import StrEnum
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._service.device_request import look_for_answers
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest, require_requests
+from mirror_sdk._protocol.device_request import look_for_answers
+from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk._service.operations import require_asked
+from mirror_sdk._protocol.operations import require_asked
 from mirror_sdk.history.request import HistoryRequest, up_to_millisecond
 from mirror_sdk.snapshot.contract import (
     LAST_REVISION,

@@ -11,8 +11,8 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from pydantic import Discriminator, TypeAdapter
 
-from mirror_sdk._service.answer_body import announced_bytes
-from mirror_sdk._service.operation import Operation, content_type, elsewhere
+from mirror_sdk._protocol.answer_body import announced_bytes
+from mirror_sdk._protocol.operation import Operation, content_type, elsewhere
 from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, UnexpectedAnswer
 from mirror_sdk.history.contract import COLUMNS, RowChecker, require_columns
 from mirror_sdk.history.request import HistoryRequest

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from mirror_sdk._arguments import InstantLike, instant
-from mirror_sdk._service.operation import Operation
-from mirror_sdk._service.operations import nothing
+from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.operations import nothing
 from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.snapshot.selection import Selection

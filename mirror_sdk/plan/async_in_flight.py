@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeAlias
 
-from mirror_sdk._service.async_device_request import AsyncDeviceRequest, wait_for_answer
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
 
 Stop: TypeAlias = asyncio.Event
 InFlightWrite: TypeAlias = "asyncio.Task[None]"

@@ -11,8 +11,8 @@ import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers
-from mirror_sdk._service.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers
+from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.async_in_flight import InFlightWrite, Stop, start_write, wait_all, wait_first, wait_or_stop

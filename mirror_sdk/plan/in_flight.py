@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TypeAlias
 
-from mirror_sdk._service.device_request import DeviceRequest, wait_for_answer
+from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_answer
 
 Stop: TypeAlias = threading.Event
 InFlightWrite: TypeAlias = "Future[None]"

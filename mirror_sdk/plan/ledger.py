@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from mirror_sdk._service.inbox import Expectation
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,

@@ -11,8 +11,8 @@ from functools import partial
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._service.device_request import DeviceRequest, look_for_answers
-from mirror_sdk._service.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
+from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
+from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen

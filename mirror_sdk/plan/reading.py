@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from mirror_sdk._service.deadline import left_of
-from mirror_sdk._service.placed_request import PlacedRequest
+from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.errors import CallTimeout, MirrorError
 from mirror_sdk.plan.checks import Place
 from mirror_sdk.plan.ledger import check_about_one

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.frames.shown import to_html

@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mirror_sdk._file_version import file_fault
-from mirror_sdk._service.inbox import Expectation
-from mirror_sdk._service.operations import of_resource
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.operations import of_resource
+from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.plan.checks import Check, Decision, Finding, PlannedWrite
 from mirror_sdk.plan.wanted import Want

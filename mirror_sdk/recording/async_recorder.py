@@ -15,9 +15,9 @@ import pandas as pd
 
 from mirror_sdk._fork import cannot_be_pickled
 from mirror_sdk._off_loop import finish, off_loop
-from mirror_sdk._service.async_log_reader import AsyncLogReader
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.steps import Steps
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.steps import Steps
 from mirror_sdk._tasks import AsyncWorker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit

@@ -16,7 +16,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
-from mirror_sdk._service.defaults import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
+from mirror_sdk._protocol.defaults import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.recording import files, layout

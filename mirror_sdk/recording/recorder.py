@@ -15,9 +15,9 @@ from typing import Any, NoReturn, Self
 import pandas as pd
 
 from mirror_sdk._fork import cannot_be_pickled
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk._service.steps import Steps
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.log_reader import LogReader
+from mirror_sdk._protocol.steps import Steps
 from mirror_sdk._threads import Worker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit

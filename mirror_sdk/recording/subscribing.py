@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.rules import add_rules, remove_rules
-from mirror_sdk._service.steps import Steps, Work
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.rules import add_rules, remove_rules
+from mirror_sdk._protocol.steps import Steps, Work
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import InvalidValue, MirrorError
 from mirror_sdk.events import event_filter

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import real
 from mirror_sdk._caller import SourceLine, warn
-from mirror_sdk._service.gaps import warn_of
+from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk.errors import InvalidValue, NotSubscribedWarning
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
 from mirror_sdk.recording.coverage import Span

@@ -11,7 +11,7 @@ from mirror_sdk._arguments import InstantLike, count
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import unlocked_property
 from mirror_sdk._off_loop import import_off_loop, off_loop
-from mirror_sdk._service import operations as _operations
+from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.device import DeviceList, DeviceObject

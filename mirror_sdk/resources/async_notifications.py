@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
 from mirror_sdk._off_loop import import_off_loop, off_loop
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.async_channels import AsyncAnswerPump
-from mirror_sdk._service.async_log_reader import AsyncLogReader
-from mirror_sdk._service.defaults import DEFAULT_IDLE_SECONDS
-from mirror_sdk._service.inbox import Inbox
-from mirror_sdk._service.status import ClientStatus, status_of
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader
+from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
+from mirror_sdk._protocol.inbox import Inbox
+from mirror_sdk._protocol.status import ClientStatus, status_of
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.errors import InvalidValue
@@ -134,10 +134,10 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         if not self._session.sender.is_on_network:
             raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
-        await import_off_loop("mirror_sdk._service.async_socket_reader")
-        from mirror_sdk._service.async_socket_reader import AsyncSocketReader
-        from mirror_sdk._service.async_sockets import AsyncSockets
-        from mirror_sdk._service.socket_messages import Way
+        await import_off_loop("mirror_sdk._protocol.async_socket_reader")
+        from mirror_sdk._protocol.async_socket_reader import AsyncSocketReader
+        from mirror_sdk._protocol.async_sockets import AsyncSockets
+        from mirror_sdk._protocol.socket_messages import Way
 
         way = Way(self._session.sender.base_url, self._session.sender.api_key)
         sockets = AsyncSockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)

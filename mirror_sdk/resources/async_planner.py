@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import import_off_loop, off_loop
-from mirror_sdk._service.async_channels import AsyncAnswerPump
-from mirror_sdk._service.async_device_request import AsyncDeviceRequest, wait_for_answer
-from mirror_sdk._service.async_each import ask_each
+from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
+from mirror_sdk._protocol.async_each import ask_each
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.progress import progress_bar

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import import_off_loop, off_loop
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import expected_revision, to_execute, to_write
-from mirror_sdk._service.async_device_request import AsyncDeviceRequest, look_for_answers
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest, require_requests
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.asked import expected_revision, to_execute, to_write
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers
+from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue

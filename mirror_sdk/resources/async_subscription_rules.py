@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable, Mapping
 
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.rules import add_rules, remove_rules
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.rules import add_rules, remove_rules
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.subscriptions import PresubscriptionRule

@@ -6,7 +6,7 @@ import builtins
 from functools import partial
 
 from mirror_sdk._fork import unlocked_property
-from mirror_sdk._service import operations as _operations
+from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.resources.async_subscription_rules import AsyncSubscriptionRules

@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping
 
-from mirror_sdk._service import operations as _operations
+from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.device_queries import DeviceQuery

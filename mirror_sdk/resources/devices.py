@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from mirror_sdk._arguments import InstantLike, count
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole, unlocked_property
-from mirror_sdk._service import operations as _operations
+from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.device import DeviceList, DeviceObject

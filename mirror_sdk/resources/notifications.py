@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.channels import AnswerPump
-from mirror_sdk._service.defaults import DEFAULT_IDLE_SECONDS
-from mirror_sdk._service.inbox import Inbox
-from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk._service.status import ClientStatus, status_of
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
+from mirror_sdk._protocol.inbox import Inbox
+from mirror_sdk._protocol.log_reader import LogReader
+from mirror_sdk._protocol.status import ClientStatus, status_of
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.errors import InvalidValue
@@ -133,10 +133,10 @@ class Notifications(ClientResource[ClientSession]):
         if not self._session.sender.is_on_network:
             raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
-        import_whole("mirror_sdk._service.socket_reader")
-        from mirror_sdk._service.socket_messages import Way
-        from mirror_sdk._service.socket_reader import SocketReader
-        from mirror_sdk._service.sockets import Sockets
+        import_whole("mirror_sdk._protocol.socket_reader")
+        from mirror_sdk._protocol.socket_messages import Way
+        from mirror_sdk._protocol.socket_reader import SocketReader
+        from mirror_sdk._protocol.sockets import Sockets
 
         way = Way(self._session.sender.base_url, self._session.sender.api_key)
         sockets = Sockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)

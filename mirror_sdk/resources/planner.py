@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service.channels import AnswerPump
-from mirror_sdk._service.device_request import DeviceRequest, wait_for_answer
-from mirror_sdk._service.each import ask_each
+from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_answer
+from mirror_sdk._protocol.each import ask_each
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.progress import progress_bar

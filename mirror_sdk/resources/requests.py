@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._fork import import_whole
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.asked import expected_revision, to_execute, to_write
-from mirror_sdk._service.device_request import DeviceRequest, look_for_answers
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest, require_requests
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.asked import expected_revision, to_execute, to_write
+from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
+from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mirror_sdk._service import operations as _operations
+from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.config import page_address
 from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError

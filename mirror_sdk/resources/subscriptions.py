@@ -7,7 +7,7 @@ import builtins
 from functools import partial
 
 from mirror_sdk._fork import unlocked_property
-from mirror_sdk._service import operations as _operations
+from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.resources.base import ClientResource

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from mirror_sdk._async_client import AsyncMirrorClient
-from mirror_sdk._service.operation import Operation
+from mirror_sdk._protocol.operation import Operation
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.simulator import operations as _simulator_operations
 from mirror_sdk.wire.simulator import AnswerMode, SimulatorDevice, SimulatorNewResource

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
-from mirror_sdk._service.operation import HTTPResponse, Operation, read_json
-from mirror_sdk._service.operations import checked_body, nothing, of_device, of_resource
-from mirror_sdk._service.steps import Steps
+from mirror_sdk._protocol.operation import HTTPResponse, Operation, read_json
+from mirror_sdk._protocol.operations import checked_body, nothing, of_device, of_resource
+from mirror_sdk._protocol.steps import Steps
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
 from mirror_sdk.values import TEXT_PLAIN, encode

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import pyarrow as pa
 from pydantic import ValidationError
 
-from mirror_sdk._service.operation import first_fault
+from mirror_sdk._protocol.operation import first_fault
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import MirrorError, UnexpectedAnswer
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pydantic import Discriminator, TypeAdapter
 
 from mirror_sdk._caller import warn
-from mirror_sdk._service.answer_body import announced_bytes
-from mirror_sdk._service.operation import content_type, elsewhere
-from mirror_sdk._service.operations import require_asked
+from mirror_sdk._protocol.answer_body import announced_bytes
+from mirror_sdk._protocol.operation import content_type, elsewhere
+from mirror_sdk._protocol.operations import require_asked
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import (
     APIError,

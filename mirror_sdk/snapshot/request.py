@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mirror_sdk._service.operation import HTTPResponse, Operation, read_json
-from mirror_sdk._service.operations import nothing
+from mirror_sdk._protocol.operation import HTTPResponse, Operation, read_json
+from mirror_sdk._protocol.operations import nothing
 from mirror_sdk.config import is_loopback
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.snapshot.selection import Selection

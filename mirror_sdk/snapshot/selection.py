@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mirror_sdk._arguments import path_patterns
-from mirror_sdk._service import operations as _operations
+from mirror_sdk._protocol import operations as _operations
 from mirror_sdk.object_table import SENSOR_UNITS
 
 _MOST_IDS = 100

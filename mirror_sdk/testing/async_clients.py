@@ -8,7 +8,7 @@ import time
 import httpx
 
 from mirror_sdk._async_client import AsyncMirrorClient
-from mirror_sdk._service.async_log_reader import AsyncLogReader
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.config import ClientSettings
 

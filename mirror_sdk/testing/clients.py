@@ -8,7 +8,7 @@ import time
 import httpx
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.config import ClientSettings
 

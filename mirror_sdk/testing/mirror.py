@@ -10,7 +10,7 @@ import httpx
 
 from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk.events import Event, read_events
 from mirror_sdk.simulator.operations import simulator_id_of
 from mirror_sdk.simulator.simulator import Simulator

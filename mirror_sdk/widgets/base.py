@@ -15,7 +15,7 @@ from weakref import WeakSet
 import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.network import Network
+from mirror_sdk._protocol.network import Network
 from mirror_sdk.events import Event, utc_now
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.cells import running_cell

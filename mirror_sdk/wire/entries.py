@@ -152,7 +152,7 @@ class Batch:
         seq: Number of the last entry, the position behind all of them.
         gap: What was lost before these entries.
         served_at: By the service's clock, the instant before which all that it took in stands in the log up to
-            ``seq``; ``None`` where it does not tell. See :class:`mirror_sdk._service.operations.Poll`.
+            ``seq``; ``None`` where it does not tell. See :class:`mirror_sdk._protocol.operations.Poll`.
     """
 
     entries: Iterable[Entry] = ()

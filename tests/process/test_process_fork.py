@@ -17,7 +17,7 @@ from process_server import Application, ServerProcess, child_environment, run_py
 from resource_paths import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, InvalidValue, MirrorClient
-from mirror_sdk._service import network
+from mirror_sdk._protocol import network
 from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
 from mirror_sdk.webhook import WebhookReceiver
 

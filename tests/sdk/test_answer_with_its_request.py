@@ -12,9 +12,9 @@ from changed_answers import TEMPERATURE, Between
 from resource_paths import REBOOT, SWITCH
 
 from mirror_sdk import MirrorClient, WebhookReceiver
-from mirror_sdk._service.async_channels import AsyncAnswerPump
-from mirror_sdk._service.channels import AnswerPump
-from mirror_sdk._service.inbox import Expectation, Inbox
+from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.inbox import Expectation, Inbox
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
 from tests.sdk.conftest import URL
 

@@ -7,7 +7,7 @@ import pytest
 from changed_answers import LIGHT, TEMPERATURE, UNIT, without_arrow
 
 from mirror_sdk import UnexpectedAnswer
-from mirror_sdk._service import operations as ops
+from mirror_sdk._protocol import operations as ops
 from mirror_sdk.snapshot.request import get_device_ranges
 from mirror_sdk.snapshot.selection import Selection
 

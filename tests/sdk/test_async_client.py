@@ -11,7 +11,7 @@ import pytest
 from changed_answers import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, Event
-from mirror_sdk._service.event_loop import MOST_AT_ONCE
+from mirror_sdk._protocol.event_loop import MOST_AT_ONCE
 
 
 async def until(condition: Callable[[], object]) -> None:

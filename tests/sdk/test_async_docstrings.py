@@ -24,7 +24,7 @@ from mirror_sdk import (
     AsyncWatch,
     Simulator,
 )
-from mirror_sdk._service.placed_request import PlacedRequest
+from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.config import KEY_VARIABLE
 from mirror_sdk.lab.demo import DemoServer
 from mirror_sdk.plan import AsyncPlan

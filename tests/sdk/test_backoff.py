@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_sdk._service.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
+from mirror_sdk._protocol.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 
 
 def test_chance_takes_up_to_half_of_a_delay():

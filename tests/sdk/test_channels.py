@@ -12,14 +12,14 @@ import httpx
 import pytest
 from waits import wait_until
 
-from mirror_sdk._service.async_channels import AsyncAnswerPump
-from mirror_sdk._service.async_log_reader import AsyncLogReader
-from mirror_sdk._service.async_sender import AsyncSender
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.channels import AnswerPump, Events, Watch
-from mirror_sdk._service.inbox import Inbox
-from mirror_sdk._service.log_reader import LogReader
-from mirror_sdk._service.sender import Sender
+from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader
+from mirror_sdk._protocol.async_sender import AsyncSender
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.channels import AnswerPump, Events, Watch
+from mirror_sdk._protocol.inbox import Inbox
+from mirror_sdk._protocol.log_reader import LogReader
+from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import AuthenticationError, CompatibilityWarning, ConnectionFailed, GapWarning, ServerError
 from mirror_sdk.events import Event, EventKind

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from mirror_sdk import example_app
-from mirror_sdk._service import environment
+from mirror_sdk._protocol import environment
 from mirror_sdk.cli import main as mirror
 from mirror_sdk.config import DEFAULT_BASE_URL, ClientSettings, read_base_url
 from mirror_sdk.errors import AuthenticationError, ConfigError, ConnectionFailed

@@ -12,7 +12,7 @@ import trustme
 from waits import PATIENCE_SECONDS
 
 from mirror_sdk import MirrorClient
-from mirror_sdk._service import network
+from mirror_sdk._protocol import network
 from mirror_sdk.errors import ClientClosed
 
 LONGER_SECONDS = 10 * PATIENCE_SECONDS

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._service.inbox import Expectation
-from mirror_sdk._service.placed_request import PlacedRequest
+from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable, ExecuteRejected, ReadRejected, WriteRejected
 from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.device_requests import Method

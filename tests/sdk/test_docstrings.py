@@ -23,7 +23,7 @@ from mirror_sdk import (
     WebhookReceiver,
     examples,
 )
-from mirror_sdk._service.placed_request import PlacedRequest
+from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.frames.questions.methods import Questions
 from mirror_sdk.plan import Plan

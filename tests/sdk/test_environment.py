@@ -11,9 +11,9 @@ import pytest
 from hostile_service import BRIEFLY, HostileService
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.environment import proxy_for
-from mirror_sdk._service.network import _Backend, _Streams
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.environment import proxy_for
+from mirror_sdk._protocol.network import _Backend, _Streams
 from mirror_sdk.config import DEFAULT_BASE_URL
 
 LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
@@ -75,7 +75,7 @@ def test_what_is_no_proxy_is_refused_without_its_password(environment, proxy):
 
 def test_a_socks_proxy_without_its_package_is_told(environment):
     environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    environment.setattr("mirror_sdk._service.environment.find_spec", lambda name: None)
+    environment.setattr("mirror_sdk._protocol.environment.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"socksio.*httpx\[socks\]"):
         MirrorClient("http://mirror.test", "key")
 

@@ -14,8 +14,8 @@ from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, SWITCH
 
 from mirror_sdk import Event, EventKind, InvalidValue
-from mirror_sdk._service.inbox import Expectation
-from mirror_sdk._service.placed_request import PlacedRequest
+from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.device import DeviceList
 from mirror_sdk.frames import (
     DEVICE_EVENTS_SCHEMA,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk.wire.entries import Entries, Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 from mirror_sdk.wire.routes import MAX_SEQ_DIGITS

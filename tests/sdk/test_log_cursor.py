@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.cursor import LogCursor, poll_limit
-from mirror_sdk._service.operations import Poll
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.cursor import LogCursor, poll_limit
+from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, api_error
 from mirror_sdk.wire.entries import NOTHING, Gap
 from mirror_sdk.wire.errors import ErrorBody

@@ -27,10 +27,10 @@ from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
-from mirror_sdk._service.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
-from mirror_sdk._service.event_loop import MOST_BYTES_ON_LOOP
-from mirror_sdk._service.inbox import Inbox
-from mirror_sdk._service.operation import Operation
+from mirror_sdk._protocol.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
+from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP
+from mirror_sdk._protocol.inbox import Inbox
+from mirror_sdk._protocol.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire.device_object import ResourceState
@@ -231,7 +231,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
         begun.set()
         assert may_end.wait(PATIENCE_SECONDS)
 
-    monkeypatch.setattr("mirror_sdk._service.async_network.certificates_for", slow)
+    monkeypatch.setattr("mirror_sdk._protocol.async_network.certificates_for", slow)
 
     async def scene() -> None:
         with socket.socket() as nobody:
@@ -318,7 +318,7 @@ def slow_clock() -> Callable[[], float]:
 
 
 def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._service.async_channels.Turns", lambda *_: Turns(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._protocol.async_channels.Turns", lambda *_: Turns(slow_clock()))
     message = {"registrations": [{"ep": f"device-{one}"} for one in range(1000)]}
     counts = Counter(listed=0, watched=0)
 
@@ -356,7 +356,7 @@ def test_events_of_one_message_have_its_time_and_the_unreadable_ones_are_told_on
 
 
 def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._service.async_channels.Turns", lambda: Turns(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._protocol.async_channels.Turns", lambda: Turns(slow_clock()))
 
     async def scene() -> tuple[int, list[bool]]:
         inbox = Inbox()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_sdk._service import operations as ops
-from mirror_sdk._service.operations import Poll
+from mirror_sdk._protocol import operations as ops
+from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
 from mirror_sdk.simulator import operations as simulator_ops
 from mirror_sdk.wire.entries import Gap

@@ -6,9 +6,9 @@ import httpcore
 import httpx
 import pytest
 
-from mirror_sdk._service import network
-from mirror_sdk._service import operations as ops
-from mirror_sdk._service.sender import Sender
+from mirror_sdk._protocol import network
+from mirror_sdk._protocol import operations as ops
+from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import ConnectionFailed, NotFound
 

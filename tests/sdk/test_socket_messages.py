@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._service.operations import Poll
-from mirror_sdk._service.socket_messages import read_message
+from mirror_sdk._protocol.operations import Poll
+from mirror_sdk._protocol.socket_messages import read_message
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire.entries import Gap
 

@@ -20,7 +20,7 @@ from resource_paths import SWITCH, TEMPERATURE
 from usual import DEVICE, page_of
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
-from mirror_sdk._service.deadline import Pace
+from mirror_sdk._protocol.deadline import Pace
 from mirror_sdk.cli import main as mirror_command
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, ServerError, WaitTimeout
 from mirror_sdk.webhook import CallbackInbox

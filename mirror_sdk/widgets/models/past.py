@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.log_reader import LogReader
+from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk.errors import AccessDenied, BeforeHistory, NotFound
 from mirror_sdk.events import Event, EventKind, read_events, utc_now
 from mirror_sdk.object_table import ResourceType, lookup

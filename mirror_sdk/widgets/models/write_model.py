@@ -11,7 +11,7 @@ from enum import StrEnum
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._service.device_request import DeviceRequest
+from mirror_sdk._protocol.device_request import DeviceRequest
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import requests_frame

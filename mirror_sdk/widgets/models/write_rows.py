@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mirror_sdk._service.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup

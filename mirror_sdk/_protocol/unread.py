@@ -11,8 +11,8 @@ from datetime import datetime
 from itertools import chain
 
 from mirror_sdk._caller import SourceLine
-from mirror_sdk._service.cursor import poll_limit
-from mirror_sdk._service.gaps import warn_of
+from mirror_sdk._protocol.cursor import poll_limit
+from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_positions, unreadable_keys
 from mirror_sdk.wire.entries import Batch

@@ -13,13 +13,13 @@ import httpx
 
 from mirror_sdk._fork import Connections, Lock, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._service.answer_body import Gathering
-from mirror_sdk._service.async_arrival import pieces_of, read_arriving
-from mirror_sdk._service.async_network import AsyncNetwork
-from mirror_sdk._service.deadline import Deadline, Pace, left_of
-from mirror_sdk._service.defaults import DEFAULT_MAX_RETRIES
-from mirror_sdk._service.event_loop import MOST_BYTES_ON_LOOP, LoopTurns, closed_when_cancelled, ends_with
-from mirror_sdk._service.http_messages import (
+from mirror_sdk._protocol.answer_body import Gathering
+from mirror_sdk._protocol.async_arrival import pieces_of, read_arriving
+from mirror_sdk._protocol.async_network import AsyncNetwork
+from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
+from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP, LoopTurns, closed_when_cancelled, ends_with
+from mirror_sdk._protocol.http_messages import (
     client_headers,
     deadline_of,
     forget_body,
@@ -29,11 +29,11 @@ from mirror_sdk._service.http_messages import (
     require_time,
     take_cookies,
 )
-from mirror_sdk._service.moments import Moments
-from mirror_sdk._service.operation import HTTPResponse, Operation, Received, hide_key, hint_at_demo
-from mirror_sdk._service.retries import Retries
-from mirror_sdk._service.status import Contact
-from mirror_sdk._service.steps import Pause
+from mirror_sdk._protocol.moments import Moments
+from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received, hide_key, hint_at_demo
+from mirror_sdk._protocol.retries import Retries
+from mirror_sdk._protocol.status import Contact
+from mirror_sdk._protocol.steps import Pause
 from mirror_sdk.config import ClientSettings, read_max_retries, read_timeout
 from mirror_sdk.errors import ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.errors import ErrorBody

@@ -20,19 +20,19 @@ from typing import NoReturn, Self
 
 from mirror_sdk._caller import SourceLine, calling_line
 from mirror_sdk._fork import cannot_be_pickled, tell_in_child
-from mirror_sdk._service.cursor import poll_limit
-from mirror_sdk._service.deadline import left_of
-from mirror_sdk._service.defaults import (
+from mirror_sdk._protocol.cursor import poll_limit
+from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._protocol.defaults import (
     ERRORS_KEPT,
     HELD_SECONDS,
     LONGEST_LOOK_SECONDS,
     LONGEST_PAUSE_OF_LOOK_SECONDS,
     STALE_AFTER_SECONDS,
 )
-from mirror_sdk._service.gaps import warn_of
-from mirror_sdk._service.inbox import Expectation, Inbox
-from mirror_sdk._service.log_reader import Reader
-from mirror_sdk._service.unread import Patience, Unread
+from mirror_sdk._protocol.gaps import warn_of
+from mirror_sdk._protocol.inbox import Expectation, Inbox
+from mirror_sdk._protocol.log_reader import Reader
+from mirror_sdk._protocol.unread import Patience, Unread
 from mirror_sdk._threads import Condition, Worker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, TypeAlias
 
-from mirror_sdk._service.inbox import Inbox
+from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk.errors import ConnectionFailed, MirrorError
 from mirror_sdk.wire.model import JsonForm
 

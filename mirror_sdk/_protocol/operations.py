@@ -19,8 +19,8 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import shown, text
-from mirror_sdk._service.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
-from mirror_sdk._service.resource_states import resources_of
+from mirror_sdk._protocol.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedAnswer, UnknownQuery, api_error
 from mirror_sdk.resource import Resource

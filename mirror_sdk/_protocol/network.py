@@ -1,7 +1,7 @@
 """The network of the synchronous client: what httpx sends over, with every wait bounded by what is left of a call.
 
 httpx bounds each single wait for a piece of an answer, so that a service which sends a byte now and then is never late.
-What reads from the sockets here knows when the call ends: a :class:`~mirror_sdk._service.deadline.Deadline` comes as
+What reads from the sockets here knows when the call ends: a :class:`~mirror_sdk._protocol.deadline.Deadline` comes as
 the time-out of each wait, and is asked anew. The event loop needs nothing of this: a task is cancelled where it waits.
 """
 
@@ -23,9 +23,9 @@ import httpcore
 import httpx
 
 from mirror_sdk._fork import Lock
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.environment import certificates_for
-from mirror_sdk._service.httpcore_messages import (
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.environment import certificates_for
+from mirror_sdk._protocol.httpcore_messages import (
     IDLE_SECONDS,
     MOST_IDLE,
     httpcore_proxy,

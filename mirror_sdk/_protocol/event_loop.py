@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import ConfigError
 
 MOST_AT_ONCE = 8

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from mirror_sdk._caller import SourceLine
-from mirror_sdk._service.gaps import warn_of
-from mirror_sdk._service.inbox import Expectation
+from mirror_sdk._protocol.gaps import warn_of
+from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method

@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from mirror_sdk._service.async_log_reader import AsyncLogReader, AsyncSend
-from mirror_sdk._service.async_sockets import AsyncSocket, AsyncSockets
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.operations import Poll
-from mirror_sdk._service.socket_messages import read_message
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader, AsyncSend
+from mirror_sdk._protocol.async_sockets import AsyncSocket, AsyncSockets
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.operations import Poll
+from mirror_sdk._protocol.socket_messages import read_message
 from mirror_sdk.errors import MirrorError
 
 

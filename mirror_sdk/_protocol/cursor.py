@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.operation import Operation
-from mirror_sdk._service.operations import Poll
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.operations import Poll
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import (
     BadRequest,

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.log_reader import LogReader, Send
-from mirror_sdk._service.operations import Poll
-from mirror_sdk._service.socket_messages import read_message
-from mirror_sdk._service.sockets import Socket, Sockets
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.log_reader import LogReader, Send
+from mirror_sdk._protocol.operations import Poll
+from mirror_sdk._protocol.socket_messages import read_message
+from mirror_sdk._protocol.sockets import Socket, Sockets
 from mirror_sdk.errors import MirrorError
 
 

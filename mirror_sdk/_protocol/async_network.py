@@ -9,8 +9,8 @@ import anyio
 import httpcore
 import httpx
 
-from mirror_sdk._service.environment import certificates_for
-from mirror_sdk._service.httpcore_messages import (
+from mirror_sdk._protocol.environment import certificates_for
+from mirror_sdk._protocol.httpcore_messages import (
     IDLE_SECONDS,
     MOST_IDLE,
     httpcore_proxy,

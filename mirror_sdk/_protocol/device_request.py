@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
-from mirror_sdk._service.channels import AnswerPump
-from mirror_sdk._service.deadline import rest_of
-from mirror_sdk._service.inbox import Expectation
-from mirror_sdk._service.placed_request import PlacedRequest, warn_of_loss
+from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.deadline import rest_of
+from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.placed_request import PlacedRequest, warn_of_loss
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
 from mirror_sdk.values import Value
 from mirror_sdk.wire.notifications import AsyncResponse

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol, Self, TypeVar
 
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.cursor import LogCursor
-from mirror_sdk._service.operation import Operation
-from mirror_sdk._service.operations import Poll
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.cursor import LogCursor
+from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.wire.entries import NOTHING, Batch
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.deadline import Deadline
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, MirrorError
 
 _PASSING = frozenset({429, 502, 503, 504})

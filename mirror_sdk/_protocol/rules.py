@@ -16,9 +16,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
-from mirror_sdk._service import operations as _operations
-from mirror_sdk._service.backoff import Backoff
-from mirror_sdk._service.steps import Pause, Steps, Work
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.backoff import Backoff
+from mirror_sdk._protocol.steps import Pause, Steps, Work
 from mirror_sdk.errors import CallTimeout, InvalidValue, PreconditionFailed
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 

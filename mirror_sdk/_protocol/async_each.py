@@ -1,4 +1,4 @@
-"""Asking the same of each of many devices, some at a time; the twin of :mod:`mirror_sdk._service.each`."""
+"""Asking the same of each of many devices, some at a time; the twin of :mod:`mirror_sdk._protocol.each`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
 
 # With this module, which a program imports before a loop runs, and not on the loop when its first client is made.
-import mirror_sdk._service.async_sender  # noqa: F401
+import mirror_sdk._protocol.async_sender  # noqa: F401
 from mirror_sdk._off_loop import all_of
-from mirror_sdk._service.event_loop import MOST_AT_ONCE
+from mirror_sdk._protocol.event_loop import MOST_AT_ONCE
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

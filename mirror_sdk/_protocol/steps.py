@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from mirror_sdk._service.operation import Operation
+from mirror_sdk._protocol.operation import Operation
 
 T = TypeVar("T")
 Steps: TypeAlias = "Generator[Operation[Any] | Work | Pause, Any, T]"

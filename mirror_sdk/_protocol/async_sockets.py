@@ -11,10 +11,10 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._service.async_connection import abort, open_connection, receive, socket_of
-from mirror_sdk._service.deadline import left_of
-from mirror_sdk._service.socket_messages import Way, closed_here
-from mirror_sdk._service.status import Contact
+from mirror_sdk._protocol.async_connection import abort, open_connection, receive, socket_of
+from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._protocol.socket_messages import Way, closed_here
+from mirror_sdk._protocol.status import Contact
 
 
 class AsyncSocket:

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.environment import certificates_for, proxy_for, tls_hint
-from mirror_sdk._service.operation import Operation, hide_key, read_error_body
-from mirror_sdk._service.operations import Poll, nothing, read_gap, read_instant
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.environment import certificates_for, proxy_for, tls_hint
+from mirror_sdk._protocol.operation import Operation, hide_key, read_error_body
+from mirror_sdk._protocol.operations import Poll, nothing, read_gap, read_instant
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import (
     APIError,

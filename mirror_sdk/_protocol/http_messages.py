@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import httpx
 
 from mirror_sdk._arguments import seconds
-from mirror_sdk._service.answer_body import ACCEPT_ENCODING
-from mirror_sdk._service.deadline import Deadline
-from mirror_sdk._service.environment import plain_hint, proxy_hint, tls_hint
-from mirror_sdk._service.operation import Operation
-from mirror_sdk._service.steps import Pause
+from mirror_sdk._protocol.answer_body import ACCEPT_ENCODING
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.environment import plain_hint, proxy_hint, tls_hint
+from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.steps import Pause
 from mirror_sdk._visible import visible_line
 from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, LONGEST_TIMEOUT_SECONDS, ClientSettings
 from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue

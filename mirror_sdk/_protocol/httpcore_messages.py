@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpcore
 import httpx
 
-from mirror_sdk._service.environment import proxy_for
+from mirror_sdk._protocol.environment import proxy_for
 
 MOST_IDLE = 20
 """How many idle connections are kept, as in httpx."""
