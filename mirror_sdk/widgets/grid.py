@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.resources import files
@@ -57,17 +57,6 @@ class GridColumn:
     width: int | None = None
     sort: str | None = None
 
-    @property
-    def for_page(self) -> dict[str, object]:
-        """The column as it is sent to the page."""
-        return {
-            "name": self.name,
-            "heading": self.heading,
-            "kind": self.kind.value,
-            "width": self.width,
-            "sort": self.sort,
-        }
-
 
 class Grid(LazyModule):
     """A table on the page.
@@ -114,7 +103,7 @@ class Grid(LazyModule):
         self._table_lock = threading.Lock()
         self._has_page = False
         super().__init__(
-            columns=[column.for_page for column in columns],
+            columns=[asdict(column) for column in columns],
             label=label,
             height_px=height_px,
             selection=selection.value,

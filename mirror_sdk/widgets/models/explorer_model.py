@@ -125,6 +125,7 @@ class ExplorerModel(Model):
             return
         self.device_id = device_id
         self._loaded = None
+        self._device.cancel()
         self.notices.clear("device")
         self.changed()
         self.load()

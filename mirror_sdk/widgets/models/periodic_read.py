@@ -16,7 +16,7 @@ class PeriodicRead:
     Args:
         model: Makes the calls, and has the notices.
         subject: The subject of the notice of a failure.
-        every_seconds: The time from the end of one read to the next.
+        every_seconds: The time from the end of one read to the next; ``math.inf`` for a read that is not repeated.
     """
 
     def __init__(self, model: Model, subject: str, every_seconds: float) -> None:

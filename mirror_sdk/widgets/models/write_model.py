@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_CONCURRENCY, DEFAULT_
 from mirror_sdk.widgets.models.device_picker import DevicePicker
 from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
+from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.status import Status, Tone
 from mirror_sdk.widgets.models.value_input import ValueInput, path_text
 from mirror_sdk.widgets.models.write_rows import WRITE_STATUSES, decision, write_rows
@@ -115,7 +117,7 @@ class WriteModel(Model):
         self.plan: Plan | None = None
         self.is_undo = False
         self.status: Status | None = None
-        self._previews = 0
+        self._newest_preview = PeriodicRead(self, "preview", math.inf)
         self._previewed_input: object = None
         self._applied: Plan | None = None
         self._is_stopping = False
@@ -364,27 +366,21 @@ class WriteModel(Model):
     def _preview(self, action: str, make: Callable[[], Plan], *, is_undo: bool) -> None:
         if self.stage is Stage.WRITING:
             return
-        self._previews += 1
-        number, previewed = self._previews, self._input
+        previewed = self._input
         self.stage, self.plan = Stage.CHECKING, None
         self.notices.clear("preview")
         self.notices.clear("apply")
         self.changed()
 
-        def took(plan: Plan) -> None:
-            if number == self._previews:
-                self.stage, self.plan, self.is_undo = Stage.PREVIEW, plan, is_undo
-                self._previewed_input = previewed
-                self.status = None
-                self.changed()
+        def accept(plan: Plan) -> None:
+            self.stage, self.plan, self.is_undo = Stage.PREVIEW, plan, is_undo
+            self._previewed_input = previewed
+            self.status = None
 
-        def failed(error: Exception) -> None:
-            if number == self._previews:
-                self.stage = Stage.INPUT
-                self.changed()
-                self.report("preview", action, error)
+        def failed(_: Exception) -> None:
+            self.stage = Stage.INPUT
 
-        self.run(make, took, failed)
+        self._newest_preview.start(action, make, accept, failed)
 
     def _ended(self, error: Exception | None = None) -> None:
         self.stage = Stage.ENDED

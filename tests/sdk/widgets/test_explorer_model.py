@@ -222,3 +222,11 @@ def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(cl
     seconds.now += 0.2
     model.tick()
     assert len(transport.requests) == 3
+
+
+def test_a_device_that_is_read_is_not_shown_once_none_is_chosen(client, device_id, later):
+    model = ExplorerModel(client, later)
+    model.choose(device_id)
+    model.choose(None)
+    later.make_all()
+    assert (model.title, model.rows) == ("No device chosen", [])
