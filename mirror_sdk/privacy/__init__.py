@@ -1,9 +1,9 @@
-"""Tables that may be shared: what in them is personal, why, and pseudonyms in its place.
+"""Pseudonyms for tables to be shared: which data are personal, why, and how each is replaced.
 
-The mirror may hold personal data of those who have the devices, whether or not a name stands there: whoever knows one
-reading of a device finds all of it by its id. ``frame.mirror.pseudonymize(key)`` gives a table in which ids and names
-are pseudonyms, :func:`pseudonymize` does it for Arrow and Polars too, and ``mirror snapshot FILE --pseudonymize``
-in a shell.
+The mirror may hold personal data of the owners of devices, even if no name occurs in it: anyone who knows one reading
+of a device can find all others by its id. ``frame.mirror.pseudonymize(key)`` returns a table in which ids and names
+are pseudonyms. :func:`pseudonymize` does the same for Arrow and Polars, and ``mirror snapshot FILE --pseudonymize`` in
+a shell.
 
 >>> key = "of the study of November, room 7"
 >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
@@ -14,14 +14,14 @@ in a shell.
 >>> set(drift["device_id"]) <= set(state["device_id"])
 True
 
-A pseudonym is made of the key and the text with HMAC-SHA-256: a word for its kind and twelve digits and letters,
-however long the text is. With the same key the same text of the same kind has the same pseudonym in every table, so
-that they can be joined; an id that is equal to a name has another one. Without the key nobody can tell whose they are;
-who has the key, and guesses a name, can. So the key is a secret: 16 bytes or more that nobody guesses, kept apart from
-the tables, and thrown away when no more tables are to be made with it. It stands in no table, no text of an error and
-no ``repr``.
+A pseudonym is computed from the key and the text with HMAC-SHA-256. It is a word for its kind and twelve digits and
+letters, however long the text is. With the same key, equal texts of the same kind have equal pseudonyms in every table,
+so the tables can be joined. An id that is equal to a name has another pseudonym. Without the key no one can tell what a
+pseudonym stands for; anyone who has the key and guesses a name can. So keep the key secret: choose 16 or more random
+bytes, store them separately from the tables, and delete them when you need no more tables with the same pseudonyms. The
+key occurs in no table, no error message and no ``repr``.
 
-**Columns.** In every table, its index, and the names of the columns of wide ones:
+**Columns.** In every table, its index, and the names of the columns of wide tables:
 
 =================  ==============  ==================================================================
 column             becomes         why
@@ -34,8 +34,8 @@ acknowledged_by    person-…        names the person or program that acknowledg
 uid                entry-…         finds the same entry in the log of the service again
 =================  ==============  ==================================================================
 
-**Resources.** The values of these, reported, desired and asked for, as numbers, texts, booleans and payloads, in every
-instance:
+**Resources.** The values of these resources in every instance, whether reported, desired or requested, as numbers,
+texts, booleans and payloads:
 
 ==================  ==================================  ==============================  ================================
 becomes             values                              object/resource                 why
@@ -77,39 +77,39 @@ nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 
                                                         12/24, 12/25, 12/28
 ==================  ==================================  ==============================  ================================
 
-They are reduced in every column: in a row of such a resource, each column of numbers, booleans, texts or payloads that
-is not known to be about something else is treated as its value. Known are times, counts, revisions and the other
-columns of this package that are not made of values. A column of your own, such as a floor, is reduced in these rows
-too; to keep it, pseudonymize both tables with one key and join them afterwards.
+They are replaced in every column: in a row of such a resource, each column of numbers, booleans, texts or payloads is
+treated as its value, unless it is known to be about something else. Times, counts, revisions and the other columns of
+this package that are not derived from values are known. A column of your own, such as a floor, is replaced in these
+rows too. To keep it, pseudonymize both tables with one key and join them afterwards.
 
-A place is rounded to tenths of degrees, which are about 11 km. Sums, rates and columns of your own may be in another
-scale, where rounding hides nothing, and are left empty. What :func:`~mirror_sdk.register_object` declares with
-``personal=`` is treated as it says there, whatever stands here. The texts and bytes of resources that nobody declares
-become pseudonyms too, since nobody says what they hold; their numbers and booleans stay.
+Coordinates are rounded to tenths of degrees, which are about 11 km. Sums, rates and columns of your own may have
+another scale, on which rounding hides nothing, so they become empty. A declaration with ``personal=`` in
+:func:`~mirror_sdk.register_object` has precedence over this list. The texts and bytes of resources without a
+declaration become pseudonyms too, since their meaning is unknown; their numbers and booleans stay.
 
 **Columns of your own.** A text in a column that is not one of this package becomes a pseudonym, whatever the column is
 called: an id of a device as in ``device_id``, another text in a column ``device`` as in ``endpoint_name``, any other
 ``text-…``. Numbers, booleans and times stay. To keep such a column, pseudonymize first and join it afterwards.
 
-**What a table is based on** keeps its times and counts. The address of the server is a pseudonym; what was selected
-goes, so that the table cannot be refreshed. The report of what was replaced stands there, as ``pseudonymized``.
+**Metadata.** Times and counts stay. The address of the server becomes a pseudonym. The selection is removed, so the
+table cannot be refreshed. A report of the replacements is added, as ``pseudonymized``.
 
 >>> report = pd.DataFrame(state.attrs["mirror"]["pseudonymized"])
 >>> report[["column", "how", "cells"]].values.tolist()
 [['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2], ['acknowledged_by', 'identifier', 0]]
 
-**What is looked for elsewhere.** A text that stays, such as the value of another resource or the reason of a plan, is
-replaced as a whole where it is an id, or an id, a name or another text occurs in it that was replaced in this table;
-names of less than four characters are found as whole texts alone. So is the name of a column or an index. A column with
-lists or structures in its cells is refused. ``also=`` gives other texts to look for, such as the names of devices that
-are not in it.
+**Names in other texts.** A text that stays, such as the value of another resource or the reason of a plan, is replaced
+as a whole if it is an id, or if an id, a name or another text that was replaced in this table occurs in it. Names of
+fewer than four characters are only found as whole texts. The same applies to the name of a column or an index. A column
+with lists or structures in its cells is rejected. Pass ``also=`` to search for further texts, such as the names of
+devices that are not in the table.
 
-**What is not covered.** A name that a text has in another spelling, or that stands nowhere else in the table. Numbers
-and times of your own that are personal in themselves: leave them out. Pictures, files and notebooks that were made of
-the table before. And what measurements tell: when a light is on, a door opens or power is used shows when people are at
-home, and a few times of it, known from elsewhere, lead to a device and all of its rows. Times stay as they are, and
-rows in the order they had. Rare firmware, time zones and models single out a device as well. Who shares a table decides
-who may have it; a pseudonym is no anonymity.
+**Not covered.** A name in another spelling, or one that occurs nowhere else in the table. Numbers and times of your own
+that are personal in themselves: leave them out. Pictures, files and notebooks that were made from the table before. And
+what measurements reveal: when a light is on, a door opens or power is used shows when people are at home, and a few
+such times, known from elsewhere, identify a device and all of its rows. Times and the order of the rows do not change.
+Rare firmware, time zones and models identify a device as well. Pseudonyms do not make a table anonymous: decide with
+whom you share it.
 
 Source: specification 1.5.
 """
