@@ -9,7 +9,7 @@ name::
             request = mirror.client.requests.begin_write(light.id, "/3311/0/5850", True)
             clock.advance("10min")
             assert request.exception().category == "TIMEOUT"
-        faults.drop("answer", path="/v2/device-requests/*")
+        faults.drop("response", path="/v2/device-requests/*")
         mirror.client.write_value(light.id, "/3311/0/5850", True)
         faults.restart_server()
         assert mirror.client.get_device(light.id)["/3311/0/5850"].desired.status == 1
