@@ -40,7 +40,7 @@ how a device is connected: by which protocols, whether a request would reach it 
 messages come.
 
 ``client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})`` describes a device, and
-``client.devices.list(filters={"custom_attributes__room": "B12"})`` finds it by that. A filter can be saved with
+``client.devices.list(attributes={"room": "B12"})`` finds it by that. A filter can be saved with
 ``client.devices.queries.create("lights", filter)`` and used with ``client.devices.list(query="lights")``. The devices
 found can be passed wherever a method takes devices.
 
