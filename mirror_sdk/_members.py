@@ -1,4 +1,4 @@
-"""The base of a client and its resources: completion shows public members, and an unknown name is an error with a cure.
+"""The base of a client and its resources: completion shows public members, and an error for a wrong name has a cure.
 
 A client has about 60 methods in nine groups, so a guessed name is often right and only its group is wrong.
 """
