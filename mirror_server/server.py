@@ -78,7 +78,7 @@ class Coordinator:
         """
         self._services.begin_to_lead()
 
-    def answer_with(self, app: Any) -> None:
+    def respond_with(self, app: Any) -> None:
         """Answer requests of other processes with a WSGI app whenever this process leads."""
 
     def is_alive(self, process_id: str) -> bool:  # noqa: ARG002 - there is no other
@@ -326,13 +326,13 @@ class Services:
         if self.is_leader():
             self._housekeeping.commands.at_latest(min(map(int, instants)))
 
-    def _finish(self, job: Job, answer: DeviceResponse | None) -> Future[None]:
+    def _finish(self, job: Job, response: DeviceResponse | None) -> Future[None]:
         touched = (job.device_id, logs.EVERY)
         if job.command is not None:
             return self.database.enqueue(
-                self.commands.finish, items=[(job.command, answer)], insists=True, by_leader=True, touched=touched
+                self.commands.finish, items=[(job.command, response)], insists=True, by_leader=True, touched=touched
             )
-        return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
+        return self.database.insist(lambda session: self.subscriptions.finish(session, job, response), touched=touched)
 
 
 def _clock(settings: Settings, database: Database) -> Clock:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import orjson
 
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
 from mirror_server.notifications.waiting import Waiter, Waiters
@@ -206,7 +206,7 @@ class NotificationLog:
         of them make one message, which is read once for all waiters with the same position.
 
         Raises:
-            Refusal: The key was revoked meanwhile (401), and its log went with it.
+            ApiError: The key was revoked meanwhile (401), and its log went with it.
         """
         woken = more.result() if more.done() else None
         added = woken.added if woken else None
@@ -216,17 +216,17 @@ class NotificationLog:
             if woken is None or most < MOST_ENTRIES:
                 return self.read(app_id, after, most)
             return self._read_together(app_id, after, woken)
-        except Refusal as refusal:
+        except ApiError as api_error:
             message = (
                 "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
             )
-            raise Refusal(401, message) from refusal
+            raise ApiError(401, message) from api_error
 
     def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
         """Return the next message after the number ``after``, without entries if there is nothing new.
 
         Raises:
-            Refusal: The log never reached that number.
+            ApiError: The log never reached that number.
         """
         # Before the entries are read: the instant must not cover what is appended after that.
         settled_at = self._settled_at()
@@ -352,8 +352,8 @@ def _uids() -> Iterator[str]:
     return (f"{front}-{number % _LAST_PARTS:012x}" for number in count(int(last, 16)))
 
 
-def beyond_log(name: str, position: int, last_seq: int) -> Refusal:
+def beyond_log(name: str, position: int, last_seq: int) -> ApiError:
     """Return the error (400) for a position after the end of the log; ``name`` is the field that has it."""
     cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
     message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
-    return Refusal.of_field(name, message, reason="CURSOR_BEYOND_LOG")
+    return ApiError.of_field(name, message, reason="CURSOR_BEYOND_LOG")

@@ -187,7 +187,7 @@ class DeviceService:
             most: How many resources are read and encoded at most.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
             TooManyResources: It has more, which would have to be read and encoded.
         """
         cached = self._cache.get(device_id)
@@ -229,7 +229,7 @@ class DeviceService:
         """A device of the directory, with what extensions tell of it.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
         """
         with self._database.read() as session:
             return self.describe(session, [known(session, device_id)])[0]
@@ -238,7 +238,7 @@ class DeviceService:
         """A device of the directory.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
         """
         return self._database.look(lambda session: known(session, device_id))
 
@@ -246,7 +246,7 @@ class DeviceService:
         """The resources a device has now.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
             TooManyResources: It has more than ``most``.
         """
         with self._database.read() as session:
@@ -506,7 +506,7 @@ def known(session: Session, device_id: str) -> DeviceRow:
     """The device with this id.
 
     Raises:
-        Refusal: There is none (404).
+        ApiError: There is none (404).
     """
     row = devices.find(session, device_id)
     if row is None:

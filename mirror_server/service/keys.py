@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from mirror_server.clock import wall_time
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.store import keys
 from mirror_server.store.database import Database
@@ -150,12 +150,12 @@ class Authenticator:
             version: That of the database, asked for since the request came; a key is looked up once for each.
 
         Raises:
-            Refusal: The header is missing or malformed, or the key unknown or revoked (401), or one that is there
+            ApiError: The header is missing or malformed, or the key unknown or revoked (401), or one that is there
                 was wrong too often (429).
         """
         bearer = _BEARER.match(authorization or "")
         if bearer is None:
-            raise Refusal(401, "no access key; send the header 'Authorization: Bearer <key>'")
+            raise ApiError(401, "no access key; send the header 'Authorization: Bearer <key>'")
         parts = _KEY.fullmatch(bearer[1])
         if parts is None:
             raise self._failed(client(), "", _MALFORMED)
@@ -201,7 +201,7 @@ class Authenticator:
             self._seen[key_id] = (version, stored)
         return stored
 
-    def _failed(self, client: str, key_id: str, message: str) -> Refusal:
+    def _failed(self, client: str, key_id: str, message: str) -> ApiError:
         # Real time, not domain time: a clock that stands still would never let anybody in again.
         now = time.time()
         with self._failures_lock:
@@ -210,9 +210,9 @@ class Authenticator:
             ends_at, count = self._failures.get((client, key_id), (now + _WINDOW_SECONDS, 0))
             self._failures[client, key_id] = (ends_at, count + 1)
         if count < self._failures_per_minute:
-            return Refusal(401, message)
+            return ApiError(401, message)
         wait_seconds = max(1, math.ceil(ends_at - now))
-        return Refusal(
+        return ApiError(
             429,
             f"too many requests with wrong keys from {client}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,

@@ -100,7 +100,7 @@ class Deferred(Response):
         start_response(self.status, [])
         return ()
 
-    def answer(self) -> Response:
+    def current_response(self) -> Response:
         """The answer as it is now: rendered, or expired if the future is not done.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirror_sdk.wire.history import BEFORE_HISTORY, NO_HISTORY, YET_TO_COME
 from mirror_sdk.wire.model import write_timestamp
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.extensions.history.selection import HistorySelection, TooOld
 from mirror_server.extensions.history.store import history
@@ -60,7 +60,7 @@ class PastService:
         """Open what happened, as known now; the caller closes it.
 
         Raises:
-            Refusal: No history is kept (404), the selection is before it (400), or too much is open (429).
+            ApiError: No history is kept (404), the selection is before it (400), or too much is open (429).
         """
         past = self._open(app_id, "from", selection)
         if selection.end is not None and selection.end < past.oldest_at:
@@ -72,32 +72,32 @@ class PastService:
         """Open the fleet as of an instant, as far as it is known now; the caller closes it.
 
         Raises:
-            Refusal: No history is kept (404), the instant is before it or in the future (400), or too much is open
+            ApiError: No history is kept (404), the instant is before it or in the future (400), or too much is open
                 (429).
         """
         now = self._clock.now()
         if instant > now:
             message = f"is yet to come: here it is {_shown(now)}; leave it out for the fleet as it is"
-            raise Refusal.of_field("as_of", message, reason=YET_TO_COME)
+            raise ApiError.of_field("as_of", message, reason=YET_TO_COME)
         return self._open(app_id, "as_of", selection, instant)
 
     def _open(self, app_id: str, field: str, selection: HistorySelection, instant: Instant | None = None) -> OpenPast:
         if self.history is None:
             message = "this server keeps no history; its operator may switch it on with --keep-history"
-            raise Refusal(404, message, reason=NO_HISTORY)
-        refusal = self._slots.acquire(app_id)
-        if refusal is not None:
-            raise refusal
+            raise ApiError(404, message, reason=NO_HISTORY)
+        api_error = self._slots.acquire(app_id)
+        if api_error is not None:
+            raise api_error
         try:
             return self.history.open(selection, instant, release=partial(self._slots.release, app_id))
         except TooOld as error:
             raise _before_history(field, error.oldest_at) from None
 
 
-def _before_history(field: str, oldest_at: Instant) -> Refusal:
+def _before_history(field: str, oldest_at: Instant) -> ApiError:
     """Return the 400 of an instant before the history."""
     message, more = f"the history begins at {_shown(oldest_at)}; ask from then on", {"oldest_at": _shown(oldest_at)}
-    return Refusal(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)
+    return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)
 
 
 def _shown(instant: Instant) -> str:

@@ -17,7 +17,7 @@ from flask import Blueprint, Response, g, request
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW, NDJSON, Compression
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
 from mirror_server.extensions.downloads import (
@@ -154,7 +154,7 @@ def get_history() -> Response:
     page = selection if before is None else replace(selection, revision=before[0].revision, after=before[1])
     reader = app_id()
 
-    def answer(past: OpenPast) -> Generator[bytes]:
+    def response(past: OpenPast) -> Generator[bytes]:
         from mirror_server.extensions.history.arrow import HistoryPage, arrow_stream  # noqa: PLC0415
 
         pages = before[0] if before else PagedRequest(request_of(selection), past.taken_at, past.revision)
@@ -162,12 +162,12 @@ def get_history() -> Response:
         cursor, end = partial(write_cursor, pages), partial(_end, rows, pages)
         return arrow_stream(rows, compression, cursor, end) if form == ARROW else _ndjson(rows, cursor, end)
 
-    return _download(partial(services().part(PastService).open_history, reader, page), answer, page.conditions, form)
+    return _download(partial(services().part(PastService).open_history, reader, page), response, page.conditions, form)
 
 
 def _download(
     opening: Callable[[], OpenPast],
-    answer: Callable[[OpenPast], Generator[bytes]],
+    response: Callable[[OpenPast], Generator[bytes]],
     conditions: Sequence[Condition],
     form: str,
 ) -> Response:
@@ -175,7 +175,7 @@ def _download(
     is_admitted = g.still_admits
 
     def download(past: OpenPast) -> Response:
-        return Download(answer(past), is_admitted=is_admitted, release=past.close, content_type=form, headers={})
+        return Download(response(past), is_admitted=is_admitted, release=past.close, content_type=form, headers={})
 
     is_long = takes_long(conditions, rows=services().devices.estimated_count())
     return when_read(opening, download, is_long=is_long, discard=lambda past: past.close())
@@ -185,7 +185,7 @@ def _selection() -> HistorySelection:
     """Read the query of the request, but for its page."""
     begin, end = query_instant("from"), query_instant("to")
     if begin is not None and end is not None and end < begin:
-        raise Refusal.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
+        raise ApiError.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
     return HistorySelection(
         conditions=(*query_conditions(_OWN), *_query_devices()),
         patterns=query_patterns(),
@@ -199,7 +199,7 @@ def _query_devices() -> tuple[Condition, ...]:
     """Return the condition that ``device_id`` is one of those in the query, if there are any."""
     device_ids = request.args.getlist("device_id")
     if len(device_ids) > MAX_DEVICES:
-        raise Refusal.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
+        raise ApiError.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
     return (Condition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
 
 
@@ -253,11 +253,11 @@ def snapshot_at(
         compression: The compression of the buffers of an Arrow stream.
 
     Raises:
-        Refusal: See :meth:`mirror_server.extensions.history.pasts.PastService.open_as_of`.
+        ApiError: See :meth:`mirror_server.extensions.history.pasts.PastService.open_as_of`.
     """
     selection, reader = HistorySelection(conditions=tuple(conditions), patterns=tuple(patterns)), app_id()
 
-    def answer(past: OpenPast) -> Generator[bytes]:
+    def response(past: OpenPast) -> Generator[bytes]:
         from mirror_server.extensions.history.arrow import PastFleet, fleet_stream  # noqa: PLC0415
 
         fleet = PastFleet(past)
@@ -272,7 +272,7 @@ def snapshot_at(
         return in_chunks(_lines(fleet, reader, instant, end))
 
     opening = partial(services().part(PastService).open_as_of, reader, selection, instant)
-    return _download(opening, answer, conditions, form)
+    return _download(opening, response, conditions, form)
 
 
 def _lines(fleet: PastFleet, reader: str, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:

@@ -215,7 +215,7 @@ class RequestLog:
 
     # Last, as other extensions may change the answer.
     @extends(trylast=True)
-    def request_answered(
+    def response_ready(
         self,
         environ: dict[str, Any],
         response: Response,

@@ -24,7 +24,7 @@ from mirror_server.devices.link import (
     Registration,
 )
 from mirror_server.extensions.lwm2m import device_keys, registrations
-from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRefused, Response
+from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRejected, Response
 from mirror_server.extensions.lwm2m.links import (
     BadLinks,
     Links,
@@ -88,7 +88,7 @@ class LwM2MCounts:
     unreadable_notifications: int = 0
     unknown_notifications: int = 0
     failed_exchanges: int = 0
-    unreadable_answers: int = 0
+    unreadable_responses: int = 0
 
 
 class _Minutes:
@@ -188,11 +188,11 @@ class Registrar:
         async with self._alone(location):
             return await self._taken(peer, self._deregister(peer, location))
 
-    def refuse_bootstrap(self, peer: Peer, request: Request) -> Response:
+    def reject_bootstrap(self, peer: Peer, request: Request) -> Response:
         """Reject ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
         reason = "this is no bootstrap server; give the device this address as that of its LwM2M server"
         name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
-        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", RequestRefused("4.04", reason).response)
+        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", RequestRejected("4.04", reason).response)
 
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Change the address of a device, also in the database."""
@@ -238,7 +238,7 @@ class Registrar:
         """Check that a peer may still register as a device: an operator may have changed names and keys.
 
         Raises:
-            RequestRefused: It may not; its messages are not from that device.
+            RequestRejected: It may not; its messages are not from that device.
         """
         await self._check_identity(peer, await self._look(partial(_name_of, device)))
 
@@ -253,10 +253,10 @@ class Registrar:
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
         try:
             response = await work
-        except RequestRefused as error:
+        except RequestRejected as error:
             response = error.response
         except BadLinks as error:
-            response = RequestRefused("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error)).response
+            response = RequestRejected("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error)).response
         return self._noted(peer, "registration", response)
 
     def _noted(self, peer: Peer, what: str, response: Response) -> Response:
@@ -269,7 +269,7 @@ class Registrar:
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            raise RequestRefused(_TOO_MANY, "too many registrations; try again later", _MINUTE_SECONDS)
+            raise RequestRejected(_TOO_MANY, "too many registrations; try again later", _MINUTE_SECONDS)
         parameters = read_registration(request.query)
         name = parameters.endpoint_name
         await self._check_identity(peer, name)
@@ -279,7 +279,7 @@ class Registrar:
             # A device that restarted, or two devices with one name: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
             if former is None and len(self.registry) >= self._settings.max_coap_devices:
-                raise RequestRefused("5.03", "as many devices are registered as may be", _FULL_SECONDS)
+                raise RequestRejected("5.03", "as many devices are registered as may be", _FULL_SECONDS)
             structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
         self.counts.registrations += 1
@@ -350,7 +350,7 @@ class Registrar:
             return await asyncio.wrap_future(self._events.registered(registration))
         except NameTaken:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
-            raise RequestRefused("4.03", reason) from None
+            raise RequestRejected("4.03", reason) from None
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
         device = await self._device(peer, location)
@@ -455,7 +455,7 @@ class Registrar:
         """Return the device that may update its registration there from this peer.
 
         Raises:
-            RequestRefused: There is none.
+            RequestRejected: There is none.
         """
         device = self.registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):
@@ -481,9 +481,9 @@ class Registrar:
         """
         key = await self._look(lambda session: device_keys.find(session, endpoint_name))
         if peer.is_secure and (key is None or key.identity != peer.identity):
-            raise RequestRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
+            raise RequestRejected("4.03", f"ep={endpoint_name} is not the name this key is for")
         if not peer.is_secure and key is not None:
-            raise RequestRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
+            raise RequestRejected("4.03", f"ep={endpoint_name} has a key; come by coaps")
 
     async def _look(self, statement: Callable[[Session], T]) -> T:
         """Return the result of a statement, on a thread that may wait for the database."""
@@ -517,5 +517,5 @@ def _introduced_by_name(endpoint_name: str, session: Session) -> list[AnnouncedR
     return [] if row is None else _introduced(row.device_id, session)
 
 
-def _unknown() -> RequestRefused:
-    return RequestRefused("4.04", "nothing is registered here; register anew under /rd")
+def _unknown() -> RequestRejected:
+    return RequestRejected("4.04", "nothing is registered here; register anew under /rd")

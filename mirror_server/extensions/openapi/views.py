@@ -47,9 +47,9 @@ def get_description() -> Response:
         hooks.collected("described_besides"),
         hooks.collected("interface_described"),
     )
-    answer = Response(content, content_type="application/json")
-    make_conditional(answer)
-    return answer
+    response = Response(content, content_type="application/json")
+    make_conditional(response)
+    return response
 
 
 @lru_cache(maxsize=2)

@@ -58,7 +58,7 @@ class ForwardedRequests:
         if call_id in self._gone:
             return
         self._gone[call_id] = asyncio.Event()
-        task = self._loop.create_task(self._answer(call_id))
+        task = self._loop.create_task(self._respond(call_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -66,7 +66,7 @@ class ForwardedRequests:
         if call_id in self._gone:
             self._gone[call_id].set()
 
-    async def _answer(self, call_id: str) -> None:
+    async def _respond(self, call_id: str) -> None:
         try:
             request = self._database.look(lambda session: processes.call(session, call_id))
             if request is not None:

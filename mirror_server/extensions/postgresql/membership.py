@@ -59,7 +59,7 @@ class Membership(Coordinator):
         """See :class:`Coordinator`."""
         self.leadership.start(self._services, self.forwarder)
 
-    def answer_with(self, app: Any) -> None:
+    def respond_with(self, app: Any) -> None:
         """See :class:`Coordinator`."""
         bridge = Bridge(app, self._services.settings)
         self.forwarder.answerer = ForwardedRequests(self._database, self.forwarder, bridge)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import orjson
 
 from mirror_sdk.wire.routes import CURSOR_HEADER, GAP_HEADER, TIME_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.notifications.log import MOST_ENTRIES, More, NotificationLog, Page
 
@@ -166,8 +166,8 @@ def read_page(log: NotificationLog, app_id: str, after: int, more: More | None, 
         if more is None:
             return log.read(app_id, after, min(most, MOST_AT_ONCE))
         return log.read_more(app_id, after, more, most)
-    except Refusal as refusal:
-        raise revoked() from refusal
+    except ApiError as api_error:
+        raise revoked() from api_error
 
 
 def reader_frame(page: Page, show_instant: Callable[[Instant], str]) -> Frame:

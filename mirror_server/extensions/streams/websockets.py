@@ -95,7 +95,7 @@ class Websockets:
     def register(self, app_id: str, registration: WebsocketRegistration) -> Future[bool]:
         """Register a channel, or change the one there is; gives whether it is new.
 
-        The future raises a Refusal (400): the key has a channel of another type.
+        The future raises a ApiError (400): the key has a channel of another type.
         """
 
         def work(session: Session) -> bool:

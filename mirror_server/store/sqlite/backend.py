@@ -36,7 +36,7 @@ from mirror_server.store.sqlite.files import (
     identity_of,
     is_served_by_name,
     is_served_elsewhere,
-    refuse_other_name,
+    reject_other_name,
     unopened,
 )
 
@@ -121,7 +121,7 @@ class SqliteBackend:
         if must_exist and not path.stat().st_size:
             raise DatabaseError(f"there is no database in {path}: it is empty; name another file, or restore a backup")
         try:
-            refuse_other_name(path)
+            reject_other_name(path)
             with suppress(FileExistsError):
                 # SQLite fills it; nobody else may read it, nor the files SQLite puts beside it.
                 path.touch(mode=0o600, exist_ok=False)
@@ -156,7 +156,7 @@ class SqliteBackend:
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        self._refuse_other_file()
+        self._reject_other_file()
         self._connection.execute("COMMIT")
 
     def undo(self) -> None:
@@ -231,7 +231,7 @@ class SqliteBackend:
             connection.execute("PRAGMA query_only = ON")
             return _Reader(connection)
 
-    def _refuse_other_file(self) -> None:
+    def _reject_other_file(self) -> None:
         """Refuse to go on with a file that has lost its name: what is written there is gone when it is closed.
 
         Raises:
@@ -252,7 +252,7 @@ class SqliteBackend:
             )
 
     def _connect(self) -> sqlite3.Connection:
-        self._refuse_other_file()
+        self._reject_other_file()
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
         )

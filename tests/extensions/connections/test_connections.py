@@ -45,7 +45,7 @@ class Listening:
                     {},
                     settings=settings,
                     limits=settings.of(ConnectionSettings),
-                    answer_refusal=bridge.answer_refusal,
+                    error_response=bridge.error_response,
                 )
             )
             return self.made[-1]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import KeyFileError, distrusted, kept_key
 from mirror_server.hooks import open_database
@@ -41,7 +41,7 @@ class Demo:
     def admits(self, key: str, at: int = NOW) -> bool:
         try:
             _, scopes = Authenticator(self.database, 1000, now=lambda: at).authenticate(f"Bearer {key}", lambda: "")
-        except Refusal:
+        except ApiError:
             return False
         return scopes == frozenset(Scope)
 
@@ -147,9 +147,9 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
 def test_what_is_no_file_with_a_key_for_its_owner_alone_is_refused_and_nothing_is_changed(demo, make, told):
     make(demo.file)
     before = demo.file.lstat()
-    with pytest.raises(KeyFileError, match=told) as refusal:
+    with pytest.raises(KeyFileError, match=told) as error_response:
         demo.start()
-    assert ELSEWHERE not in str(refusal.value)
+    assert ELSEWHERE not in str(error_response.value)
     assert demo.all_keys() == []
     assert demo.file.lstat()[:7] == before[:7]
     assert not demo.file.with_name("nothing").exists()

@@ -9,7 +9,7 @@ import pytest
 from bridge_requests import Request, append, busy, take, until
 from device_resources import setting
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service import long_reads
 from mirror_server.service.long_reads import LongReads
 from mirror_server.store.conditions import Condition
@@ -219,7 +219,7 @@ async def test_answered_requests_leave_nothing_to_the_garbage_collector(server, 
         # The writer's thread knows the last change until it has another one.
         server.services.database.submit(lambda _: None).result(60)
         gc.collect()
-        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, Refusal))]
+        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, ApiError))]
     finally:
         gc.set_debug(0)
         gc.enable()

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 from resource_paths import TEMPERATURE
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.devices.link import Content, Observation
 from mirror_server.store import logs
 from mirror_server.store.backend import StorageFailed
@@ -246,7 +246,7 @@ def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, k
     more = polls.open(app_id)
     assert server.services.database.settle(60)
     for way in (more.result, lambda: polls.take(app_id, more, polls.read(app_id, more))):
-        with pytest.raises(Refusal, match="one type of channel"):
+        with pytest.raises(ApiError, match="one type of channel"):
             way()
     assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
     assert not server.services.database.look(lambda session: polls.exists(session, app_id))

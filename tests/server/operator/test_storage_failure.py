@@ -43,8 +43,8 @@ def test_what_cannot_be_stored_is_503_with_what_to_do_and_changes_nothing(server
     for name, change in CHANGES.items():
         answer = call(*change, settled=False)
         assert answer.status_code == 503, name
-        refusal = ErrorBody.model_validate(answer.json, extra="forbid")
-        assert (refusal.type, refusal.reason) == ("unavailable", "STORAGE_FAILED")
+        error_response = ErrorBody.model_validate(answer.json, extra="forbid")
+        assert (error_response.type, error_response.reason) == ("unavailable", "STORAGE_FAILED")
         assert int(answer.headers["Retry-After"]) > 0
         assert state(server, key, device) == before, name
     disk.mend()

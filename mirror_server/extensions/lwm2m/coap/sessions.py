@@ -276,7 +276,7 @@ class DtlsTransport:
             self._counts.dropped += 1
         elif session is None and not is_hello:
             self._counts.dropped += 1
-            self._answer_unknown(peer, datagram)
+            self._request_handshake(peer, datagram)
         elif session is not None and is_hello and _hello_hash(datagram) == session.hello:
             # The library would begin another handshake, and the device goes on with this one.
             if address in self._opening:
@@ -313,7 +313,7 @@ class DtlsTransport:
         self._read_at = now
         return False
 
-    def _answer_unknown(self, peer: Peer, datagram: bytes) -> None:
+    def _request_handshake(self, peer: Peer, datagram: bytes) -> None:
         """Have a device make a new handshake whose session is not known, after a restart or from another port.
 
         The alert is shorter than what it answers, and is never answered by another one. Source: RFC 6347, 4.1.2.7.
@@ -363,7 +363,7 @@ class DtlsTransport:
         session.begin_anew(peer, hello, self._loop.time())
         self._opening[address] = session
         if len(self._opening) > self._limits.handshakes:
-            self._refuse(next(iter(self._opening.values())))
+            self._reject(next(iter(self._opening.values())))
         self._sweep_later()
 
     def _open_session(self, session: _Session) -> None:
@@ -386,9 +386,9 @@ class DtlsTransport:
         if self._open.get(address) is session:
             self._end(session)
         elif self._opening.get(address) is session:
-            self._refuse(session)
+            self._reject(session)
 
-    def _refuse(self, session: _Session) -> None:
+    def _reject(self, session: _Session) -> None:
         """End a failed handshake."""
         self._counts.handshake_failures += 1
         del self._opening[session.peer.address]

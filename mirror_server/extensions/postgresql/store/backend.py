@@ -345,18 +345,18 @@ class PostgresBackend:
         """What a single statement gives; connections that broke while they were idle are dropped."""
         for connection in _taken(self._idle_lookers):
             with suppress(StorageFailed):
-                return self._answer_on(connection, ask)
+                return self._response_on(connection, ask)
         connection = self._new_reader()
         try:
             connection.run(_LOOKING_OPTIONS)
         except psycopg.Error as error:
             self._drop(connection)
             raise unreachable() from error
-        return self._answer_on(connection, ask)
+        return self._response_on(connection, ask)
 
-    def _answer_on(self, connection: PostgreSQLConnection, ask: Callable[[PostgreSQLConnection], T]) -> T:
+    def _response_on(self, connection: PostgreSQLConnection, ask: Callable[[PostgreSQLConnection], T]) -> T:
         try:
-            answer = ask(connection)
+            response = ask(connection)
         except StorageFailed:
             self._drop(connection)
             raise
@@ -364,7 +364,7 @@ class PostgresBackend:
             self._idle_lookers.append(connection)
             raise
         self._idle_lookers.append(connection)
-        return answer
+        return response
 
     def _begin_reading(self, command: str) -> tuple[PostgreSQLConnection, Row | None]:
         """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
