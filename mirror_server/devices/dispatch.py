@@ -183,7 +183,7 @@ class Dispatcher:
     def _begin_some(self, deliveries: Sequence[_Delivery]) -> None:
         now, device_ids = self._clock.now(), [delivery.device_id for delivery in deliveries]
         try:
-            found = self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
+            found = self._database.query(lambda session: commands.waiting_of_devices(session, device_ids, now))
         except Exception as error:
             for each in deliveries:
                 if len(deliveries) == 1 or isinstance(error, StorageFailed):
@@ -254,9 +254,9 @@ class Dispatcher:
             self._ended(job, delivery, None)
         else:
             # After a crash, the stored attempt says that the device may have acted.
-            stored = self._database.insist(
+            stored = self._database.submit_durable(
                 lambda session: commands.begin_attempt(session, command.command_id, self._clock.now()),
-                touched=(command.device_id,),
+                conflict_keys=(command.device_id,),
             )
             stored.add_done_callback(lambda future: self._attempt_begun(job, delivery, future))
 
@@ -299,7 +299,7 @@ class Dispatcher:
                 self._unanswered.setdefault(job.device_id, set()).add(job.ask)
         if is_late:
             if not is_lost:
-                self._take_late(job, response)
+                self._store_late_response(job, response)
             return
         delivery.stop_timer()
         try:
@@ -309,7 +309,7 @@ class Dispatcher:
         else:
             stored.add_done_callback(lambda future: self._stored(delivery, future))
 
-    def _take_late(self, job: Job, response: DeviceResponse | None) -> None:
+    def _store_late_response(self, job: Job, response: DeviceResponse | None) -> None:
         """Nobody waits for the answer any more, but it tells what the device has and does.
 
         Not so the end of an observation: another may have begun since.

@@ -53,7 +53,7 @@ class Channels:
         Raises:
             ApiError: It has none (404).
         """
-        found = self._database.look(lambda session: self._find(session, app_id, None))
+        found = self._database.query(lambda session: self._find(session, app_id, None))
         if found is None:
             ways = ", ".join(channel.begin.format(channel.path) for channel in self._types)
             raise ApiError(404, f"this key has no notification channel; {ways}")
@@ -73,7 +73,7 @@ class Channels:
         Raises:
             ApiError: It has one (400).
         """
-        api_error = self._database.look(lambda session: self.other(session, app_id, own))
+        api_error = self._database.query(lambda session: self.other(session, app_id, own))
         if api_error is not None:
             raise api_error
 
@@ -133,7 +133,7 @@ class PlainPolls:
             self._open[app_id] = (more, asked_by)
             position, _ = self._positions.get(app_id, (None, None))
             # Under the lock, so that this is stored in the same order.
-            self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
+            self._database.submit_durable(lambda session: self._open_channel(session, app_id, more, position))
         return more
 
     def closing(self, app_id: str) -> Waiter[None] | None:
@@ -257,7 +257,7 @@ class PlainPolls:
             position, _ = self._positions.get(app_id, (None, None))
         if position is not None:
             return position
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         return state.position if state else 0
 
 

@@ -154,7 +154,7 @@ class NotificationLog:
         if app_id in self._known:
             return
         # The database does work in order: what the application causes next finds its log.
-        created = self._database.insist(lambda session: logs.create(session, app_id), by_leader=False)
+        created = self._database.submit_durable(lambda session: logs.create(session, app_id), by_leader=False)
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
     def append(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
@@ -230,7 +230,7 @@ class NotificationLog:
         """
         # Before the entries are read: the instant must not cover what is appended after that.
         settled_at = self._settled_at()
-        last_seq, rows = self._database.look(lambda session: logs.read(session, app_id, after, most, MOST_BYTES))
+        last_seq, rows = self._database.query(lambda session: logs.read(session, app_id, after, most, MOST_BYTES))
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
@@ -278,7 +278,7 @@ class NotificationLog:
             self._read_seq[app_id] = seq
         if self._is_shared and not self._is_leader():
             # The leader needs it when it registers a webhook; it knows only its own readers.
-            self._database.submit(lambda session: logs.note_read(session, app_id, seq), touched=(logs.EVERY,))
+            self._database.submit(lambda session: logs.note_read(session, app_id, seq), conflict_keys=(logs.EVERY,))
 
     def store_read(self) -> None:
         """Store up to where readers with their own positions have read."""
@@ -289,7 +289,7 @@ class NotificationLog:
             for app_id, seq in read:
                 logs.note_read(session, app_id, seq)
 
-        self._database.insist(work, by_leader=False)
+        self._database.submit_durable(work, by_leader=False)
 
     def pass_over_read(self, session: Session, app_id: str) -> None:
         """Begin a new channel after the entries that readers with their own positions got."""
@@ -298,7 +298,7 @@ class NotificationLog:
 
     def last_seq(self, app_id: str) -> int:
         """Return the number of the newest entry, 0 for an empty log."""
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
     def more(self, app_id: str, *, is_poll: bool = True) -> More:

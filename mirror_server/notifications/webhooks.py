@@ -111,11 +111,11 @@ class Webhooks:
 
     def registration(self, app_id: str) -> WebhookRow | None:
         """Return the webhook of an application."""
-        return self._database.look(lambda session: logs.webhook(session, app_id))
+        return self._database.query(lambda session: logs.webhook(session, app_id))
 
     def backlog(self, app_id: str) -> int:
         """Return how many entries wait to be delivered."""
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         return state.waiting if state else 0
 
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
@@ -150,7 +150,7 @@ class Webhooks:
         return await asyncio.wrap_future(self._database.submit(work))
 
     async def _note(self, work: Callable[[Session], T]) -> T:
-        return await asyncio.wrap_future(self._database.insist(work))
+        return await asyncio.wrap_future(self._database.submit_durable(work))
 
     async def _register(self, app_id: str, registration: CallbackRegistration) -> None:
         if not await self._call(app_id, registration, b"{}"):
@@ -212,7 +212,7 @@ class Webhooks:
         """Send the next message; return false when there is none."""
         registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         page = self._log.read(app_id, state.position if state else 0, most=serialization.max_chunk_size)
         if not page.entries:
             return False

@@ -68,7 +68,7 @@ class Placement:
     checks: tuple[Check, ...] = ()
 
     @property
-    def touched(self) -> tuple[str, str]:
+    def conflict_keys(self) -> tuple[str, str]:
         """The device and the id: see :meth:`mirror_server.store.writer.Writer.enqueue`.
 
         Another request with the id may be for another device.
@@ -135,7 +135,7 @@ class CommandService:
         The future raises a ApiError: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
         429 queue full, or that of a check.
         """
-        return self._database.enqueue(self._place, items=[placement], touched=placement.touched)
+        return self._database.enqueue(self._place, items=[placement], conflict_keys=placement.conflict_keys)
 
     def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
         """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
@@ -143,7 +143,7 @@ class CommandService:
         What a device reports in response to a command that has ended before is stored too. Source: specification 2.2.
         """
         for group in _disjoint(attempts, lambda attempt: (attempt[0].device_id,)):
-            found = commands.targets_of_ending(session, [command for command, _ in group])
+            found = commands.contexts_of_ending(session, [command for command, _ in group])
             completed = [
                 completion
                 for (command, response), target in zip(group, found, strict=True)
@@ -197,7 +197,7 @@ class CommandService:
         """Queue commands, each as if those before it were queued already; gives them in their order."""
         return [
             command
-            for group in _disjoint(placements, lambda placement: placement.touched)
+            for group in _disjoint(placements, lambda placement: placement.conflict_keys)
             for command in self._place_group(session, group)
         ]
 
@@ -213,7 +213,7 @@ class CommandService:
         return [placed[each.name] for each in placements]
 
     def _accept(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
-        found = commands.targets_of_placed(session, [(each.device_id, each.request.path) for each in placements])
+        found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in placements])
         accepted = [self._accepted(session, each, target) for each, target in zip(placements, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
@@ -271,7 +271,7 @@ class CommandService:
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
         """End a command without a response of the device."""
-        (target,) = commands.targets_of_ending(session, [command])
+        (target,) = commands.contexts_of_ending(session, [command])
         if target is not None:
             self._complete(session, [self._completion(command, target, failure.value)])
 
@@ -290,7 +290,7 @@ class CommandService:
         noted |= self._report(session, done, now)
         responded = {each.target.device_id for each in completed if each.response is not None}
         if responded - noted:
-            devices.touch(session, sorted(responded - noted), now)
+            devices.record_contact(session, sorted(responded - noted), now)
         responses = [
             (each.command.app_id, each.command.device_id, _response(each))
             for each in completed
@@ -304,7 +304,7 @@ class CommandService:
             return
         now = self._clock.now()
         if response.outcome is not Outcome.DONE or not self._report(session, [(command, response)], now):
-            devices.touch(session, [command.device_id], now)
+            devices.record_contact(session, [command.device_id], now)
 
     def _report(
         self, session: Session, done: Iterable[tuple[Command, DeviceResponse | None]], now: Instant

@@ -188,14 +188,14 @@ class Authenticator:
         # Others than the newest are looked for only when it is not that one.
         if hmac.compare_digest(stored.secret_hash, given):
             return True
-        former = self._database.look(lambda session: keys.former_secrets(session, stored.key_id, self._now()))
+        former = self._database.query(lambda session: keys.former_secrets(session, stored.key_id, self._now()))
         return any(hmac.compare_digest(each.secret_hash, given) for each in former)
 
     def _find(self, key_id: str, version: Hashable | None) -> StoredKey | None:
         seen, stored = self._seen.get(key_id, (None, None))
         if stored is not None and version is not None and version == seen:
             return stored
-        stored = self._database.look(lambda session: keys.find(session, key_id))
+        stored = self._database.query(lambda session: keys.find(session, key_id))
         # Keys that are not there are not held: anybody may name as many as they like.
         if stored is not None and version is not None:
             self._seen[key_id] = (version, stored)

@@ -56,7 +56,7 @@ class SubscriptionService:
 
     def rules(self, app_id: str) -> tuple[str, str]:
         """Return the application's presubscription rules as JSON, as they were put, and their tag for ``ETag``."""
-        return _tagged(self._database.look(lambda session: subscriptions.rules(session, app_id)))
+        return _tagged(self._database.query(lambda session: subscriptions.rules(session, app_id)))
 
     def put_rules(
         self,
@@ -145,11 +145,11 @@ class SubscriptionService:
 
     def paths(self, app_id: str, device_id: str) -> list[str]:
         """Return the resources of a device that the application is subscribed to."""
-        return self._database.look(lambda session: subscriptions.paths(session, app_id, device_id))
+        return self._database.query(lambda session: subscriptions.paths(session, app_id, device_id))
 
     def state(self, app_id: str, device_id: str, path: str) -> SubscriptionState:
         """Return the state of the application's subscription of a resource."""
-        return _STATES[self._database.look(lambda session: subscriptions.state(session, app_id, device_id, path))]
+        return _STATES[self._database.query(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
     def finish(self, session: Session, job: Job, response: DeviceResponse | None) -> None:
         """Store the response of a device to a subscribe command or its end; without a response it is sent again.
@@ -158,7 +158,7 @@ class SubscriptionService:
         """
         if response is None or not response.outcome.is_of_device:
             return
-        devices.touch(session, [job.device_id], self._clock.now())
+        devices.record_contact(session, [job.device_id], self._clock.now())
         path = job.ask.path
         if not isinstance(job.ask, Observe):
             subscriptions.forgotten(session, job.device_id, path)

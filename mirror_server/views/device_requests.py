@@ -27,7 +27,6 @@ from mirror_server.hooks import Handling
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import json_response, when_stored
 from mirror_server.views.requests import (
     app_id,
     note,
@@ -38,6 +37,7 @@ from mirror_server.views.requests import (
     requires,
     services,
 )
+from mirror_server.views.responses import json_response, when_stored
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

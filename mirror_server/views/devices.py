@@ -13,13 +13,6 @@ from mirror_server.service.devices import EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
-from mirror_server.views.answers import (
-    EncodedResponse,
-    empty_response,
-    json_response,
-    when_page_read,
-    when_read,
-)
 from mirror_server.views.requests import (
     PAGING,
     app_id,
@@ -28,6 +21,13 @@ from mirror_server.views.requests import (
     query_paging,
     requires,
     services,
+)
+from mirror_server.views.responses import (
+    EncodedResponse,
+    empty_response,
+    json_response,
+    when_page_read,
+    when_read,
 )
 
 _RESOURCES_AT_ONCE = 300

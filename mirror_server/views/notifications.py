@@ -18,15 +18,6 @@ from mirror_server.notifications.log import NotificationLog, Page
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import (
-    SharedResponse,
-    empty_response,
-    json_response,
-    when_deleted,
-    when_long_read,
-    when_read,
-    when_stored,
-)
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
@@ -39,6 +30,15 @@ from mirror_server.views.requests import (
     requires,
     services,
     without_head,
+)
+from mirror_server.views.responses import (
+    SharedResponse,
+    empty_response,
+    json_response,
+    when_deleted,
+    when_long_read,
+    when_read,
+    when_stored,
 )
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import json_response
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import app_id, requires, services
+from mirror_server.views.responses import json_response
 
 _HEALTH = {"status": OK, "service": SERVICE}
 _READY = {"status": "ready"}
 _READY_TIMEOUT_SECONDS = 5
-_LOOK_AGAIN_SECONDS = 5
+_RETRY_SECONDS = 5
 
 routes = Blueprint("operation", __name__)
 
@@ -44,4 +44,4 @@ def get_own_access_key() -> Response:
 
 def _not_ready() -> Response:
     message = f"nothing could be stored for {_READY_TIMEOUT_SECONDS} s; look at the server's disk and its log"
-    raise ApiError(503, message, retry_after_seconds=_LOOK_AGAIN_SECONDS)
+    raise ApiError(503, message, retry_after_seconds=_RETRY_SECONDS)

@@ -13,8 +13,8 @@ from mirror_sdk.wire.routes import SUBSCRIPTION_HEADER
 from mirror_sdk.wire.subscriptions import SUBSCRIPTION_ENDED, SubscriptionState
 from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_response, when_stored
 from mirror_server.views.requests import app_id, check_query, read_body, read_path, requires, services
+from mirror_server.views.responses import empty_response, when_stored
 
 routes = Blueprint("subscriptions", __name__)
 

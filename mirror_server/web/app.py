@@ -23,9 +23,9 @@ from mirror_server.core.errors import ApiError
 from mirror_server.hooks import SERVER, extension_of, require_distinct
 from mirror_server.service.long_reads import Slots
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
-from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, CacheableResponse, SharedResponse, error_response_to
 from mirror_server.views.deferred import PARK, Deferred, Streamed
 from mirror_server.views.requests import SERVICES, app_id, request_id
+from mirror_server.views.responses import NO_SNIFF, NO_STORE, CacheableResponse, SharedResponse, error_response_to
 from mirror_server.web.admission import Admission
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ class MirrorApp(Flask):
             # To look for such headers first takes longer.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
             if not isinstance(response, CacheableResponse):
-                response.headers.add(*NOT_KEPT)
-            response.headers.add(*NOT_GUESSED)
+                response.headers.add(*NO_STORE)
+            response.headers.add(*NO_SNIFF)
         seconds = time.perf_counter() - environ[_BEGAN]
         for tell in self._response_ready:
             tell(environ, response, environ[_ROUTE], seconds)

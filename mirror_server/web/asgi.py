@@ -15,9 +15,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
 from mirror_server.service.long_reads import Slots
-from mirror_server.views.answers import SharedResponse
 from mirror_server.views.deferred import Deferred, Streamed
 from mirror_server.views.requests import CALLER, noted, request_id
+from mirror_server.views.responses import SharedResponse
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment

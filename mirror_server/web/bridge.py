@@ -21,9 +21,9 @@ from flask import Response
 from mirror_server.config import Settings
 from mirror_server.core.errors import ApiError
 from mirror_server.service.long_reads import Slots
-from mirror_server.views.answers import SharedResponse
 from mirror_server.views.deferred import PARK, Deferred, Streamed, until_done
 from mirror_server.views.requests import noted
+from mirror_server.views.responses import SharedResponse
 from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REJECTED
 from mirror_server.web.asgi import (
     Backpressure,
@@ -88,7 +88,7 @@ class Bridge:
             self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REJECTED: api_error}
         )
 
-    def wait_for_told(self, seconds: float) -> None:
+    def wait_for_responses(self, seconds: float) -> None:
         """Wait on another thread, so long at most, until those have their answers whose future is done."""
         if self._calls is not None:
             self._calls.wait(seconds)

@@ -153,7 +153,7 @@ def _server_of(services: Services) -> _Server:
     app = create_app(services)
     services.coordinator.respond_with(app)
     bridge = Bridge(app, services.settings)
-    services.database.wait_for_told = bridge.wait_for_told
+    services.database.wait_for_responses = bridge.wait_for_responses
     config = uvicorn.Config(
         bridge,
         http="httptools",

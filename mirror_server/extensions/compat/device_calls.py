@@ -27,7 +27,6 @@ from mirror_server.service.keys import Scope
 from mirror_server.store import devices, resources
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
-from mirror_server.views.answers import empty_response, when_stored
 from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of, text_of, words
 from mirror_server.views.device_requests import place
 from mirror_server.views.requests import (
@@ -40,6 +39,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
+from mirror_server.views.responses import empty_response, when_stored
 
 _MEDIA_TYPE = re.compile(MEDIA_TYPE_PATTERN.replace("$", r"\Z"))
 _NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
@@ -68,7 +68,7 @@ _RULES = tuple(
     Parameter(name, "A notification rule, in the place of a value.", TEXT | {"pattern": NUMBER_PATTERN})
     for name in NOTIFICATION_RULES
 )
-_NOBODY_IS_TOLD = ResponseSpec(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
+_NO_NOTIFICATION = ResponseSpec(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
 _VALUE = "A value as it is, in the format that `Content-Type` tells."
 
 
@@ -87,7 +87,7 @@ routes = Blueprint("older_device_calls", __name__)
     "Device requests",
     ResponseSpec(200, "What the mirror holds, with `cacheOnly`.", text_of("*/*", "21.5", _VALUE)),
     _ACCEPTED,
-    _NOBODY_IS_TOLD,
+    _NO_NOTIFICATION,
     ResponseSpec(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
     parameters=(_FROM_CACHE, *_OLDER),
     errors=(409,),
@@ -114,7 +114,7 @@ def read_resource(device_id: str, path: str) -> Response:
 @described(
     "Device requests",
     _ACCEPTED,
-    _NOBODY_IS_TOLD,
+    _NO_NOTIFICATION,
     body=_raw("1"),
     takes_no_body=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER, *_RULES),
@@ -146,7 +146,7 @@ def write_resource(device_id: str, path: str) -> Response:
 @described(
     "Device requests",
     _ACCEPTED,
-    _NOBODY_IS_TOLD,
+    _NO_NOTIFICATION,
     body=_raw("0='1'"),
     takes_no_body=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER),

@@ -18,9 +18,9 @@ from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
-from mirror_server.views.answers import json_response, when_read
 from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
+from mirror_server.views.responses import json_response, when_read
 
 _REGISTERED = Condition("registered", "IN", (1,))
 _DEVICES_AT_A_TIME = 1000

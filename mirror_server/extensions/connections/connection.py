@@ -25,7 +25,7 @@ from mirror_server.web.serve import Upgrade
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
-_MOST_TOLD = 100
+_MAX_LOGGED = 100
 _PIECE_BYTES = 64 * 1024
 _HEADER_MARKS = 4
 _MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
@@ -79,7 +79,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._in_message = False
         # Bytes since the parser last told of something that ends: a head, a piece of a body, a message. They lack
         # what stood in the piece in which a request began behind another one, which is no more than the slack.
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
         self._slack_bytes = 0
         self._piece_bytes = 0
         self._begins_piece = False
@@ -90,7 +90,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Begin, unless there are too many connections."""
         super().connection_made(transport)
         excess = len(self.connections) - self._max_connections
-        if excess > _MOST_TOLD:
+        if excess > _MAX_LOGGED:
             transport.abort()
         elif excess > 0:
             message = "too many connections are open on this server; try again later, and close those you do not use"
@@ -117,7 +117,7 @@ class BoundedConnection(HttpToolsProtocol):
                 self.data_received(data[begin : begin + _PIECE_BYTES])
             return
         self._piece_bytes = size
-        self._untold_bytes += size
+        self._unparsed_bytes += size
         self._begins_piece = not self._in_message
         self._unset_keepalive_if_required()
         self._parse(data)
@@ -165,7 +165,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _look(self) -> None:
         """Refuse what is too large, and give what is to come its time."""
         api_error = self._head_error() if self._in_head else None
-        if api_error is None and self._untold_bytes > self._max_head_bytes:
+        if api_error is None and self._unparsed_bytes > self._max_head_bytes:
             api_error = self._too_large()
         if api_error is not None:
             self._reject(api_error)
@@ -182,13 +182,13 @@ class BoundedConnection(HttpToolsProtocol):
         """Called by the parser."""
         super().on_message_begin()
         self._in_head = self._in_message = True
-        self._untold_bytes, self._slack_bytes = self._piece_bytes, 0
+        self._unparsed_bytes, self._slack_bytes = self._piece_bytes, 0
         if not self._begins_piece:
-            self._untold_bytes, self._slack_bytes = 0, self._piece_bytes
+            self._unparsed_bytes, self._slack_bytes = 0, self._piece_bytes
 
     def on_headers_complete(self) -> None:
         """Called by the parser; raising stops it."""
-        if len(self.headers) > self._max_headers or self._untold_bytes + self._slack_bytes > self._max_head_bytes:
+        if len(self.headers) > self._max_headers or self._unparsed_bytes + self._slack_bytes > self._max_head_bytes:
             self._api_error = self._head_error()
         if self._api_error is None and len(self.pipeline) >= _MOST_PIPELINED:
             self._api_error = ApiError(
@@ -207,11 +207,11 @@ class BoundedConnection(HttpToolsProtocol):
         if not self.pipeline:
             self._responding = self.cycle
         self._in_head = False
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
 
     def on_body(self, body: bytes) -> None:
         """Called by the parser."""
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -226,7 +226,7 @@ class BoundedConnection(HttpToolsProtocol):
             # ``Connection: close`` ends what the parser reads even here.
             self.cycle.keep_alive = self.cycle.keep_alive and self.parser.should_keep_alive()
         self._in_message = self._begins_piece = False
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
         super().on_message_complete()
 
     def _trailer_error(self) -> ApiError | None:
@@ -238,7 +238,7 @@ class BoundedConnection(HttpToolsProtocol):
         if len(self.headers) > self._max_headers:
             return ApiError(431, f"more than {self._max_headers} headers; send fewer")
         most = self._max_head_bytes
-        if self._untold_bytes + self._slack_bytes > most and len(self.url) + self._header_bytes() > most:
+        if self._unparsed_bytes + self._slack_bytes > most and len(self.url) + self._header_bytes() > most:
             return self._too_large()
         return None
 

@@ -10,15 +10,15 @@ import orjson
 from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
-from mirror_server.extensions.directory.sent_back import read_sent_back, reject_if_match, require_unchanged
+from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryDevice as Found
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import json_response, when_stored
 from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, leader_only, requires, services
+from mirror_server.views.responses import json_response, when_stored
 from mirror_server.views.serialize import device, timestamp
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
@@ -110,7 +110,7 @@ def _describe(device_id: str) -> Response:
     reject_if_match()
     present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
     of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
-    sent = read_sent_back(DeviceUpdate, not_kept=NOT_KEPT, unchanged=of_others).model_dump(exclude_unset=True)
+    sent = read_echoed(DeviceUpdate, not_kept=NOT_KEPT, unchanged=of_others).model_dump(exclude_unset=True)
     stored = services().part(DirectoryService).describe(device_id, lambda found, told: _changed(found, told, sent))
     return when_stored(stored, lambda found: json_response(device(found)))
 

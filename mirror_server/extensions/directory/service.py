@@ -114,7 +114,7 @@ class DirectoryService:
         Raises:
             ApiError: There is none with this id (404).
         """
-        return self._database.look(lambda session: _known(session, query_id))
+        return self._database.query(lambda session: _known(session, query_id))
 
     def queries(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
@@ -170,7 +170,7 @@ class DirectoryService:
 
     def event(self, revision: int) -> DeviceEventRow | None:
         """What became of a registration; ``None`` where nothing with this number is kept."""
-        return self._database.look(lambda session: device_events.find(session, revision))
+        return self._database.query(lambda session: device_events.find(session, revision))
 
     def events(
         self, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int, count: bool
@@ -202,7 +202,7 @@ class DirectoryService:
             if dropped == _EVENTS_AT_ONCE:
                 session.after_commit(lambda: self._drop_events(before))
 
-        self._database.insist(work)
+        self._database.submit_durable(work)
 
 
 def _known(session: Session, query_id: str) -> DeviceQueryRow:

@@ -19,6 +19,7 @@ from mirror_sdk.wire.device_queries import (
 )
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.descriptions import list_parameters
+from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.filters import (
     DeviceFilters,
     Fields,
@@ -27,15 +28,14 @@ from mirror_server.extensions.directory.filters import (
     read_moment,
     read_truth,
 )
-from mirror_server.extensions.directory.sent_back import read_sent_back, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_response, json_response, when_page_read, when_stored
 from mirror_server.views.description import TEXT, ResponseSpec, described, json_of
 from mirror_server.views.requests import PAGING, query_paging, requires, services
+from mirror_server.views.responses import empty_response, json_response, when_page_read, when_stored
 from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
@@ -134,7 +134,7 @@ def post_device_query() -> Response:
     ``query`` is what ``filter`` of ``GET /v3/devices`` takes, and is checked as that is; to use a saved filter, read it
     and send it there. A name is taken once. :data:`MAX_QUERIES` are saved at most.
     """
-    body = read_sent_back(DeviceQueryBody, not_kept=("description",))
+    body = read_echoed(DeviceQueryBody, not_kept=("description",))
     _check_query(body.query)
     stored = services().part(DirectoryService).save_query(body.name, body.query)
     return when_stored(stored, lambda row: json_response(_query(row), 201))
@@ -250,7 +250,7 @@ def _check_query(query: str) -> None:
 
 def _change(query_id: str) -> Response:
     reject_if_match()
-    sent = read_sent_back(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
+    sent = read_echoed(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
     if sent.get("query") is not None:
         _check_query(sent["query"])
     stored = services().part(DirectoryService).change_query(query_id, lambda row: _changed(row, sent))

@@ -26,7 +26,7 @@ _MOST_IDENTITY_BYTES = 32
 """The longest identity that the DTLS library (tinydtls) takes; of a longer one it ends the handshake."""
 _MOST_NAME_BYTES = 252
 """An option of CoAP, 255 bytes, without ``ep=``. Source: RFC 7252, 5.10."""
-_LOOK_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 """How long a session goes on, in real time, after an operator changed its key."""
 _SELECT = "SELECT endpoint_name, identity, secret, created_at FROM device_keys"
 
@@ -193,7 +193,7 @@ class Identities:
         ``None`` for an unknown identity, and where the database does not answer: the device tries again.
         """
         try:
-            key = self._database.look(lambda session: find_identity(session, identity))
+            key = self._database.query(lambda session: find_identity(session, identity))
         except StorageFailed as error:
             _log.warning("a device stays out, because its key cannot be looked up: %s", error)
             return None
@@ -234,7 +234,7 @@ class Identities:
             end_sessions: Ends those of an identity; called on the event loop.
         """
         while True:
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
             for identity in await self.ended():
                 end_sessions(identity)
 

@@ -20,11 +20,11 @@ from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceRe
 from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, CoapLimits, listen
 from mirror_server.extensions.lwm2m.device_keys import Identities
-from mirror_server.extensions.lwm2m.exchange import CannotListen
 from mirror_server.extensions.lwm2m.fleet import RealFleet
 from mirror_server.extensions.lwm2m.payloads import written
 from mirror_server.extensions.lwm2m.registrar import BACKEND
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import CannotListen
 from mirror_server.hooks import Measurement, extends
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
@@ -92,7 +92,7 @@ class RealDevices:
         Raises:
             CannotListen: It is not possible to listen there; only where one process has the database.
         """
-        self._database.write(registrations.observe_anew)
+        self._database.write(registrations.mark_unobserved)
         started: Future[None] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="lwm2m", daemon=True)
         self._thread.start()

@@ -24,7 +24,6 @@ from mirror_server.devices.link import (
     Registration,
 )
 from mirror_server.extensions.lwm2m import device_keys, registrations
-from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRejected, Response
 from mirror_server.extensions.lwm2m.links import (
     BadLinks,
     Links,
@@ -43,6 +42,7 @@ from mirror_server.extensions.lwm2m.registration import (
 from mirror_server.extensions.lwm2m.registry import RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import shown
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import Peer, Request, RequestRejected, Response
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
@@ -91,7 +91,7 @@ class LwM2MCounts:
     unreadable_responses: int = 0
 
 
-class _Minutes:
+class _RateWindow:
     """Minutes, each of which begins with the first call in it.
 
     Args:
@@ -123,7 +123,7 @@ class LimitedWarnings:
     def __init__(self, log: logging.Logger, clock: Clock, what: str) -> None:
         self._log = log
         self._what = what
-        self._minutes = _Minutes(clock)
+        self._minutes = _RateWindow(clock)
         self._count = 0
 
     def warn(self, message: str, *arguments: object) -> None:
@@ -171,7 +171,7 @@ class Registrar:
         # Requests of a device are handled one after the other, so that no device is registered twice.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lately: Counter[str] = Counter()
-        self._minutes = _Minutes(clock)
+        self._minutes = _RateWindow(clock)
         self._refusals = LimitedWarnings(_log, clock, "refusals")
 
     async def register(self, peer: Peer, request: Request) -> Response:
@@ -200,7 +200,9 @@ class Registrar:
             return
         self.registry.move(device, peer)
         device.give_up_exchange()
-        self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
+        self._database.submit_durable(
+            lambda session: registrations.put_address(session, device.device_id, peer.address)
+        )
 
     def hold_registrations(self) -> None:
         """End no registration until :meth:`release_registrations`: no update can be stored now."""
@@ -434,7 +436,7 @@ class Registrar:
             for path in no_longer_sent:
                 subscriptions.forgotten(session, device.device_id, path)
 
-        await asyncio.wrap_future(self._database.insist(work))
+        await asyncio.wrap_future(self._database.submit_durable(work))
 
     def forget(self, device: RegisteredDevice) -> None:
         """Remove a device whose registration has ended."""
@@ -487,7 +489,7 @@ class Registrar:
 
     async def _look(self, statement: Callable[[Session], T]) -> T:
         """Return the result of a statement, on a thread that may wait for the database."""
-        return await asyncio.to_thread(self._database.look, statement)
+        return await asyncio.to_thread(self._database.query, statement)
 
     def _read_links(self, payload: bytes) -> Links:
         return read_links(payload, most_links=self._settings.max_coap_links)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mirror_server.extensions.lwm2m.exchange import RequestRejected
+from mirror_server.extensions.lwm2m.transport_api import RequestRejected
 
 Version = Literal["1.0", "1.1"]
 

@@ -11,9 +11,9 @@ from flask import Blueprint
 from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.page.page_file import TYPES, page_file
-from mirror_server.views.answers import CacheableResponse
 from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires
+from mirror_server.views.responses import CacheableResponse
 
 _INDEX = "index.html"
 _OBJECTS = "objects.json"

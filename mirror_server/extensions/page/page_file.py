@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror_server.views.answers import CacheableResponse, make_conditional
+from mirror_server.views.responses import CacheableResponse, make_conditional
 
 TYPES = {
     "html": "text/html; charset=utf-8",

@@ -12,9 +12,9 @@ from werkzeug.security import safe_join
 
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.page.page_file import TYPES, page_file
-from mirror_server.views.answers import CacheableResponse
 from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires
+from mirror_server.views.responses import CacheableResponse
 
 FOLDER = "REFERENCE_FOLDER"
 """Key of the app's configuration with the folder of the pages, where that is not the one in the package."""

@@ -154,7 +154,7 @@ class Forwarder:
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
             session.publish(_CALL, call_id)
 
-        stored = self._database.submit(work, touched=(call_id,))
+        stored = self._database.submit(work, conflict_keys=(call_id,))
         stored.add_done_callback(lambda stored: self._note_stored(call_id, stored))
         return call_id, future
 
@@ -176,7 +176,7 @@ class Forwarder:
 
     def tell_resumed(self) -> None:
         """Signal that this process leads on, and may have missed what the others asked it."""
-        self._database.submit(lambda session: session.publish(_RESUMED), touched=())
+        self._database.submit(lambda session: session.publish(_RESUMED), conflict_keys=())
 
     def look_again(self, *_: str) -> None:
         """Another process may lead, or messages were missed: take the answers that are there, and ask again.
@@ -201,7 +201,7 @@ class Forwarder:
                 self._ask_again(call_id)
 
     def _ask_again(self, call_id: str) -> None:
-        self._database.submit(lambda session: session.publish(_CALL, call_id), touched=())
+        self._database.submit(lambda session: session.publish(_CALL, call_id), conflict_keys=())
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
@@ -229,7 +229,7 @@ class Forwarder:
             known = self._asked.get(call_id)
         if known is None:
             return False
-        response = self._database.look(lambda session: processes.response(session, call_id))
+        response = self._database.query(lambda session: processes.response(session, call_id))
         if response is None:
             return False
         with self._lock:
@@ -245,7 +245,7 @@ class Forwarder:
             if signal is not None:
                 session.publish(signal, call_id)
 
-        self._database.submit(work, touched=(call_id,))
+        self._database.submit(work, conflict_keys=(call_id,))
 
     def _note_stored(self, call_id: str, stored: Future[None]) -> None:
         error = stored.exception()

@@ -19,7 +19,6 @@ from mirror_server.store import commands, keys, resources
 from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
-from mirror_server.views.answers import empty_response, page_response, when_stored
 from mirror_server.views.description import TEXT, Parameter, ResponseSpec, described, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
@@ -29,6 +28,7 @@ from mirror_server.views.requests import (
     requires,
     services,
 )
+from mirror_server.views.responses import empty_response, page_response, when_stored
 
 _PAGING = (
     Parameter("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),

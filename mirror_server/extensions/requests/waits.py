@@ -23,9 +23,9 @@ from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
-from mirror_server.views.answers import when_stored
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.description import TEXT, ResponseSpec, header, json_of
+from mirror_server.views.responses import when_stored
 
 if TYPE_CHECKING:
     from mirror_server.server import Services

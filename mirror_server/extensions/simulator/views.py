@@ -21,10 +21,10 @@ from mirror_server.core.errors import ApiError
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import empty_response, json_response, when_read
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
+from mirror_server.views.responses import empty_response, json_response, when_read
 
 T = TypeVar("T")
 

@@ -43,7 +43,6 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
-from mirror_server.views.answers import when_read
 from mirror_server.views.description import INSTANT, Parameter, ResponseSpec, described, header, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
@@ -53,6 +52,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
+from mirror_server.views.responses import when_read
 
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
 _AS_OF = Parameter(

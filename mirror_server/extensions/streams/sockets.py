@@ -113,7 +113,7 @@ class ReaderSocket:
         self._position = after
         self._is_admitted = is_admitted
         self._frame_of = frame_of
-        self._has_told = False
+        self._has_sent = False
 
     def begin(self, wake: Callable[[], None]) -> Future[None]:  # noqa: ARG002 - nothing ends it from outside
         """See :class:`StreamSocket`."""
@@ -128,7 +128,7 @@ class ReaderSocket:
     def take(self, more: More | None) -> Frame | None:
         """See :class:`StreamSocket`; the first one tells the position, also where nothing is new."""
         page = self._page(more)
-        if not (page.entries or page.gap) and self._has_told:
+        if not (page.entries or page.gap) and self._has_sent:
             return None
         if not self._is_admitted():
             raise revoked()
@@ -152,7 +152,7 @@ class ReaderSocket:
 
     def _frame(self, page: Page) -> Frame:
         self._position = page.cursor
-        self._has_told = True
+        self._has_sent = True
         return page.once(self._frame_of)
 
 

@@ -15,11 +15,11 @@ from mirror_server.extensions.streams.sockets import ReaderSocket, StreamSocket,
 from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
-from mirror_server.views.answers import error_response_to, json_response, when_deleted, when_stored
 from mirror_server.views.deferred import PARK, Streamed
 from mirror_server.views.description import Parameter, ResponseSpec, described, header, json_of, text_of, whole_number
 from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
+from mirror_server.views.responses import error_response_to, json_response, when_deleted, when_stored
 
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", POSITION)

@@ -42,7 +42,7 @@ from mirror_server.store.sqlite.files import (
 
 T = TypeVar("T")
 
-_LOOK_AGAIN_SECONDS = 0.01
+_RETRY_SECONDS = 0.01
 
 # What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
 _WRITER_CACHE_KIB = 32 * 1024
@@ -139,7 +139,7 @@ class SqliteBackend:
     is_shared = False
     is_leader = True
 
-    def begin(self, touched: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
+    def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("SAVEPOINT work")
@@ -184,9 +184,9 @@ class SqliteBackend:
     def version(self) -> Hashable:
         """See :class:`~mirror_server.store.backend.Backend`."""
         # Each connection counts for itself what others committed.
-        return self.look(lambda session: (id(session), session.scalar("PRAGMA data_version")))
+        return self.query(lambda session: (id(session), session.scalar("PRAGMA data_version")))
 
-    def look(self, statement: Callable[[Session], T]) -> T:
+    def query(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
         session = self._take_reader()
         try:
@@ -323,7 +323,7 @@ def _keep_log(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if code_of(error) not in IN_USE or time.monotonic() > end_at:
                 raise
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)
         else:
             return
 

@@ -18,7 +18,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     decode,
     uint_option,
 )
-from mirror_server.extensions.lwm2m.exchange import ObserveNotification, Peer, Request, Response
+from mirror_server.extensions.lwm2m.transport_api import ObserveNotification, Peer, Request, Response
 
 T = TypeVar("T")
 Answer = tuple[str, bytes, tuple[tuple[int, bytes], ...]]

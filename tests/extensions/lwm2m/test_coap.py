@@ -13,7 +13,7 @@ from coap_device import READ, Device, block1, block2, confirmable, notification,
 
 from mirror_server.extensions.lwm2m.coap import Tuning
 from mirror_server.extensions.lwm2m.coap.messages import BlockOption, Message, Option, Type, code_text, uint_option
-from mirror_server.extensions.lwm2m.exchange import NoResponse, ObserveNotification, Request, Response, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, ObserveNotification, Request, Response, Unreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -27,7 +27,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     decode,
     uint_option,
 )
-from mirror_server.extensions.lwm2m.exchange import NoResponse, Peer, Request, RequestRejected, Response
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Peer, Request, RequestRejected, Response
 
 pytestmark = pytest.mark.anyio
 

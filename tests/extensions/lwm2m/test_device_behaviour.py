@@ -25,7 +25,7 @@ from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource, write_links
-from mirror_server.extensions.lwm2m.exchange import NoResponse, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -54,11 +54,11 @@ def ended(identities: Identities) -> set[str]:
 
 
 def stored(database: Database, name: str) -> DeviceKey | None:
-    return database.look(lambda session: device_keys.find(session, name))
+    return database.query(lambda session: device_keys.find(session, name))
 
 
 def names_with_a_key(database: Database) -> list[str]:
-    return [key.endpoint_name for key in database.look(device_keys.list_all)]
+    return [key.endpoint_name for key in database.query(device_keys.list_all)]
 
 
 def new_key(database: Database, identities: Identities) -> bytes:
@@ -186,7 +186,7 @@ def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(
     secret = new_key(database, identities)
     device_keys.revoke(database, NAME)
     with monkeypatch.context() as down, caplog.at_level(logging.WARNING):
-        for name in ("look", "read"):
+        for name in ("query", "read"):
             down.setattr(database, name, Mock(side_effect=StorageFailed("gone")))
         assert identities.secret(NAME) is None
         assert ended(identities) == set()

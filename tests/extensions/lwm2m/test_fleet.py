@@ -28,7 +28,10 @@ from mirror_server.devices.link import (
 )
 from mirror_server.extensions.lwm2m import device_keys, fleet
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey
-from mirror_server.extensions.lwm2m.exchange import (
+from mirror_server.extensions.lwm2m.fleet import RealFleet
+from mirror_server.extensions.lwm2m.registry import ObservedResource
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import (
     NoResponse,
     Observed,
     ObserveNotification,
@@ -37,9 +40,6 @@ from mirror_server.extensions.lwm2m.exchange import (
     Response,
     Unreachable,
 )
-from mirror_server.extensions.lwm2m.fleet import RealFleet
-from mirror_server.extensions.lwm2m.registry import ObservedResource
-from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.hooks import open_database
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database

@@ -19,9 +19,9 @@ from resource_paths import LEVEL, SWITCH, TEMPERATURE
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.lwm2m.device.device import RegistrationRejected
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
-from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import Response
 from mirror_server.hooks import installed, open_database
 from mirror_server.store.session import MANUAL_CLOCK
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_server.extensions.lwm2m.exchange import RequestRejected
 from mirror_server.extensions.lwm2m.registration import (
     RegistrationParameters,
     read_registration,
     read_update,
 )
+from mirror_server.extensions.lwm2m.transport_api import RequestRejected
 
 
 def test_bindings_with_udp_are_taken():

@@ -9,7 +9,6 @@ from resource_paths import SET_POINT, TEMPERATURE, UNDECLARED
 from mirror_sdk.values import decode
 from mirror_sdk.values.content_types import CONTENT_FORMATS
 from mirror_server.devices.link import Content, Outcome
-from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.requests import (
     EncodedPayload,
     NotSendable,
@@ -21,6 +20,7 @@ from mirror_server.extensions.lwm2m.requests import (
     structured_formats,
     writes,
 )
+from mirror_server.extensions.lwm2m.transport_api import Response
 
 DIMMER, SWITCH = "/3311/0/5851", "/3311/0/5850"
 PACKAGE, OLD, NEW = "/5/0/0", (11542,), (11542, 110, 112)

@@ -10,7 +10,7 @@ from bridge_requests import append, scope_of, until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from mirror_server.views.answers import SharedResponse
+from mirror_server.views.responses import SharedResponse
 from mirror_server.web.asgi import ResponseReader, WSGIResponse
 
 pytestmark = pytest.mark.anyio

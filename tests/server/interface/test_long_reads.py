@@ -13,7 +13,7 @@ from mirror_server.core.errors import ApiError
 from mirror_server.service import long_reads
 from mirror_server.service.long_reads import LongReads
 from mirror_server.store.conditions import Condition
-from mirror_server.views import answers, notifications
+from mirror_server.views import notifications, responses
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.asgi import Unfinished
 
@@ -116,7 +116,7 @@ async def test_what_is_not_found_in_time_is_503_with_the_cure_and_401_where_the_
 ):
     with busy(server):
         queued = await Request(bridge, key, LIST, LOOKED_UP).begin()
-        monkeypatch.setattr(answers, "_READ_TIMEOUT_SECONDS", 0)
+        monkeypatch.setattr(responses, "_READ_TIMEOUT_SECONDS", 0)
         late = await Request(bridge, key, LIST, LOOKED_UP).end()
         assert late.status == 503
         assert "fewer filters" in late.json["message"]

@@ -18,7 +18,7 @@ class Counted:
         self.database, self.reads = database, 0
 
     def __getattr__(self, name):
-        self.reads += name in {"read", "look"}
+        self.reads += name in {"read", "query"}
         return getattr(self.database, name)
 
 

@@ -358,7 +358,7 @@ def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
         taken = last_revision(lost.database)
     with served(urls[1]) as (new, _):
         happen(new, 1)
-        of_devices = new.database.look(lambda session: session.rows("SELECT revision FROM devices"))
+        of_devices = new.database.query(lambda session: session.rows("SELECT revision FROM devices"))
         assert [taken < revision for (revision,) in of_devices] == [True]
         assert taken < last_revision(new.database) < 2**53
 

@@ -19,8 +19,8 @@ from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey
-from mirror_server.extensions.lwm2m.exchange import NoResponse, Unreachable
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 from mirror_server.server import Services
 from mirror_server.store.devices import DeviceRow
 
@@ -104,7 +104,7 @@ def test_an_identity_registers_its_own_name_alone(site):
 
 
 def stored(site: Site, name: str) -> DeviceKey:
-    found = site.services.database.look(lambda session: device_keys.find(session, name))
+    found = site.services.database.query(lambda session: device_keys.find(session, name))
     assert found is not None
     return found
 

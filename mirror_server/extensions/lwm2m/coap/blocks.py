@@ -15,7 +15,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     error_response,
     request_of,
 )
-from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRejected
+from mirror_server.extensions.lwm2m.transport_api import Peer, Request, RequestRejected
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
 _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)

@@ -27,7 +27,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
 from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport, Keys
 from mirror_server.extensions.lwm2m.coap.sockets import open_socket
 from mirror_server.extensions.lwm2m.coap.transmission import MessageLayer
-from mirror_server.extensions.lwm2m.exchange import (
+from mirror_server.extensions.lwm2m.transport_api import (
     Counts,
     Handler,
     NoResponse,

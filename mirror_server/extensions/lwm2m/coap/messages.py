@@ -11,7 +11,7 @@ from enum import IntEnum
 from operator import itemgetter
 from typing import NamedTuple
 
-from mirror_server.extensions.lwm2m.exchange import Method, Request, Response
+from mirror_server.extensions.lwm2m.transport_api import Method, Request, Response
 
 
 class Type(IntEnum):

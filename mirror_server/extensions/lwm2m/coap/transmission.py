@@ -28,10 +28,10 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     is_response,
 )
 from mirror_server.extensions.lwm2m.coap.sockets import Transport
-from mirror_server.extensions.lwm2m.exchange import Counts, NoResponse, Peer, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import Counts, NoResponse, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
-_CHANCE = random.SystemRandom()
+_RNG = random.SystemRandom()
 """Not the shared generator, which the program may have seeded."""
 _RESETS_SECONDS = 0.1
 """Of the messages beyond a share, one in this time is read and answered with a reset: to answer each would cost more
@@ -253,7 +253,7 @@ class MessageLayer:
         retransmissions: int | None = None,
     ) -> CoapExchange:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
-        spread = _CHANCE.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
+        spread = _RNG.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
         wait = self._tuning.ack_timeout_seconds * spread
         retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
         exchange = CoapExchange(peer, message, message.encode(), response, wait, retransmissions, retransmissions)

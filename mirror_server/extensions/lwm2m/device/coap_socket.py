@@ -35,7 +35,8 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     response_of,
 )
 from mirror_server.extensions.lwm2m.coap.transmission import CoapExchange, MessageLayer
-from mirror_server.extensions.lwm2m.exchange import (
+from mirror_server.extensions.lwm2m.settings import COAP_PORT, COAPS_PORT
+from mirror_server.extensions.lwm2m.transport_api import (
     INSTALL_DTLS,
     Counts,
     NoResponse,
@@ -45,7 +46,6 @@ from mirror_server.extensions.lwm2m.exchange import (
     Response,
     Unreachable,
 )
-from mirror_server.extensions.lwm2m.settings import COAP_PORT, COAPS_PORT
 
 _log = logging.getLogger(__name__)
 

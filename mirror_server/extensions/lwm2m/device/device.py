@@ -36,9 +36,9 @@ from mirror_server.extensions.lwm2m.device.resources import (
     encode_values,
     write_links,
 )
-from mirror_server.extensions.lwm2m.exchange import NoResponse, Observed, Request, Response, Unreachable
 from mirror_server.extensions.lwm2m.links import is_opaque, is_within
 from mirror_server.extensions.lwm2m.registration import Version
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Observed, Request, Response, Unreachable
 
 _CHANGED, _CONTENT = "2.04", "2.05"
 _BAD_REQUEST, _NOT_FOUND, _METHOD_NOT_ALLOWED = "4.00", "4.04", "4.05"

@@ -17,8 +17,8 @@ from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
-from mirror_server.extensions.lwm2m.exchange import NoResponse, Unreachable
 from mirror_server.extensions.lwm2m.registration import Version
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 
 AWAKE_SECONDS = 93
 """How long a device in queue mode listens after its last message (MAX_TRANSMIT_WAIT). Source: LwM2M core 6.5."""

@@ -16,7 +16,7 @@ def last_group(session: Session, process_id: str) -> int | None:
     return number
 
 
-def show_alive(session: Session, process_id: str) -> None:
+def hold_liveness_lock(session: Session, process_id: str) -> None:
     """Let others see, for as long as this connection of a process is open, that the process is alive."""
     session.run("SELECT pg_advisory_lock_shared(CAST(:kind AS int), hashtext(:id))", kind=_ALIVE, id=process_id)
 

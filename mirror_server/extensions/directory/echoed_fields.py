@@ -20,9 +20,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
 
 
-def read_sent_back(
-    model: type[M], *, not_kept: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})
-) -> M:
+def read_echoed(model: type[M], *, not_kept: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})) -> M:
     """Return the request's body, which may have members that the model lacks.
 
     Args:

@@ -68,12 +68,12 @@ class ForwardedRequests:
 
     async def _respond(self, call_id: str) -> None:
         try:
-            request = self._database.look(lambda session: processes.call(session, call_id))
+            request = self._database.query(lambda session: processes.call(session, call_id))
             if request is not None:
                 reply = await self._run(Call.from_bytes(request), self._gone[call_id])
                 # Until it is stored the call is under way, and not begun again.
-                stored = self._database.insist(
-                    lambda session: self._forwarder.answered(session, call_id, reply), touched=(call_id,)
+                stored = self._database.submit_durable(
+                    lambda session: self._forwarder.answered(session, call_id, reply), conflict_keys=(call_id,)
                 )
                 await asyncio.wrap_future(stored)
         except DatabaseError as error:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Values may be personal data: nobody on the way keeps them.
-NOT_KEPT = ("Cache-Control", "no-store")
-NOT_GUESSED = ("X-Content-Type-Options", "nosniff")
+NO_STORE = ("Cache-Control", "no-store")
+NO_SNIFF = ("X-Content-Type-Options", "nosniff")
 
 _STORED_TIMEOUT_SECONDS = 30
 _READ_TIMEOUT_SECONDS = 30
@@ -74,7 +74,7 @@ class SharedResponse(EncodedResponse):
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
         self.content = body
-        for header in (NOT_KEPT, NOT_GUESSED):
+        for header in (NO_STORE, NO_SNIFF):
             self.headers.add(*header)
 
     @cached_property

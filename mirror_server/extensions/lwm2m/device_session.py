@@ -22,10 +22,10 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.extensions.lwm2m.exchange import Request, Response
 from mirror_server.extensions.lwm2m.payloads import BadPayload, ReportedPayload, content_type, contents, is_doubtful
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
+from mirror_server.extensions.lwm2m.transport_api import Request, Response
 
 if TYPE_CHECKING:  # the sockets need an extra
     from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
@@ -37,7 +37,7 @@ _OTHER_FORMAT = frozenset({"4.06", "4.15"})
 """The device does not have the value in the format of the request."""
 
 
-class Conversation:
+class DeviceSession:
     """Sends requests to devices; the caller sends one at a time to each.
 
     Args:
@@ -122,7 +122,7 @@ class Conversation:
         if command.accept is None or result.outcome is not Outcome.DONE:
             return result
         # In the very format that was requested.
-        return DeviceResponse(Outcome.DONE, _as_told(command.path, response), result.responded_at, result.parts)
+        return DeviceResponse(Outcome.DONE, _as_reported(command.path, response), result.responded_at, result.parts)
 
     async def _get(self, device: RegisteredDevice, path: str, wished: str | None) -> Response:
         """Request a value in one format after the other until the device has it in one."""
@@ -223,7 +223,7 @@ class Conversation:
         for each in doubtful:
             self._note_unreadable(device, each, BadPayload("an integer where a float is declared; it is not stored"))
         parts = tuple((each.path, each.content) for each in told if each.path not in doubtful)
-        return DeviceResponse(Outcome.DONE, _as_told(path, response), parts=parts)
+        return DeviceResponse(Outcome.DONE, _as_reported(path, response), parts=parts)
 
     def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
         """Return the values in a response; ``None`` where it cannot be read."""
@@ -248,7 +248,7 @@ def _request(device: RegisteredDevice, path: str, number: int) -> Request:
     return Request("GET", device.prefix + path, accept=number)
 
 
-def _as_told(path: str, response: Response) -> Content:
+def _as_reported(path: str, response: Response) -> Content:
     return Content(response.payload, content_type(response.content_format, path), response.max_age_seconds)
 
 
