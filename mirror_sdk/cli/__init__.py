@@ -1,6 +1,6 @@
 """The ``mirror`` command: the client in a shell.
 
-::
+Some of its commands::
 
     mirror devices --state registered
     mirror write light-01 /3311/0/5851 40
