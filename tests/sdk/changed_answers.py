@@ -93,7 +93,7 @@ def traced_peak(call):
         tracemalloc.stop()
 
 
-def respond_with(answer, content):
+def answer_with(answer, content):
     return httpx.Response(answer.status_code, headers={"Content-Type": answer.headers["Content-Type"]}, content=content)
 
 

@@ -73,7 +73,7 @@ class Log:
             return failure
         after = self.last_seq if request.url.params["after"] == "latest" else int(request.url.params["after"])
         if after > self.last_seq:
-            return error_response(400, "CURSOR_BEYOND_LOG")
+            return refusal(400, "CURSOR_BEYOND_LOG")
         return self._message(after, float(request.url.params["hold"]))
 
     def _message(self, after: int, hold_seconds: float) -> httpx.Response:
@@ -91,7 +91,7 @@ class Log:
         return httpx.Response(204, headers=headers)
 
 
-def error_response(status: int, reason: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
+def refusal(status: int, reason: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
     body = {"code": status, "type": "t", "message": "m", "reason": reason}
     return httpx.Response(status, headers=headers, json=body)
 
@@ -141,13 +141,13 @@ def pump(log: Log) -> AnswerPump:
     ("failure", "held_seconds", "slept"),
     [
         (lost, 0, [0.5]),
-        (lambda: error_response(410), 0, [0.5]),
-        (lambda: error_response(429, headers={"Retry-After": "20"}), 0, [20.0]),
-        (lambda: error_response(503), 0, [0.5, 1.0, 2.0, 4.0]),
+        (lambda: refusal(410), 0, [0.5]),
+        (lambda: refusal(429, headers={"Retry-After": "20"}), 0, [20.0]),
+        (lambda: refusal(503), 0, [0.5, 1.0, 2.0, 4.0]),
         # A service that is slow to refuse is asked less often too; a poll that is cut on the way is not its refusal.
-        (lambda: error_response(503), 10, [0.5, 1.0, 2.0, 4.0]),
-        (lambda: error_response(429), 10, [0.5, 1.0, 2.0, 4.0]),
-        (lambda: error_response(504), 10, [0.5] * 9),
+        (lambda: refusal(503), 10, [0.5, 1.0, 2.0, 4.0]),
+        (lambda: refusal(429), 10, [0.5, 1.0, 2.0, 4.0]),
+        (lambda: refusal(504), 10, [0.5] * 9),
         (lost, 10, [0.5] * 9),
     ],
 )
@@ -169,7 +169,7 @@ def test_an_outage_is_waited_out_and_is_no_time_without_events(log):
     def fail(number: int) -> httpx.Response | None:
         if number == 8:
             log.add("de-registrations", "d1")
-        return error_response(503) if number < 7 else None
+        return refusal(503) if number < 7 else None
 
     log.before_poll = fail
     assert [event.device_id for event in events_of(log, timeout_seconds=20)] == ["d1"]
@@ -179,8 +179,8 @@ def test_an_outage_is_waited_out_and_is_no_time_without_events(log):
 @pytest.mark.parametrize(
     ("failure", "options", "error", "slept_seconds"),
     [
-        (lambda: error_response(503), {"timeout_seconds": 0}, ServerError, 0),
-        (lambda: error_response(401), {}, AuthenticationError, 0),
+        (lambda: refusal(503), {"timeout_seconds": 0}, ServerError, 0),
+        (lambda: refusal(401), {}, AuthenticationError, 0),
         (lost, {"timeout_seconds": 1000, "outage_seconds": 60}, ConnectionFailed, 60),
     ],
     ids=["an outage at a look", "a refused key", "a long outage"],
@@ -193,7 +193,7 @@ def test_a_failure_that_is_not_waited_out_is_told(log, failure, options, error, 
 
 
 def test_a_pause_is_no_longer_than_the_time_there_is(log):
-    log.before_poll = lambda number: error_response(429, headers={"Retry-After": "90"})
+    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "90"})
     reader = reader_of(log, after=0)
     for seconds in (25, 7, 0):
         reader.read(seconds)
@@ -386,7 +386,7 @@ def test_a_task_that_begins_while_another_finds_the_end_of_the_log_gets_its_answ
 @pytest.mark.parametrize("timeout_seconds", [0, 60])
 def test_a_reader_that_fails_leaves_its_place_to_the_next(log, pump, timeout_seconds):
     expectation = pump.expect("a")
-    log.before_poll = lambda number: error_response(401) if number == 2 else None
+    log.before_poll = lambda number: refusal(401) if number == 2 else None
     with pytest.raises(AuthenticationError):
         pump.wait(expectation, timeout_seconds)
     log.add_answer("a")
@@ -439,7 +439,7 @@ def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
 
 
 def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
-    log.before_poll = lambda number: error_response(401) if number == 2 else None
+    log.before_poll = lambda number: refusal(401) if number == 2 else None
     watch = watch_of(log, print)
     watch._worker._thread.join(60)
     assert [type(error) for error in watch.errors] == [AuthenticationError]
@@ -455,7 +455,7 @@ def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
 
 def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, pump):
     expectation = pump.expect("a")
-    log.before_poll = lambda number: error_response(429, headers={"Retry-After": "20"})
+    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"})
     assert [pump.wait(expectation, 0) for _ in range(2)] == [None, None]
     assert len(log.polls) == 2
     log.before_poll = lambda number: None

@@ -42,9 +42,9 @@ def test_what_is_no_address_is_refused_with_an_example(address):
 
 
 def test_a_password_in_an_address_is_refused_and_not_shown():
-    with pytest.raises(ConfigError) as error_response:
+    with pytest.raises(ConfigError) as refusal:
         read_base_url("ftp://me:hunter2@mirror.example.com")
-    assert "hunter2" not in str(error_response.value)
+    assert "hunter2" not in str(refusal.value)
 
 
 def test_arguments_go_before_the_environment():
@@ -118,9 +118,9 @@ def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypat
 
 @pytest.mark.parametrize("key", ["  ", "two words", "umläut", "line\nbreak", "tab\tbed"])
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key):
-    with pytest.raises(ConfigError) as error_response:
+    with pytest.raises(ConfigError) as refusal:
         ClientSettings.of("localhost", key)
-    assert key.strip() not in str(error_response.value) or not key.strip()
+    assert key.strip() not in str(refusal.value) or not key.strip()
 
 
 @pytest.mark.parametrize(

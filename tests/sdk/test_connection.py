@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from changed_answers import RESOURCES, TEMPERATURE, respond_with, without
+from changed_answers import RESOURCES, TEMPERATURE, answer_with, without
 from html_cells import Cells
 
 from mirror_sdk import NotFound
@@ -21,7 +21,7 @@ def telling(client_over):
         def add(request, answer):
             if not request.url.path.endswith("/connection"):
                 return answer
-            return respond_with(answer, json.dumps(answer.json() | told).encode())
+            return answer_with(answer, json.dumps(answer.json() | told).encode())
 
         return client_over(add)
 

@@ -37,7 +37,7 @@ def test_no_damage_ends_the_process_or_gives_a_wrong_table():
     damaged += [(NDJSON, streams.mutated(ndjson_stream(), rng)) for _ in range(30)]
     refused = 0
     for form, content in damaged:
-        with MirrorClient("http://localhost", "key", transport=respond_with(form, content)) as client:
+        with MirrorClient("http://localhost", "key", transport=answer_with(form, content)) as client:
             try:
                 frame = client.fleet.snapshot(raw=True)
             except (ConnectionFailed, UnexpectedAnswer):
@@ -56,7 +56,7 @@ def test_the_columns_are_those_the_server_sends():
     assert COLUMNS.equals(SCHEMA)
 
 
-def respond_with(form, content, headers=None):
+def answer_with(form, content, headers=None):
     """A service whose every snapshot is this."""
 
     def answer(request):
@@ -72,7 +72,7 @@ def answering(client_of):
     """Makes clients of such a service."""
 
     def make(form, content, headers=None, max_snapshot_bytes=1_000_000):
-        return client_of(transport=respond_with(form, content, headers), max_snapshot_bytes=max_snapshot_bytes)
+        return client_of(transport=answer_with(form, content, headers), max_snapshot_bytes=max_snapshot_bytes)
 
     return make
 

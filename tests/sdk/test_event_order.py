@@ -307,15 +307,13 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("refusal", "expectation", "has_number"), REFUSALS)
-def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(error_response, expectation, has_number):
+def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, expectation, has_number):
     asked = []
 
     def answer(request):
         asked.append(request.read())
         if b"include_seq" in asked[-1]:
-            return httpx.Response(
-                400, json={"object": "error", "code": 400, "type": "validation_error", **error_response}
-            )
+            return httpx.Response(400, json={"object": "error", "code": 400, "type": "validation_error", **refusal})
         return httpx.Response(204)
 
     client = MirrorClient(URL, "key", transport=httpx.MockTransport(answer))

@@ -156,10 +156,10 @@ WRONG_ADDRESSES = [
 
 @pytest.mark.parametrize(("variables", "words"), WRONG_ADDRESSES)
 def test_what_is_wrong_with_its_address_is_told_with_the_variable(variables, words):
-    with pytest.raises(ConfigError) as error_response:
+    with pytest.raises(ConfigError) as refusal:
         read_place(variables)
-    assert all(word in str(error_response.value) for word in words)
-    assert "\n" not in str(error_response.value)
+    assert all(word in str(refusal.value) for word in words)
+    assert "\n" not in str(refusal.value)
 
 
 def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own):

@@ -8,7 +8,7 @@ from itertools import count
 import httpx
 import pyarrow as pa
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, respond_with, without_arrow
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
@@ -197,7 +197,7 @@ def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
         # What changes between two answers is not told.
         simulator.advance(10)
         simulator.set_value(devices[0], TEMPERATURE, 99)
-        return told if len(asked) > cuts else respond_with(told, told.content[: len(told.content) * 7 // 10])
+        return told if len(asked) > cuts else answer_with(told, told.content[: len(told.content) * 7 // 10])
 
     # No row is there twice, and none is missing.
     assert cells(client_told(cut).history(), "revision") == cells(whole, "revision")
@@ -210,7 +210,7 @@ def test_it_ends_where_nothing_comes_any_more(client_told, devices):
     asked = count()
 
     def cut(_, answer):
-        return respond_with(answer, answer.content[:100]) if next(asked) < 9 else answer
+        return answer_with(answer, answer.content[:100]) if next(asked) < 9 else answer
 
     with pytest.raises(ConnectionFailed, match="broke off after 0 rows"):
         client_told(cut).history()
@@ -245,7 +245,7 @@ def with_rows(change_rows, **changed_end):
 
     def change(_, answer):
         rows = pa.ipc.open_stream(answer.content).read_all().to_pylist()
-        return respond_with(answer, told(change_rows(rows), **changed_end))
+        return answer_with(answer, told(change_rows(rows), **changed_end))
 
     return change
 
@@ -256,7 +256,7 @@ def of_first(**members):
 
 def with_an_odd_line(request, answer):
     refused = without_arrow(request, answer)
-    return respond_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if refused.is_success else refused
+    return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if refused.is_success else refused
 
 
 def test_rows_and_ends_that_cannot_be_are_refused(client_told, simulator, devices, begin):

@@ -19,19 +19,12 @@ def cursor(seq: int | None = 5) -> LogCursor:
     return LogCursor(seq, Backoff(chance=lambda: 1.0))
 
 
-def error_response(status: int, reason: str | None = None, retry_after_seconds: float | None = None) -> MirrorError:
+def refusal(status: int, reason: str | None = None, retry_after_seconds: float | None = None) -> MirrorError:
     return api_error(status, ErrorBody(code=status, type="t", message="m", reason=reason), retry_after_seconds)
 
 
-PASSING = [ConnectionFailed("lost"), error_response(500), error_response(503), error_response(429), error_response(410)]
-LASTING = [
-    error_response(401),
-    error_response(403),
-    error_response(400),
-    error_response(404),
-    error_response(409),
-    UnexpectedAnswer("html"),
-]
+PASSING = [ConnectionFailed("lost"), refusal(500), refusal(503), refusal(429), refusal(410)]
+LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedAnswer("html")]
 
 
 def test_an_answer_moves_the_position_and_gives_its_entries():
@@ -56,7 +49,7 @@ def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(
     assert reader.last_failure is error
     assert reader.next_poll(25).params["after"] == 5
     # The service may ask for a longer wait; after an answer all begins anew.
-    assert reader.failed(error_response(429, retry_after_seconds=40.0))[1] == 40.0
+    assert reader.failed(refusal(429, retry_after_seconds=40.0))[1] == 40.0
     reader.answered(Poll(5, {}, None))
     assert reader.last_failure is None
     assert reader.failed(error)[1] == 0.5
@@ -72,7 +65,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     reader = cursor(5000)
     reader.failed(ConnectionFailed("lost"))
     assert not reader.is_lost
-    batch, delay_seconds = reader.failed(error_response(400, "CURSOR_BEYOND_LOG"))
+    batch, delay_seconds = reader.failed(refusal(400, "CURSOR_BEYOND_LOG"))
     assert (batch.gap, batch.entries) == (Gap(None, None), ())
     assert delay_seconds > 0
     assert (reader.is_lost, reader.seq, reader.last_failure) == (True, None, None)

@@ -155,18 +155,18 @@ def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answe
 def test_a_refusal_is_read_with_all_it_says():
     body = {"code": 400, "type": "validation_error", "message": "m", "reason": "R"}
     fields = [{"name": "f", "message": "w"}]
-    with pytest.raises(BadRequest) as error_response:
+    with pytest.raises(BadRequest) as refusal:
         ops.get_health().finish(answered(400, {**body, "fields": fields}, X_Request_ID="r1"))
-    error = error_response.value
+    error = refusal.value
     assert (error.type, error.reason, error.message, error.request_id) == ("validation_error", "R", "m", "r1")
     assert [(one.name, one.message) for one in error.fields] == [("f", "w")]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (502, ServerError), (418, APIError)])
 def test_a_refusal_of_something_in_between_is_an_error_of_its_status(status, kind):
-    with pytest.raises(kind, match="no explanation") as error_response:
+    with pytest.raises(kind, match="no explanation") as refusal:
         ops.get_health().finish(httpx.Response(status, content=b"<html>Bad Gateway</html>"))
-    assert error_response.value.status == status
+    assert refusal.value.status == status
 
 
 NOON = "Fri, 20 Nov 2026 12:00:00 GMT"
@@ -190,6 +190,6 @@ NOON = "Fri, 20 Nov 2026 12:00:00 GMT"
     ],
 )
 def test_the_time_to_wait_is_read_as_seconds_or_as_a_moment(headers, seconds):
-    with pytest.raises(LimitExceeded) as error_response:
+    with pytest.raises(LimitExceeded) as refusal:
         ops.get_health().finish(httpx.Response(429, headers=httpx.Headers(headers, encoding="utf-8")))
-    assert error_response.value.retry_after_seconds == seconds
+    assert refusal.value.retry_after_seconds == seconds

@@ -6,7 +6,7 @@ from itertools import product
 
 import pandas as pd
 import pytest
-from changed_answers import respond_with, without_arrow
+from changed_answers import answer_with, without_arrow
 from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP
 
@@ -161,7 +161,7 @@ def of_before(request, answer):
     if told.status_code != 200 or "echo" not in request.url.path:
         return told
     lines = [json.dumps(stripped(json.loads(line))).encode() for line in told.content.splitlines()]
-    return respond_with(told, b"\n".join(lines) + (b"\n" if told.headers["Content-Type"] == NDJSON else b""))
+    return answer_with(told, b"\n".join(lines) + (b"\n" if told.headers["Content-Type"] == NDJSON else b""))
 
 
 def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, simulator, light):

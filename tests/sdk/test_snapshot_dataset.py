@@ -8,7 +8,7 @@ import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_answers import RESOURCES, TEMPERATURE, Between, respond_with, without_arrow, without_snapshots
+from changed_answers import RESOURCES, TEMPERATURE, Between, answer_with, without_arrow, without_snapshots
 from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, SnapshotWarning
@@ -109,7 +109,7 @@ def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
 
     def cut(request, answer):
         sizes.append(len(answer.content))
-        return respond_with(answer, answer.content[: lengths[-1]])
+        return answer_with(answer, answer.content[: lengths[-1]])
 
     other = client_over(cut)
     other.fleet.dataset(folder)
