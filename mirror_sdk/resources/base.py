@@ -8,14 +8,14 @@ from mirror_sdk._fork import cannot_be_pickled
 from mirror_sdk._members import WithMembers
 
 
-class SessionLike(Protocol):
+class _SessionLike(Protocol):
     @property
     def base_url(self) -> str: ...
 
     def client(self) -> WithMembers | None: ...
 
 
-SessionT = TypeVar("SessionT", bound=SessionLike)
+SessionT = TypeVar("SessionT", bound=_SessionLike)
 
 
 class ClientResource(WithMembers, Generic[SessionT]):
