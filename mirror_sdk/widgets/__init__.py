@@ -1,17 +1,19 @@
 """Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetTable` and :class:`WritePanel`.
 
-They show the fleet as it changes. Changing a field of a widget only filters; only buttons send requests to devices.
-
->>> FleetTable(client)  # drift, stale values and pending writes; .selected is a table, a device opens next to it
+>>> FleetTable(client)  # drift, stale values and pending writes; .selected is a table; a device opens next to it
 <FleetTable of ...>
 >>> Explorer(client)  # search devices; select rows, then read, subscribe or write them
 <Explorer of ...>
 >>> EventWatcher(client, paths=["/3303/*"])  # live table and plot; .frame, .save(file), Record
 <EventWatcher of ...>
 
-Each widget has a model (in ``mirror_sdk.widgets.models``) with all its logic, which does not import ipywidgets, and a
-view that shows the model. All widgets of one client read its events through one poller. They need the ``notebook``
-extra. ``to_html(file)`` writes what a widget shows as a page that opens offline; a saved notebook has that, too.
+Widgets show the live state of the fleet. Fields only filter; only buttons send requests to devices.
+
+``to_html(file)`` saves the content of a widget as a page that opens offline. A saved notebook also stores it. Widgets
+need the ``notebook`` extra.
+
+Each widget consists of a model in ``mirror_sdk.widgets.models``, which contains all logic and does not use ipywidgets,
+and a view that binds it. All widgets of one client share one poller for events.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ __all__ = ["EventWatcher", "Explorer", "FleetTable", "WritePanel"]
 
 _MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetTable": "fleet_table", "WritePanel": "write_panel"}
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # which would believe that there are names of any spelling
 
     def __getattr__(name: str) -> object:
-        # Views are imported on first use: the models in this package work without ipywidgets.
+        # Views are imported when they are asked for: the models in this package work without ipywidgets.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         try:

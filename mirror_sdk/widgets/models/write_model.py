@@ -242,7 +242,7 @@ class WriteModel(Model):
         """The resource that the plan writes; empty where there is no plan."""
         if self.plan is None or not self.plan.planned:
             return ""
-        resource = path_text(self.plan.planned[0].want.path)
+        resource = path_text(self.plan.planned[0].path)
         return f"Undo: {resource}" if self.is_undo else resource
 
     @property

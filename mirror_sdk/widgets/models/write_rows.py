@@ -55,7 +55,7 @@ def write_rows(
     """
     requests = {request.async_id: request for request in plan.requests} if is_started else {}
     ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, include_offline)), not one.is_awake))
-    names = shown_names({one.want.device_id: one.endpoint_name or one.want.device_id for one in ordered})
+    names = shown_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
     rows: list[tuple[Status, Row]] = []
     for number, planned in enumerate(ordered):
         decided = decision(planned, include_offline)
@@ -63,11 +63,11 @@ def write_rows(
         status, reason = _status(planned, decided, requests.get(planned.async_id), is_over=is_over)
         if number < canary and status in {Status.TO_WRITE, Status.QUEUED}:
             reason = "; ".join(filter(None, ("goes first", reason)))
-        definition = lookup(planned.want.path)
+        definition = lookup(planned.path)
         unit = planned.unit or (definition.unit if definition else "")
         row = {
             "key": planned.async_id,
-            "device": names[planned.want.device_id],
+            "device": names[planned.device_id],
             "status": status.text,
             "before": format_value(planned.before, unit) or "no value yet",
             "wanted": _wanted(planned, unit),
@@ -75,7 +75,7 @@ def write_rows(
             "undo": ("yes" if planned.undoable else "no") if is_sent else "",
             "reason": reason,
             "tones": {"status": status.tone.value},
-            "hints": {"device": planned.want.device_id, "status": status.meaning},
+            "hints": {"device": planned.device_id, "status": status.meaning},
         }
         rows.append((status, row))
     return rows
@@ -86,7 +86,7 @@ def _status(
 ) -> tuple[Status, str]:
     """Return the status of a write, and the reason for it."""
     if decided is Decision.REFUSE:
-        return Status.REFUSED, planned.finding.reason
+        return Status.REFUSED, planned.reason
     if decided is Decision.SKIP:
         return Status.SKIPPED, _reason(planned)
     if request is None:
@@ -108,8 +108,8 @@ def _status(
 
 def decision(planned: PlannedWrite, include_offline: bool) -> Decision:
     """Return whether a write is sent, where devices that are not registered may be written to as well."""
-    is_offline = planned.finding.check is Check.OFFLINE
-    return Decision.WRITE if is_offline and include_offline else planned.finding.decision
+    is_offline = planned.check is Check.OFFLINE
+    return Decision.WRITE if is_offline and include_offline else planned.decision
 
 
 def _next_contact(request: PlacedRequest | UnplacedRequest) -> str:
@@ -125,8 +125,8 @@ def _failure(request: PlacedRequest | UnplacedRequest) -> str:
 
 
 def _reason(planned: PlannedWrite) -> str:
-    reason = planned.finding.reason
-    match planned.finding.check:
+    reason = planned.reason
+    match planned.check:
         case Check.OFFLINE:
             # The reason of the plan names an argument of its own.
             return "the device is not registered"
@@ -136,7 +136,7 @@ def _reason(planned: PlannedWrite) -> str:
 
 
 def _wanted(planned: PlannedWrite, unit: str) -> str:
-    value = planned.want.value
+    value = planned.value
     if planned.wanted.kind is not ValueKind.NONE or value is NO_EARLIER:
         return format_value(planned.wanted, unit)
     # A value that cannot be written is shown as it was given.
