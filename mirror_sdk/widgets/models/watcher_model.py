@@ -22,10 +22,10 @@ from mirror_sdk.frames import events_frame
 from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.earlier_events import EarlierEvents, read_earlier_events
+from mirror_sdk.widgets.models.event_units import EventUnits
 from mirror_sdk.widgets.models.formatting import format_count, format_value
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, broken_by_silence
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
-from mirror_sdk.widgets.models.named_units import NamedUnits
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import WINDOWS, Interval, TimeWindow
 from mirror_sdk.wire.entries import count_missing
@@ -105,7 +105,7 @@ class WatcherModel(Model):
         self._recorded: tuple[Event, ...] = ()
         self._events: deque[Event] = deque(maxlen=max_events)
         self._read_identities: set[Hashable] = set()
-        self._units = NamedUnits(self, self._make_rows_again)
+        self._units = EventUnits(self, self._make_rows_again)
         self._newest: dict[SeriesKey, Event] = {}
         self._rows: dict[int, Row] = {}
         self._frozen: tuple[Sequence[Event], int] | None = None

@@ -13,7 +13,7 @@ from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.model import Model
 
 
-class NamedUnits:
+class EventUnits:
     """The units of events.
 
     Args:
