@@ -340,7 +340,7 @@ class WatcherModel(Model):
             parts.append("reading what the log still has …")
         if self.overrun:
             parts.append(f"{self.overrun:,} came too fast and are missing here")
-        if self.total > len(self._all()):
+        if self.total > len(self._recorded) + len(self._events):
             parts.append(f"the newest {len(self._events):,} are kept")
         if self.total > self._shown_total:
             parts.append(f"paused: {self.total - self._shown_total:,} new")
