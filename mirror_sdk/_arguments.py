@@ -8,7 +8,7 @@ import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import InvalidValue
@@ -118,17 +118,20 @@ def seconds(name: str, given: object) -> float:
     return span
 
 
+def is_count(given: object) -> TypeGuard[int]:
+    """Return whether it is a whole number of 0 or more, of Python or of NumPy."""
+    return not isinstance(given, bool) and isinstance(given, numbers.Integral) and int(given) >= 0
+
+
 def count(name: str, given: object) -> int | None:
     """How many at most; ``None`` for all.
 
     Raises:
         InvalidValue: It is no whole number, or less than 0.
     """
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or int(given) < 0:
-        raise InvalidValue(f"{name}={given!r} must be a whole number, 0 or more, or None for all")
-    return int(given)
+    if given is None or is_count(given):
+        return None if given is None else int(given)
+    raise InvalidValue(f"{name}={given!r} must be a whole number, 0 or more, or None for all")
 
 
 def place(given: object) -> int | None:
@@ -137,14 +140,12 @@ def place(given: object) -> int | None:
     Raises:
         InvalidValue: It is no whole number, or less than 0.
     """
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or int(given) < 0:
-        raise InvalidValue(
-            f"after={given!r} must be the number of an entry, as events.position tells it, or None for the end; of a"
-            " text make one with int(...)"
-        )
-    return int(given)
+    if given is None or is_count(given):
+        return None if given is None else int(given)
+    raise InvalidValue(
+        f"after={given!r} must be the number of an entry, as events.position tells it, or None for the end; of a text"
+        " make one with int(...)"
+    )
 
 
 def path_patterns(paths: Sequence[str] | None) -> list[str] | None:

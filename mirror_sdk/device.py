@@ -5,11 +5,11 @@ Source: specification 1.3, 2.1, 2.2 and E1; wire.md 1 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_whole
@@ -26,8 +26,6 @@ from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mirror_sdk.naming import DeviceLike
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -35,19 +33,20 @@ T_co = TypeVar("T_co", covariant=True)
 class KeepsHistory(Protocol[T_co]):
     """A client."""
 
-    def history(
-        self,
-        devices: Iterable[DeviceLike] | None = None,
-        paths: Sequence[str] | None = None,
-        *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> T_co:
-        """What happened."""
+    @property
+    def history(self) -> Callable[..., T_co]:
+        """Returns a history; of an asynchronous client it is awaited."""
+
+
+class DeviceHistoryOptions(TypedDict, total=False):
+    """The options of :meth:`DeviceObject.history`."""
+
+    begin: InstantLike | None
+    end: InstantLike | None
+    raw: bool
+    tz: str | None
+    limit: int | None
+    timeout: float | None
 
 
 class _Unread:
@@ -147,29 +146,10 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         return list(self.resources)
 
     @overload
-    def history(
-        self,
-        path: str | None = None,
-        *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> pd.DataFrame: ...
+    def history(self, path: str | None = None, **options: Unpack[DeviceHistoryOptions]) -> pd.DataFrame: ...
     @overload
     def history(
-        self,
-        path: str | None = None,
-        *,
-        client: KeepsHistory[T_co],
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
+        self, path: str | None = None, *, client: KeepsHistory[T_co], **options: Unpack[DeviceHistoryOptions]
     ) -> T_co: ...
     def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **options: Any) -> Any:
         """What happened to this device; see :meth:`mirror_sdk.MirrorClient.history`.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from itertools import chain, pairwise
 
 from mirror_sdk._arguments import text
@@ -18,7 +19,7 @@ from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.entries import Batch, Entry, EntryBody, Gap, Unreadable
 from mirror_sdk.wire.model import JsonForm
-from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
+from mirror_sdk.wire.notifications import Notification, RegistrationEvent
 from mirror_sdk.wire.paths import check_path_pattern, matches
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -177,62 +178,30 @@ def _of_gap(gap: Gap, received_at: datetime) -> Event:
 
 
 def _of_entry(entry: Entry, seq: int | None, received_at: datetime) -> Event:
-    match entry.body:
-        case Notification():
-            return _of_notification(entry.body, seq, received_at)
-        case AsyncResponse():
-            return _of_async_response(entry.body, seq, received_at)
-        case RegistrationEvent():
-            return _of_registration(_KINDS[entry.key], entry.body, seq, received_at)
-        case Unreadable():
-            return Event(kind=EventKind.UNKNOWN, received_at=received_at, seq=seq, content=entry.body)
-
-
-def _of_notification(body: Notification, seq: int | None, received_at: datetime) -> Event:
-    return Event(
-        kind=EventKind.OBSERVATION,
+    body = entry.body
+    if isinstance(body, Unreadable):
+        return Event(kind=EventKind.UNKNOWN, received_at=received_at, seq=seq, content=body)
+    event = partial(
+        Event,
         received_at=received_at,
         seq=seq,
         device_id=body.ep,
         endpoint_name=body.original_ep,
-        path=body.path,
-        unit=_unit_of(body.path),
-        value=decode(body.payload, body.ct, body.path),
         changed_at=instant_of(body.timestamp),
         uid=body.uid,
         content=body,
     )
-
-
-def _of_async_response(body: AsyncResponse, seq: int | None, received_at: datetime) -> Event:
-    return Event(
+    if isinstance(body, RegistrationEvent):
+        return event(kind=_KINDS[entry.key])
+    event = partial(event, path=body.path, unit=_unit_of(body.path))
+    if isinstance(body, Notification):
+        return event(kind=EventKind.OBSERVATION, value=decode(body.payload, body.ct, body.path))
+    return event(
         kind=EventKind.ASYNC_RESPONSE,
-        received_at=received_at,
-        seq=seq,
-        device_id=body.ep,
-        endpoint_name=body.original_ep,
-        path=body.path,
-        unit=_unit_of(body.path),
         value=decode(body.payload, body.ct, body.path or "") if body.payload else None,
-        changed_at=instant_of(body.timestamp),
         async_id=body.id,
         status=body.status,
         category=body.error,
-        uid=body.uid,
-        content=body,
-    )
-
-
-def _of_registration(kind: EventKind, body: RegistrationEvent, seq: int | None, received_at: datetime) -> Event:
-    return Event(
-        kind=kind,
-        received_at=received_at,
-        seq=seq,
-        device_id=body.ep,
-        endpoint_name=body.original_ep,
-        changed_at=instant_of(body.timestamp),
-        uid=body.uid,
-        content=body,
     )
 
 

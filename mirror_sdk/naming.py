@@ -13,6 +13,7 @@ Nothing in here does I/O: what has to be asked is yielded, and the client sends 
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import defaultdict
@@ -361,16 +362,7 @@ def _not_found(message: str) -> UnknownDevice:
 
 
 def _endpoint_names() -> Steps[list[str]]:
-    names: list[str] = []
-    pages = _operations.Pages()
-    after: str | None = None
-    while len(names) < _MOST_SEARCHED:
-        page = yield _operations.list_devices({}, limit=None, after=after)
-        names += [device.endpoint_name for device in page.data]
-        after = pages.next_after(page)
-        if after is None:
-            break
-    return names
+    return [device.endpoint_name for device in (yield from all_devices({}, at_most=_MOST_SEARCHED))]
 
 
 def devices_with(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
@@ -381,17 +373,23 @@ def devices_with(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
     return listed
 
 
-def all_devices(filters: Mapping[str, object]) -> Steps[list[Device]]:
-    """All devices that meet these conditions, of whatever number of pages."""
+def all_devices(filters: Mapping[str, object], *, at_most: float = math.inf) -> Steps[list[Device]]:
+    """Return the devices that match the conditions, from as many pages as they take; stop after the page with the last.
+
+    Args:
+        filters: The conditions.
+        at_most: After how many devices no further page is read.
+    """
     listed: list[Device] = []
     pages = _operations.Pages()
     after: str | None = None
-    while True:
+    while len(listed) < at_most:
         page = yield _operations.list_devices(filters, limit=None, after=after)
         listed += page.data
         after = pages.next_after(page)
         if after is None:
-            return listed
+            break
+    return listed
 
 
 def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:

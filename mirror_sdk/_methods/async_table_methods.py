@@ -10,7 +10,7 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike, require_known
 from mirror_sdk.wire.snapshot import Compression
 
@@ -82,8 +82,8 @@ class AsyncTableMethods:
         await import_off_loop(module_for(as_))
         whole = self._session.sender.whole(timeout)
         tables, about = await self._tables.state_of(devices, paths, whole, raw=raw)
-        about = await self._tables.with_silent_now(about, tables, paths)
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        about = await self._tables.with_silent(about, tables, paths)
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
 
     @overload
     async def history(
@@ -183,21 +183,12 @@ class AsyncTableMethods:
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
         from mirror_sdk.history.request import HistoryRequest, check_interval
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
         whole = self._session.sender.whole(timeout)
         begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
-        chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
-            selection=Selection.of(
-                paths=paths,
-                state=state,
-                endpoint_type=endpoint_type,
-                endpoint_name=endpoint_name,
-                filters=filters,
-                device_ids=chosen,
-            ),
+            selection=await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters),
             server=self._session.base_url,
             begin=begin,
             end=end,
@@ -206,13 +197,13 @@ class AsyncTableMethods:
         )
         parts = await off_loop(HistoryParts, raw=raw)
         told = await self._tables.read_history(request, parts.add, whole, raw=raw)
-        if limit is None and (unheard := await off_loop(parts.without_rows, chosen or ())):
+        if limit is None and (unheard := await off_loop(parts.without_rows, request.selection.device_ids or ())):
             await self._session.run(require_known(unheard), whole)
         units = await self._tables.units_over_time(await off_loop(parts.unitless), request, told)
         tables, metadata = await off_loop(parts.finish, basis(request, told), units=units)
         if limit is None:
-            metadata = await self._tables.with_silent(metadata, tables, request.selection, whole)
-        return await off_loop(lambda: given(tables, metadata, as_=as_, tz=tz))
+            metadata = await self._tables.with_silent(metadata, tables, paths, request.selection, whole)
+        return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     @overload
     async def as_of(
@@ -306,24 +297,16 @@ class AsyncTableMethods:
         """
         await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
 
         whole = self._session.sender.whole(timeout)
         as_of = instant_like("instant", instant, await self._tables.clock_of(instant, timeout=whole))
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
-        )
+        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
         tables, about = await self._tables.parts_of(request, whole)
-        about = await self._tables.with_silent(about, tables, selection, whole)
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        about = await self._tables.with_silent(about, tables, paths, selection, whole)
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
 
     @overload
     async def changes(
@@ -413,21 +396,13 @@ class AsyncTableMethods:
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import ReportCounts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_interval
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
         whole = self._session.sender.whole(timeout)
         now = await self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
-        )
+        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         counts = await off_loop(ReportCounts)
         before = await self._tables.state_at(first, selection, whole)
         if last is None:
@@ -441,4 +416,4 @@ class AsyncTableMethods:
         if end is not None:
             after = await self._tables.state_at(last, selection, whole)
         tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, first, last))
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))

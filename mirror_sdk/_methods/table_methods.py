@@ -11,7 +11,7 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike, require_known
 from mirror_sdk.wire.snapshot import Compression
 
@@ -83,8 +83,8 @@ class TableMethods:
         import_whole(module_for(as_))
         whole = self._session.sender.whole(timeout)
         tables, about = self._tables.state_of(devices, paths, whole, raw=raw)
-        about = self._tables.with_silent_now(about, tables, paths)
-        return given(tables, about, as_=as_, tz=tz)
+        about = self._tables.with_silent(about, tables, paths)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def history(
@@ -184,21 +184,12 @@ class TableMethods:
         import_whole(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
         from mirror_sdk.history.request import HistoryRequest, check_interval
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
         whole = self._session.sender.whole(timeout)
         begin, end = check_interval(begin, end, self._tables.clock_of(begin, end, timeout=whole))
-        chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
-            selection=Selection.of(
-                paths=paths,
-                state=state,
-                endpoint_type=endpoint_type,
-                endpoint_name=endpoint_name,
-                filters=filters,
-                device_ids=chosen,
-            ),
+            selection=self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters),
             server=self._session.base_url,
             begin=begin,
             end=end,
@@ -207,13 +198,13 @@ class TableMethods:
         )
         parts = HistoryParts(raw=raw)
         told = self._tables.read_history(request, parts.add, whole, raw=raw)
-        if limit is None and (unheard := parts.without_rows(chosen or ())):
+        if limit is None and (unheard := parts.without_rows(request.selection.device_ids or ())):
             self._session.run(require_known(unheard), whole)
         units = self._tables.units_over_time(parts.unitless(), request, told)
         tables, metadata = parts.finish(basis(request, told), units=units)
         if limit is None:
-            metadata = self._tables.with_silent(metadata, tables, request.selection, whole)
-        return given(tables, metadata, as_=as_, tz=tz)
+            metadata = self._tables.with_silent(metadata, tables, paths, request.selection, whole)
+        return to_form(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -307,24 +298,16 @@ class TableMethods:
         """
         import_whole(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
 
         whole = self._session.sender.whole(timeout)
         as_of = instant_like("instant", instant, self._tables.clock_of(instant, timeout=whole))
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
-        )
+        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
         tables, about = self._tables.parts_of(request, whole)
-        about = self._tables.with_silent(about, tables, selection, whole)
-        return given(tables, about, as_=as_, tz=tz)
+        about = self._tables.with_silent(about, tables, paths, selection, whole)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def changes(
@@ -414,21 +397,13 @@ class TableMethods:
         import_whole(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import ReportCounts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_interval
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
         whole = self._session.sender.whole(timeout)
         now = self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
-        )
+        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         counts = ReportCounts()
         before = self._tables.state_at(first, selection, whole)
         if last is None:
@@ -442,4 +417,4 @@ class TableMethods:
         if end is not None:
             after = self._tables.state_at(last, selection, whole)
         tables, about = changes_parts(counts.finish(), before, after, first, last)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)

@@ -17,7 +17,7 @@ from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
 from mirror_sdk.events import EventKind, utc_now
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.history.changes import CHANGES_COLUMNS
 from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
@@ -93,7 +93,7 @@ class Recording:
         columns = {name: held.events.column(name).to_pylist() for name in schema.names}
         found = _audit(held)
         about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
-        return given([to_table(columns, schema)], about, as_=as_, tz=tz)
+        return to_form([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
         """Whether it is complete, from when to when, and what is missing.
@@ -216,7 +216,7 @@ class Recording:
         )
         if most is None:
             about = with_silent(about, tables, paths)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -294,7 +294,7 @@ class Recording:
         complete = history.is_complete(held.spans, at)
         tables, about = replay.as_of(history, at, complete=complete, server=self._about.server)
         about = with_silent(about, tables, paths)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def changes(
@@ -374,7 +374,7 @@ class Recording:
         last = held.now() if end is None else instant_like("end", end, held.now)
         check_interval(first, last, held.now)
         complete = history.is_complete(held.spans, first, last)
-        return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
+        return to_form(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
 
     def _chosen(self, held: _Content, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
         names = {} if devices is None else names_in(held.events, self._states())

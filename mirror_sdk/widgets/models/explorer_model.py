@@ -14,7 +14,7 @@ from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, NotFound
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.explanation import of_unconfirmed
+from mirror_sdk.explanation import unconfirmed_write
 from mirror_sdk.frames import DriftKind, drift_frame, state_frame
 from mirror_sdk.resource import Resource
 from mirror_sdk.widgets.models.calls import Run, run_now
@@ -370,7 +370,7 @@ def _is_held(loaded: _Loaded, path: str) -> bool:
 def _drift_hint(resource: Resource, kind: DriftKind | None) -> str:
     if kind is not DriftKind.UNCONFIRMED or resource.desired is None or resource.reported is None:
         return ""
-    return of_unconfirmed(resource, resource.desired, resource.reported)
+    return unconfirmed_write(resource, resource.desired, resource.reported)
 
 
 def _subscription(loaded: _Loaded, resource: Resource) -> str:

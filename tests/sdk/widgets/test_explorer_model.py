@@ -133,7 +133,7 @@ def test_drift_marks(model, client, simulator, device_id):
     model.load()
     assert row(model, SWITCH)["drift"] == "? unconfirmed"
     assert row(model, SWITCH)["hints"]["drift"] == (
-        "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
+        "The device accepted true; the last report, false, is older; read it, or subscribe, to confirm."
     )
     simulator.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
