@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pydantic import SecretStr
 
 from mirror_sdk._arguments import is_count, real
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
@@ -86,7 +86,7 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
     cure = f"write it like {example}"
     if not isinstance(address, str):
         raise ConfigError(f"{name} must be a text, not {address!r}; {cure}")
-    import_whole("httpx")  # takes long to load, and is needed with a client only
+    import_locked("httpx")  # takes long to load, and is needed with a client only
     import httpx
 
     text = address.strip()

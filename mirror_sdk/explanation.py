@@ -256,7 +256,7 @@ def _of_desired(resource: Resource, now: datetime) -> Iterator[str]:
         if desired.acknowledged_at is not None:
             by = visible(desired.acknowledged_by or "")
             yield f"It was acknowledged at {_when(desired.acknowledged_at, now)} by {by}, and does not count as failed."
-        reported = resource.reported if resource.is_reported_since else None
+        reported = resource.reported if resource.is_reported_after_write else None
         if reported is not None and reported.value.python == desired.value.python:
             yield "The device has reported that value since: it accepted the write too late, or had the value already."
     else:
@@ -273,7 +273,7 @@ def _cause(desired: DesiredValue) -> str:
 
 def _difference(resource: Resource, desired: DesiredValue) -> str:
     """Compare the reported value with that of a successful write."""
-    reported, is_since = resource.reported, resource.is_reported_since
+    reported, is_since = resource.reported, resource.is_reported_after_write
     if reported is None:
         return "The device has reported nothing since."
     if reported.value.python != desired.value.python:
@@ -289,7 +289,7 @@ def _difference(resource: Resource, desired: DesiredValue) -> str:
 
 def unconfirmed_write(resource: Resource, desired: DesiredValue, reported: ReportedValue) -> str:
     """Describe a write that succeeded while the last report, as far as is known an older one, has another value."""
-    older = "may be older: their times do not show it" if resource.is_reported_since is None else "is older"
+    older = "may be older: their times do not show it" if resource.is_reported_after_write is None else "is older"
     confirming = "read it" if resource.subscribed else "read it, or subscribe,"
     return f"The device accepted {desired.value}; the last report, {reported.value}, {older}; {confirming} to confirm."
 

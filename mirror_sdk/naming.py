@@ -28,8 +28,8 @@ from mirror_sdk._arguments import closest, shown
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.steps import Steps, Work
-from mirror_sdk._tables import DeviceTable, is_table, warn_if_empty
-from mirror_sdk._tables import device_ids as ids_in
+from mirror_sdk._table_keys import DeviceTable, is_table, warn_if_empty
+from mirror_sdk._table_keys import device_ids as ids_in
 from mirror_sdk._visible import visible, visible_line
 from mirror_sdk.errors import (
     AccessDenied,
@@ -84,7 +84,7 @@ DevicesLike: TypeAlias = Iterable[DeviceLike] | DeviceTable
 """Several devices: a list of them, or a table whose rows name them in a column or an index ``device_id``."""
 
 
-class KnownNames:
+class NameCache:
     """What texts led to: for a while what name they are, and for good that they are an id.
 
     Args:
@@ -123,7 +123,7 @@ class KnownNames:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookupResult:
     """What texts lead to: the ids, the texts that lead nowhere, and the devices of those that lead to several."""
 
     ids: dict[str, str] = field(default_factory=dict)
@@ -146,7 +146,7 @@ def known_id(argument: str, device: object) -> str | None:
 
 
 def send_about(
-    names: KnownNames, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool
+    names: NameCache, device: DeviceLike, operation: Callable[[str], Operation[T]], *, refresh: bool
 ) -> Steps[T]:
     """Send what is about one device.
 
@@ -154,7 +154,7 @@ def send_about(
         names: What is remembered.
         device: The device.
         operation: Makes the operation, of a device id.
-        anew: Whether a name is looked up though it is remembered.
+        refresh: Whether a name is looked up though it is remembered.
 
     Raises:
         AmbiguousName: Several devices have this name.
@@ -165,11 +165,11 @@ def send_about(
     if known_id("device_id", device) is None:
         # What cannot be sent is refused before anything is asked.
         operation(ANY_ID)
-    device_id = yield from id_of(names, device, anew=anew)
+    device_id = yield from id_of(names, device, refresh=refresh)
     try:
         return (yield from send_to(device, operation(device_id)))
     except NotFound:
-        if anew or not isinstance(device, str) or device == device_id:
+        if refresh or not isinstance(device, str) or device == device_id:
             raise
         # The service may be another one than half a minute ago.
         names.forget(device)
@@ -194,7 +194,7 @@ def send_to(device: DeviceLike, operation: Operation[T]) -> Steps[T]:
     return answer
 
 
-def id_of(names: KnownNames, device: DeviceLike, *, anew: bool = False) -> Steps[str]:
+def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Steps[str]:
     """The id of one device.
 
     Raises:
@@ -203,7 +203,7 @@ def id_of(names: KnownNames, device: DeviceLike, *, anew: bool = False) -> Steps
         UnknownDevice: No device has this id or name.
     """
     if (device_id := known_id("device_id", device)) is None:
-        (device_id,) = yield from ids_of(names, [device], "devices", anew=anew)
+        (device_id,) = yield from ids_of(names, [device], "devices", refresh=refresh)
     return device_id
 
 
@@ -218,7 +218,7 @@ def require_known(device_ids: Sequence[str]) -> Steps[None]:
         raise (yield from unknown_device(unknown, (yield from _endpoint_names())))
 
 
-def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool = True) -> Steps[list[str]]:
+def ids_of(names: NameCache, devices: DevicesLike, argument: str, *, refresh: bool = True) -> Steps[list[str]]:
     """The ids of devices, in their order; their names are looked up together.
 
     Errors as for :func:`id_of`, and:
@@ -233,14 +233,14 @@ def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool
         in_table: list[str] = yield Work(partial(ids_in, devices, argument))
         warn_if_empty(in_table, argument)
         devices = in_table
-    given, each = given_devices(devices, argument), f"each of {argument}"
+    given, each = devices_in(devices, argument), f"each of {argument}"
     known = [known_id(each, device) for device in given]
     if "" in known:
         raise InvalidValue(
             f"{each} has to be an id or an endpoint name, not ''; client.devices.list() shows the known ones"
         )
     sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
-    found = yield from look_up(names, sought, anew=anew)
+    found = yield from look_up(names, sought, refresh=refresh)
     if found.several:
         raise AmbiguousName("; ".join(starmap(_of_several, found.several.items())))
     if found.unknown:
@@ -248,7 +248,7 @@ def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool
     return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
 
 
-def given_devices(devices: DevicesLike, argument: str) -> list[DeviceLike]:
+def devices_in(devices: DevicesLike, argument: str) -> list[DeviceLike]:
     """The devices that were given, in a list or a table.
 
     Raises:
@@ -263,10 +263,10 @@ def given_devices(devices: DevicesLike, argument: str) -> list[DeviceLike]:
     return list(devices)
 
 
-def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> Steps[Found]:
+def look_up(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Steps[LookupResult]:
     """What texts lead to. Where the directory cannot be asked for names, they are taken for ids."""
     sought = list(dict.fromkeys(texts))
-    found = Found(names.recall(sought, only_ids=anew))
+    found = LookupResult(names.recall(sought, only_ids=refresh))
     sought = [text for text in sought if text not in found.ids]
     try:
         named = defaultdict(list)
@@ -276,7 +276,7 @@ def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> St
         doubtful = [text for text in sought if not all(_ID.fullmatch(one.id) for one in named[text]) or not named[text]]
         identified = {device.id for device in (yield from devices_with("id", doubtful))}
     except (AccessDenied, BadRequest, NotFound, UnexpectedAnswer):
-        return Found(found.ids | {text: text for text in sought})
+        return LookupResult(found.ids | {text: text for text in sought})
     for text in sought:
         registered = [device for device in named[text] if device.state == "registered"]
         fitting = registered or named[text]
@@ -292,7 +292,7 @@ def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> St
     return found
 
 
-def unclear(found: Found) -> Steps[dict[str, str]]:
+def lookup_failures(found: LookupResult) -> Steps[dict[str, str]]:
     """Why texts lead to no device, in words."""
     reasons = {}
     if found.unknown:
@@ -300,7 +300,7 @@ def unclear(found: Found) -> Steps[dict[str, str]]:
     return reasons | {text: _of_several(text, devices) for text, devices in found.several.items()}
 
 
-def told(several: Sequence[Device]) -> str:
+def describe_devices(several: Sequence[Device]) -> str:
     """The devices that have one name: their ids, and which of them are registered."""
     return ", ".join(f"{visible(device.id)} ({visible(device.state)})" for device in several)
 
@@ -313,7 +313,7 @@ def own_id(device: object) -> str | None:
 
 
 def _of_several(name: str, several: Sequence[Device]) -> str:
-    return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {told(several)}"
+    return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {describe_devices(several)}"
 
 
 def _say_more(device: str, error: NotFound) -> Steps[None]:
@@ -331,7 +331,7 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
     if is_id and namesakes:
         raise _not_found(
             f"no device has the id {device!r}, and 32 hexadecimal digits are taken for an id; to name the device with"
-            f" this endpoint name, give its id: {told(namesakes)}"
+            f" this endpoint name, give its id: {describe_devices(namesakes)}"
         ) from error
 
 

@@ -113,7 +113,7 @@ class Resource(JsonForm):
         return None if self.desired is None else self.desired.value.python
 
     @property
-    def is_reported_since(self) -> bool | None:
+    def is_reported_after_write(self) -> bool | None:
         """Whether the value was reported after the last write of it was issued, or has ended; ``None`` if unknown.
 
         The revisions tell, also within one millisecond; without them the times do, unless they are the same. It is
@@ -122,7 +122,7 @@ class Resource(JsonForm):
         >>> client.read_value(light, "/3311/0/5851")
         10
         >>> client.write_value(light, "/3311/0/5851", 40)
-        >>> client.get_device(light)["/3311/0/5851"].is_reported_since
+        >>> client.get_device(light)["/3311/0/5851"].is_reported_after_write
         False
         """
         reported, desired = self.reported, self.desired

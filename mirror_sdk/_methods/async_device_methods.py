@@ -10,8 +10,8 @@ from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.asked import to_execute, to_write
 from mirror_sdk._protocol.deadline import wait_of
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk._tables import DeviceTable, is_table
-from mirror_sdk.naming import DeviceLike, look_up, unclear
+from mirror_sdk._table_keys import DeviceTable, is_table
+from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue
 
@@ -198,7 +198,7 @@ class AsyncDeviceMethods:
         found = await self._session.run(look_up(self._session.names, await off_loop(names_in, requested)), whole)
         return await AsyncPlanner(self._session).plan_of(
             await off_loop(with_ids, requested, found.ids),
-            await self._session.run(unclear(found), whole),
+            await self._session.run(lookup_failures(found), whole),
             whole,
             read_first=read_first,
         )

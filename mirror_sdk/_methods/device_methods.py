@@ -6,13 +6,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.asked import to_execute, to_write
 from mirror_sdk._protocol.deadline import wait_of
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk._tables import DeviceTable, is_table
-from mirror_sdk.naming import DeviceLike, look_up, unclear
+from mirror_sdk._table_keys import DeviceTable, is_table
+from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue
 
@@ -184,7 +184,7 @@ class DeviceMethods:
         >>> client.plan(dim, value=40, if_match=True)
         <Plan: 1 to write; nothing was sent, apply() sends>
         """
-        import_whole("mirror_sdk.plan", "mirror_sdk.resources.planner")
+        import_locked("mirror_sdk.plan", "mirror_sdk.resources.planner")
         from mirror_sdk.plan.requested import names_in, read_requested, with_ids
         from mirror_sdk.resources.planner import Planner
 
@@ -195,7 +195,7 @@ class DeviceMethods:
         found = self._session.run(look_up(self._session.names, names_in(requested)), whole)
         return Planner(self._session).plan_of(
             with_ids(requested, found.ids),
-            self._session.run(unclear(found), whole),
+            self._session.run(lookup_failures(found), whole),
             whole,
             read_first=read_first,
         )

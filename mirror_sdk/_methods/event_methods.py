@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._caller import calling_line
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol.channels import Events, Watch
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS, DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk._session.client_session import ClientSession
@@ -175,7 +175,7 @@ class EventMethods:
         >>> client.subscriptions.rules.list()
         []
         """
-        import_whole("mirror_sdk.recording.recorder")
+        import_locked("mirror_sdk.recording.recorder")
         from mirror_sdk.recording.recorder import begin_recording
         from mirror_sdk.recording.subscribing import Subscribing
         from mirror_sdk.recording.tape import Tape

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.forms import to_form
@@ -80,7 +80,7 @@ class TableMethods:
         >>> client.state_frame(paths=["/3311/*"], as_="polars").height
         2
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         whole = self._session.sender.whole(timeout)
         tables, about = self._tables.state_of(devices, paths, whole, raw=raw)
         about = self._tables.with_silent(about, tables, paths)
@@ -181,7 +181,7 @@ class TableMethods:
         >>> found[["event", "origin", "value_num"]].values.tolist()
         [['registration', nan, <NA>], ['reported', 'read', 21.5]]
         """
-        import_whole(module_for(as_), "mirror_sdk.history.reading")
+        import_locked(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
         from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.tables.history import HistoryParts
@@ -296,7 +296,7 @@ class TableMethods:
         >>> client.as_of(before, ["station-01"], paths=["/3303/*"])["reported_num"].tolist()
         [21.5]
         """
-        import_whole(module_for(as_), "mirror_sdk.snapshot.request")
+        import_locked(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         whole = self._session.sender.whole(timeout)
@@ -394,7 +394,7 @@ class TableMethods:
         >>> client.changes(begin, end)[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
-        import_whole(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
+        import_locked(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import ReportCounts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.tables.columns import basis_of_table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.each import ask_each, ask_each_at_once
 from mirror_sdk._session.client_session import ClientSession
@@ -74,7 +74,7 @@ class TableReader:
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the state table of devices that are asked for one by one, and what it is based on."""
-        import_whole("mirror_sdk.tables.one_by_one")
+        import_locked("mirror_sdk.tables.one_by_one")
         from mirror_sdk.tables.one_by_one import StateParts
 
         tables: list[pa.Table] = []
@@ -107,7 +107,7 @@ class TableReader:
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the table of a snapshot, and what it is based on."""
-        import_whole("mirror_sdk.snapshot.table")
+        import_locked("mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import snapshot_parts
 
         return snapshot_parts(request, *self.take_tables(request, timeout))
@@ -121,7 +121,7 @@ class TableReader:
 
     def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
-        import_whole("mirror_sdk.snapshot.reading")
+        import_locked("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._session.max_snapshot_bytes)
@@ -139,7 +139,7 @@ class TableReader:
         return self._take_one_by_one(request, keep, timeout)
 
     def _take_one_by_one(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
-        import_whole("mirror_sdk.tables.one_by_one")
+        import_locked("mirror_sdk.tables.one_by_one")
         from mirror_sdk.snapshot.reading import SnapshotResult
         from mirror_sdk.tables.one_by_one import StateParts
 
@@ -190,7 +190,7 @@ class TableReader:
         """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
         if not any(map(is_span, given)):
             return self._session.sender.moments.now
-        import_whole("mirror_sdk.snapshot.request")
+        import_locked("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
@@ -205,7 +205,7 @@ class TableReader:
         """A state table that tells the units which devices name, where there are such and it may be read."""
         if unitless is None:
             return None
-        import_whole("mirror_sdk.snapshot.request")
+        import_locked("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.selection import Selection
 
         devices = None if unitless.devices is None else tuple(unitless.devices)
@@ -262,7 +262,7 @@ class TableReader:
             past: The selection, for a table of the past.
             timeout: Seconds for the whole.
         """
-        import_whole("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
+        import_locked("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
         from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
         from mirror_sdk.snapshot.request import SnapshotRequest
 

@@ -14,7 +14,7 @@ from mirror_sdk.history.request import up_to_millisecond
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.selecting import Chosen
 from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.history import HistoryParts, Hole, history_of_events
+from mirror_sdk.tables.history import GapInterval, HistoryParts, history_of_events
 from mirror_sdk.wire.model import write_timestamp
 
 
@@ -50,7 +50,7 @@ def history(
         raise InvalidValue(
             f"begin={write_timestamp(begin)} lies before the recording, which begins at {write_timestamp(from_at)}"
         )
-    table = history_of_events(wanted.of_table(events), list(_holes(spans)), raw=raw)
+    table = history_of_events(wanted.of_table(events), list(_gap_intervals(spans)), raw=raw)
     parts = HistoryParts(raw=raw)
     parts.add(_between(table, begin, end).slice(0, limit))
     told = {"taken_at": until_at, "begin": begin, "end": end, "oldest_at": from_at}
@@ -60,7 +60,7 @@ def history(
     return tables, {**metadata, "complete": bool(metadata["complete"]) and is_covered}
 
 
-def _holes(spans: Sequence[Span]) -> Iterator[Hole]:
+def _gap_intervals(spans: Sequence[Span]) -> Iterator[GapInterval]:
     """What lies between the parts of the log that were looked at."""
     for before, after in pairwise(spans):
         yield before.until_at, after.from_at

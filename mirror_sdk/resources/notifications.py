@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.channels import AnswerPump
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
@@ -103,7 +103,7 @@ class Notifications(ClientResource[ClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        import_whole("mirror_sdk.webhook")
+        import_locked("mirror_sdk.webhook")
         from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, RegisteredWebhook, registered
 
         position = receiver.last
@@ -148,7 +148,7 @@ class Notifications(ClientResource[ClientSession]):
         if not self._session.sender.is_on_network:
             raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
-        import_whole("mirror_sdk._protocol.socket_reader")
+        import_locked("mirror_sdk._protocol.socket_reader")
         from mirror_sdk._protocol.socket_messages import Way
         from mirror_sdk._protocol.socket_reader import SocketReader
         from mirror_sdk._protocol.sockets import Sockets
@@ -243,7 +243,7 @@ class Notifications(ClientResource[ClientSession]):
         with self._session.open_events(
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
-            import_whole(module_for(as_), "mirror_sdk.tables.events")
+            import_locked(module_for(as_), "mirror_sdk.tables.events")
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
             parts = EventParts(raw=raw)

@@ -6,7 +6,7 @@ from resource_paths import SWITCH, TEMPERATURE
 from usual import RESOURCES, SENSOR, URL
 
 from mirror_sdk import AccessDenied, AmbiguousName, MirrorClient, NotFound, Simulator, UnknownDevice
-from mirror_sdk.naming import KnownNames
+from mirror_sdk.naming import NameCache
 from mirror_server.service.keys import Scope
 
 CALLS = {
@@ -97,7 +97,7 @@ def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, l
     assert named.get_device(light).device_id == light
     assert directory.questions() == 0
     seconds = 0.0
-    getattr(named, "_wrapped", named)._session.names = KnownNames(lambda: seconds)
+    getattr(named, "_wrapped", named)._session.names = NameCache(lambda: seconds)
     for seconds, questions in ((0.0, 1), (29.0, 1), (31.0, 2)):  # noqa: B007 - the clock looks at it
         assert named.get_device("light-01").device_id == light
         assert named.devices.resources("light-01")

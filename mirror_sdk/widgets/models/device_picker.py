@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._tables import device_ids, is_table
+from mirror_sdk._table_keys import device_ids, is_table
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList
 from mirror_sdk.errors import InvalidValue

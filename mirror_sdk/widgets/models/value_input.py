@@ -192,7 +192,7 @@ class ValueInput:
 
     @property
     def _is_reported_since(self) -> bool:
-        return self._resource is not None and bool(self._resource.is_reported_since)
+        return self._resource is not None and bool(self._resource.is_reported_after_write)
 
     def _fit(self) -> None:
         """Have the form and the first entry of what the device has."""

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirror_sdk._caller import warn
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk.errors import EmptyTableWarning, InvalidValue, MirrorError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 DEVICE, PATH, REVISION = "device_id", "path", "desired_revision"
-Place = tuple[str, str]
+ResourceKey = tuple[str, str]
 """A device and a path."""
 _MOST_TOLD = 10
 
@@ -49,14 +49,14 @@ def device_ids(table: DeviceTable, argument: str) -> list[str]:
     return [device for (device,) in _distinct(table, (DEVICE,), argument)]
 
 
-def places(table: DeviceTable, path: str | None, argument: str) -> list[Place]:
+def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[ResourceKey]:
     """The resources that the rows name, each once: by ``path``, or that one of each device. Errors as above."""
     if path is not None:
         return [(device, path) for device in device_ids(table, argument)]
     return [(device, each) for device, each in _distinct(table, (DEVICE, PATH), argument)]
 
 
-def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[Place, int]:
+def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[ResourceKey, int]:
     """Return the newest revision of the desired value that the rows name for each resource, 0 where they name none.
 
     It is empty where the table has no column ``desired_revision``.
@@ -67,7 +67,7 @@ def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[
     frame = _with_columns(table, (DEVICE, PATH, REVISION))
     if REVISION not in frame.columns:
         return {}
-    found = dict.fromkeys(places(frame, path, argument), 0)
+    found = dict.fromkeys(resource_keys(frame, path, argument), 0)
     if PATH not in frame.columns:
         frame = frame.assign(**{PATH: path})
     rows = _columns(frame, (DEVICE, PATH, REVISION), argument).dropna()
@@ -102,7 +102,7 @@ def warn_if_empty(named: Sequence[object], argument: str) -> None:
         warn(f"{argument}: the table has no rows, so nothing is meant by it", EmptyTableWarning)
 
 
-def raise_first(named: Sequence[Place], errors: Sequence[MirrorError | None]) -> None:
+def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | None]) -> None:
     """Raise the first of the errors, with a note of which resources of a table they are about.
 
     Raises:
@@ -146,7 +146,7 @@ def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.Data
 
 def _with_columns(table: DeviceTable, names: Sequence[str]) -> pd.DataFrame:
     """The table for pandas, where these are columns if they were an index."""
-    import_whole("pandas", "pyarrow")
+    import_locked("pandas", "pyarrow")
     import pandas as pd
     import pyarrow as pa
 
