@@ -26,6 +26,7 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8080"
 _MARK_LENGTH = 16
 LONGEST_TIMEOUT_SECONDS = 86_400
 _MOST_RETRIES = 100
+_HIGHEST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
         raise ConfigError(f"{name} must be an address alone, without user name, query or fragment; {cure}")
     if not url.scheme:
         url = url.copy_with(scheme="http" if _is_loopback(url.host) else "https")
-    if url.scheme not in {"http", "https"} or not url.host or any(map(str.isspace, text)):
+    is_http = url.scheme in {"http", "https"} and bool(url.host) and (url.port or 0) <= _HIGHEST_PORT
+    if not is_http or any(map(str.isspace, text)):
         raise ConfigError(f"{name} {address!r} is not an http address; {cure}")
     return str(url).rstrip("/")
 

@@ -145,7 +145,7 @@ WRONG_ADDRESSES = [
     ({"APP_HOST": "app.example.com"}, ["APP_HOST='https://app.example.com'", "APP_LISTEN_PORT"]),
     ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "is not an http address"]),
     ({"APP_HOST": "http://:8090"}, ["APP_HOST", "is not an http address"]),
-    ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "is not an address"]),
+    ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "is not an http address"]),
     ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
     ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),
     ({"APP_HOST": "https://app.example.com"}, ["APP_HOST", "APP_LISTEN_PORT"]),
