@@ -25,7 +25,7 @@ from mirror_sdk import (
 )
 from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.frames import MirrorAccessor
-from mirror_sdk.frames.questions.methods import Questions
+from mirror_sdk.frames.analysis.history_methods import HistoryMethods
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(PlacedRequest, Questions, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(PlacedRequest, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
     *CLIENT_RESOURCES.values(),
     *MirrorClient.__bases__,
 ]
@@ -52,9 +52,9 @@ WITHOUT = {
     *(
         f"{kind.__name__}.{name}"
         for kind in [*WIDGETS, MirrorWidget]
-        for name in ("keep_copy", "render", "static_html", "take", "tick")
+        for name in ("keep_copy", "render", "static_html")
     ),
-    *(f"MirrorWidget.{name}" for name in ("begin", "changed", "handler", "is_changed", "settle")),
+    *(f"MirrorWidget.{name}" for name in ("button", "changed", "handler", "is_changed", "start")),
     *(f"PlacedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
 }
 """What users do not call."""
