@@ -52,11 +52,11 @@ class TableReader:
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the state table of devices that are asked for one by one, and what it is based on."""
-        import_whole("mirror_sdk.tables.one_by_one")
-        from mirror_sdk.tables.one_by_one import StateParts
+        import_whole("mirror_sdk.tables.state")
+        from mirror_sdk.tables.state import StateRows
 
         tables: list[pa.Table] = []
-        parts = StateParts(tables.append, paths=paths, raw=raw)
+        parts = StateRows(tables.append, paths=paths, raw=raw)
         chosen = self._list_ids({}, timeout) if devices is None else self._session.ids_of(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
@@ -117,11 +117,11 @@ class TableReader:
         return self._take_one_by_one(request, keep, timeout)
 
     def _take_one_by_one(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
-        import_whole("mirror_sdk.tables.one_by_one")
+        import_whole("mirror_sdk.tables.state")
         from mirror_sdk.snapshot.reading import SnapshotResult
-        from mirror_sdk.tables.one_by_one import StateParts
+        from mirror_sdk.tables.state import StateRows
 
-        parts = StateParts(keep, paths=request.selection.paths, raw=request.raw)
+        parts = StateRows(keep, paths=request.selection.paths, raw=request.raw)
         chosen = self._ids_of(request.selection, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
@@ -186,8 +186,7 @@ class TableReader:
         import_whole("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.selection import Selection
 
-        devices = None if unitless.devices is None else tuple(unitless.devices)
-        selection = Selection(device_ids=devices, paths=tuple(unitless.paths))
+        selection = Selection(device_ids=unitless.devices, paths=unitless.paths)
         try:
             try:
                 return self.state_at(None, selection, None)
@@ -210,8 +209,8 @@ class TableReader:
             return None
         naming = HistoryParts(raw=False)
         begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.moments.now)
-        paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
-        those, of_those = (replace(request.selection, paths=some) for some in paths)
+        those = replace(request.selection, paths=naming_paths(unitless.paths))
+        of_those = replace(request.selection, paths=unitless.paths)
         try:
             with without_progress():
                 self.read_history(replace(request, selection=those, end=None, limit=None), naming.add)
