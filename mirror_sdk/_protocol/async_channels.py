@@ -20,7 +20,7 @@ from typing import NoReturn, Self
 from mirror_sdk._caller import SourceLine, calling_line
 from mirror_sdk._fork import cannot_be_pickled, tell_in_child
 from mirror_sdk._off_loop import Turns, to_the_end
-from mirror_sdk._protocol.async_log_reader import AsyncReader
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.cursor import poll_limit
 from mirror_sdk._protocol.deadline import left_of
 from mirror_sdk._protocol.defaults import (
@@ -51,8 +51,8 @@ class AsyncAnswerPump:
     answered to both.
     """
 
-    def __init__(self, reader: AsyncReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reader: AsyncReader = reader
+    def __init__(self, reader: AsyncLogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reader: AsyncLogReader = reader
         self.inbox: Inbox = inbox
         self._clock = clock
         self.called_from: SourceLine | None = calling_line()
@@ -187,7 +187,7 @@ class AsyncAnswerPump:
             if is_turn:
                 self._end_turn()
 
-    async def _look(self, reader: AsyncReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+    async def _look(self, reader: AsyncLogReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
         deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
         async_ids = {expectation.async_id for expectation in awaited}
         while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
@@ -286,7 +286,7 @@ class AsyncEvents(AsyncIterator[Event]):
 
     def __init__(
         self,
-        reader: AsyncReader,
+        reader: AsyncLogReader,
         *,
         timeout_seconds: float,
         outage_seconds: float | None = None,
@@ -420,7 +420,7 @@ class AsyncWatch:
 
     def __init__(
         self,
-        reader: AsyncReader,
+        reader: AsyncLogReader,
         callback: Callable[[Event], object],
         wants: Callable[[Event], bool],
         now: Callable[[], datetime] = utc_now,

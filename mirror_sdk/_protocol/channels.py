@@ -31,7 +31,7 @@ from mirror_sdk._protocol.defaults import (
 )
 from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk._protocol.inbox import Expectation, Inbox
-from mirror_sdk._protocol.log_reader import Reader
+from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._protocol.unread import Patience, Unread
 from mirror_sdk._threads import Condition, Worker
 from mirror_sdk.errors import MirrorError
@@ -51,8 +51,8 @@ class AnswerPump:
     answered to both.
     """
 
-    def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reader: Reader = reader
+    def __init__(self, reader: LogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reader: LogReader = reader
         self.inbox: Inbox = inbox
         self._clock = clock
         self.called_from: SourceLine | None = calling_line()
@@ -187,7 +187,7 @@ class AnswerPump:
             if is_turn:
                 self._end_turn()
 
-    def _look(self, reader: Reader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+    def _look(self, reader: LogReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
         deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
         async_ids = {expectation.async_id for expectation in awaited}
         while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
@@ -277,7 +277,7 @@ class Events(Iterator[Event]):
 
     def __init__(
         self,
-        reader: Reader,
+        reader: LogReader,
         *,
         timeout_seconds: float,
         outage_seconds: float | None = None,
@@ -372,7 +372,7 @@ class Watch:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: LogReader,
         callback: Callable[[Event], object],
         wants: Callable[[Event], bool],
         now: Callable[[], datetime] = utc_now,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk.cassette import AsyncCassette
     from mirror_sdk.plan.checks import Place
     from mirror_sdk.recording import AsyncRecorder
-    from mirror_sdk.webhook import AsyncCallbackReader
+    from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -303,7 +303,7 @@ class AsyncClientSession:
         self.names = KnownNames()
         self.pump = self.new_pump(self.new_reader())
 
-    def new_pump(self, reader: AsyncLogReader | AsyncCallbackReader) -> AsyncAnswerPump:
+    def new_pump(self, reader: AsyncLogReader) -> AsyncAnswerPump:
         moments = self.sender.moments
         inbox = Inbox(now=moments.now, clock=moments.received_seconds)
         return AsyncAnswerPump(reader, inbox, moments.waiting_seconds)
@@ -316,7 +316,7 @@ class AsyncClientSession:
 
         return AsyncSocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
+    def new_reader(self, *, after: int | None = None) -> AsyncLogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:

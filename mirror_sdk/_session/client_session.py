@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk.cassette import Cassette
     from mirror_sdk.plan.checks import Place
     from mirror_sdk.recording import Recorder
-    from mirror_sdk.webhook import CallbackReader
+    from mirror_sdk.webhook.callback_reader import CallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -297,7 +297,7 @@ class ClientSession:
         self.names = KnownNames()
         self.pump = self.new_pump(self.new_reader())
 
-    def new_pump(self, reader: LogReader | CallbackReader) -> AnswerPump:
+    def new_pump(self, reader: LogReader) -> AnswerPump:
         moments = self.sender.moments
         inbox = Inbox(now=moments.now, clock=moments.received_seconds)
         return AnswerPump(reader, inbox, moments.waiting_seconds)
@@ -310,7 +310,7 @@ class ClientSession:
 
         return SocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
+    def new_reader(self, *, after: int | None = None) -> LogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:

@@ -53,7 +53,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
             self._session.pump.reader,
             self._session.pump.inbox,
             channel=self._session.channel,
-            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.is_replaced,
+            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.webhook.is_replaced,
             watches=sum(watch.is_running for watch in self._session.watches),
         )
 
@@ -89,21 +89,21 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        await import_off_loop("mirror_sdk.webhook")
-        from mirror_sdk.webhook import TOKEN_HEADER, AsyncCallbackReader, RegisteredWebhook, registered
+        await import_off_loop("mirror_sdk.webhook.async_callback_reader")
+        from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
+        from mirror_sdk.webhook.inbox import TOKEN_HEADER
+        from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
         await self._session.pump.catch_up(deadline)
-        has_log = await self._session.run(registered(address, receiver.headers), deadline)
+        has_log = await self._session.run(register(address, receiver.headers), deadline)
         log = AsyncLogReader(self._session.sender.send)
         if has_log:
             await log.go_to_end(deadline)
         await self._session.close_sockets()
-        token = receiver.headers[TOKEN_HEADER]
-        self._session.callbacks = AsyncCallbackReader(
-            receiver, RegisteredWebhook(address, token, self._session.sender.send, log if has_log else None)
-        ).beside(position)
+        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)
+        self._session.callbacks = AsyncCallbackReader(receiver, webhook, self._session.sender.send, position)
         self._session.pump = AsyncAnswerPump(self._session.callbacks, Inbox())
 
     async def use_websocket(self, *, timeout: float | None = None) -> None:

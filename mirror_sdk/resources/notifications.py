@@ -54,7 +54,7 @@ class Notifications(ClientResource[ClientSession]):
             self._session.pump.reader,
             self._session.pump.inbox,
             channel=self._session.channel,
-            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.is_replaced,
+            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.webhook.is_replaced,
             watches=sum(watch.is_running for watch in self._session.watches),
         )
 
@@ -88,21 +88,21 @@ class Notifications(ClientResource[ClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        import_whole("mirror_sdk.webhook")
-        from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, RegisteredWebhook, registered
+        import_whole("mirror_sdk.webhook.callback_reader")
+        from mirror_sdk.webhook.callback_reader import CallbackReader
+        from mirror_sdk.webhook.inbox import TOKEN_HEADER
+        from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
         self._session.pump.catch_up(deadline)
-        has_log = self._session.run(registered(address, receiver.headers), deadline)
+        has_log = self._session.run(register(address, receiver.headers), deadline)
         log = LogReader(self._session.sender.send)
         if has_log:
             log.go_to_end(deadline)
         self._session.close_sockets()
-        token = receiver.headers[TOKEN_HEADER]
-        self._session.callbacks = CallbackReader(
-            receiver, RegisteredWebhook(address, token, self._session.sender.send, log if has_log else None)
-        ).beside(position)
+        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)
+        self._session.callbacks = CallbackReader(receiver, webhook, self._session.sender.send, position)
         self._session.pump = AnswerPump(self._session.callbacks, Inbox())
 
     def use_websocket(self, *, timeout: float | None = None) -> None:

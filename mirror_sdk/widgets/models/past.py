@@ -9,7 +9,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk.errors import AccessDenied, BeforeHistory, NotFound
 from mirror_sdk.events import Event, EventKind, read_events, utc_now
 from mirror_sdk.object_table import ResourceType, lookup
@@ -146,9 +145,9 @@ def _of_row(row: dict[str, Any]) -> Event:
 
 def _read_log(client: MirrorClient, wants: Wants, most: int) -> tuple[tuple[Event, ...], int | None, int | None]:
     """The newest events of the log, the number of the first entry it still had, and that of the last one."""
-    reader = client._session.new_reader()
-    if not isinstance(reader, LogReader):
+    if client._session.callbacks is not None:
         return (), None, None
+    reader = client._session.new_reader()
     reader.go_to_end()
     end = reader.position or 0
     begin = max(0, end - ENTRIES_READ)
