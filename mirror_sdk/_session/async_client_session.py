@@ -166,7 +166,7 @@ class AsyncClientSession:
 
     async def collect(
         self,
-        page: _operations.PageAfter[E],
+        page: Callable[..., Operation[_operations.ListPage[E]]],
         timeout: float | None,
         *,
         limit: int | None = None,

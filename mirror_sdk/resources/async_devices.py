@@ -306,7 +306,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
                 subscription=state,
                 rules=None if rules is None else rules.rules,
                 waiting=waiting,
-                contacts=contacts,
+                contacts=None if contacts is None else contacts.heard_at,
                 connection=connection,
             )
         )

@@ -304,7 +304,7 @@ class Devices(ClientResource[ClientSession]):
                 subscription=state,
                 rules=None if rules is None else rules.rules,
                 waiting=waiting,
-                contacts=contacts,
+                contacts=None if contacts is None else contacts.heard_at,
                 connection=connection,
             )
         )
