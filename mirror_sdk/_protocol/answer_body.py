@@ -1,6 +1,6 @@
-"""The body of an answer as it arrives: its content encoding is undone in small pieces, and its size has a limit.
+"""The body of a response as it arrives: decompressed in small pieces, and limited in size.
 
-A few bytes of a compressed answer can become a thousand times as many, so no more is made of them than is wanted.
+A few compressed bytes can become a thousand times as many, so no more of them is decompressed than the reader needs.
 """
 
 from __future__ import annotations
@@ -14,94 +14,77 @@ import httpx
 
 from mirror_sdk.errors import UnexpectedAnswer
 
-ACCEPT_ENCODING = "gzip, deflate"
-"""What can be undone piece by piece; httpx would ask for more, where what undoes that is installed."""
+ACCEPT_ENCODING = "gzip"
+"""The content encoding that is decompressed piece by piece. By default httpx would request more of them."""
 MOST_BYTES = 64 * 1024 * 1024
-"""The most bytes of an ordinary answer after decompression. A device object may be of any size (specification 2.1);
-this is one of 65,536 resources with a payload of 500 bytes each, and what a server of ours holds of a page."""
+"""The most bytes of an ordinary response after decompression. A device object may be of any size (specification 2.1);
+this is one of 65,536 resources with a payload of 500 bytes each, and the most that a mirror sends in a page."""
 MOST_ERROR_BYTES = 1024 * 1024
-"""The most bytes of a refusal: it has one sentence, and one for each field that is wrong."""
+"""The most bytes of an error: it has one sentence, and one for each invalid field."""
 BUFFER_BYTES = 64 * 1024
-"""How many bytes of an answer are held at once where it is read as it arrives; longer parts of it pass by, uncopied."""
+"""How many bytes of a response are buffered while it is read as it arrives; longer parts of it are not copied."""
 PIECE_BYTES = 1024 * 1024
-"""How much is made of what is compressed at a time."""
+"""The most bytes that are decompressed at a time."""
 
-_GZIP, _RAW_DEFLATE = zlib.MAX_WBITS | 16, -zlib.MAX_WBITS
-_WINDOW_BITS = {"": None, "identity": None, "gzip": _GZIP, "deflate": zlib.MAX_WBITS}
-"""The window bits that zlib wants for each content encoding; ``None`` where there is nothing to undo. Several at once
-are not read: each makes a thousand times as much."""
+_GZIP = zlib.MAX_WBITS | 16
 _LONGEST_NUMBER = 19
 _NEVER_PACKED = "incorrect header check"
-"""What zlib says of it."""
+"""The message of zlib for bytes that were never compressed."""
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
-    """How many bytes the body has on the wire at least, as far as the headers tell."""
-    told = headers.get("Content-Length", "")
-    return int(told[:_LONGEST_NUMBER]) if told.isdecimal() else 0
+    """Return the size of the body on the wire according to the headers, 0 if they do not say."""
+    length = headers.get("Content-Length", "")
+    return int(length[:_LONGEST_NUMBER]) if length.isdecimal() else 0
 
 
 class Unpacking:
-    """Undoes the content encoding of one answer.
+    """Decompresses one response.
 
     Args:
-        headers: Those of the answer.
+        headers: Its headers.
 
     Raises:
-        UnexpectedAnswer: The encoding is another than gzip or deflate, or several.
+        UnexpectedAnswer: The content encoding is another than gzip, or several.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("Content-Encoding", "").strip().lower()
-        if encoding not in _WINDOW_BITS:
+        if encoding not in {"", "identity", "gzip"}:
             raise UnexpectedAnswer(f"the answer has the content encoding {encoding[:40]!r}, which was not asked for")
-        bits = _WINDOW_BITS[encoding]
-        self._packed = None if bits is None else zlib.decompressobj(bits)
-        # Some send what is called deflate without the frame it should have (RFC 9110 8.4.1.2).
-        self._unframed = zlib.decompressobj(_RAW_DEFLATE) if bits == zlib.MAX_WBITS else None
+        self._packed = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
     def pieces(self, raw: bytes) -> Iterator[bytes]:
-        """What some bytes of the body stand for.
+        """Decompress some bytes of the body.
 
         Raises:
             httpx.DecodingError: They are damaged.
-            UnexpectedAnswer: They follow the end of what is compressed, or were never that.
+            UnexpectedAnswer: They follow the end of the compressed content, or are not compressed.
         """
         if self._packed is None:
             yield raw
             return
         piece = b""
-        # A piece that is full may not be all there is, also where no bytes are left.
+        # After a full piece there may be more, even if no input is left.
         while raw or len(piece) == PIECE_BYTES:
-            piece = self._unpacked(self._packed, raw)
+            if raw and self._packed.eof:
+                raise UnexpectedAnswer("the answer goes on after the end of its compressed content")
+            try:
+                piece = self._packed.decompress(raw, PIECE_BYTES)
+            except zlib.error as exc:
+                if _NEVER_PACKED not in str(exc):
+                    raise httpx.DecodingError(str(exc)) from exc
+                message = "the answer says it is compressed and is not; does base_url point elsewhere?"
+                raise UnexpectedAnswer(message) from exc
             yield piece
             raw = self._packed.unconsumed_tail or self._packed.unused_data
 
-    def _unpacked(self, packed: zlib._Decompress, raw: bytes) -> bytes:
-        if raw and packed.eof:
-            raise UnexpectedAnswer("the answer goes on after the end of its compressed content")
-        try:
-            piece = packed.decompress(raw, PIECE_BYTES)
-        except zlib.error as exc:
-            if self._unframed is None:
-                # Other faults are those of something that was packed once.
-                if _NEVER_PACKED in str(exc):
-                    raise UnexpectedAnswer(
-                        "the answer says it is compressed and is not; does base_url point elsewhere?"
-                    ) from exc
-                raise httpx.DecodingError(str(exc)) from exc
-            self._packed = unframed = self._unframed
-            self._unframed = None
-            return self._unpacked(unframed, raw)
-        self._unframed = None
-        return piece
-
 
 class Gathering:
-    """Gathers a body of a limited size.
+    """Collects a body of a limited size.
 
     Args:
-        answer: Its status says which limit it has, and its headers how much there will be.
+        answer: Its status decides the limit, and its headers announce the size.
 
     Raises:
         UnexpectedAnswer: That is too much.
@@ -114,11 +97,11 @@ class Gathering:
 
     @property
     def content(self) -> bytes:
-        """What there is so far."""
+        """The body so far."""
         return bytes(self._gathered)
 
     def add(self, piece: bytes) -> None:
-        """Take what follows.
+        """Append a piece.
 
         Raises:
             UnexpectedAnswer: That is too much.
@@ -134,7 +117,7 @@ class Gathering:
 
 
 class Body(io.RawIOBase):
-    """The body of an answer as a file."""
+    """The body of a response as a file."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -144,7 +127,7 @@ class Body(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what is there; 0 at the end."""
+        """Fill the buffer with the bytes that are there; 0 at the end."""
         while not self._rest and (chunk := next(self._chunks, None)) is not None:
             self._rest = memoryview(chunk)
         count = min(len(buffer), len(self._rest))

@@ -71,11 +71,6 @@ class AsyncAnswerPump:
         self._is_reading = self._is_seeking = self._is_holding = False
         self.reader = self.reader.beside(self._position)
 
-    @property
-    def last_failure(self) -> MirrorError | None:
-        """Why the last poll failed; ``None`` when it did not."""
-        return self.reader.last_failure
-
     async def expect(self, async_id: str, within_seconds: float = math.inf) -> Expectation:
         """The place for an answer; to be taken before the request is sent.
 
@@ -85,7 +80,9 @@ class AsyncAnswerPump:
         most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
         with self._changed:
             # A reader that has lost its position is about to find it; a second search could skip what came between.
-            await self._changed.wait_for(lambda: not self._is_reading or self._is_placed, most_seconds)
+            await self._changed.wait_for(
+                lambda: not self._is_reading or (self.reader.is_placed and not self._is_seeking), most_seconds
+            )
             if not self._is_reading and self._is_stale():
                 self._is_reading = self._is_seeking = True
                 try:
@@ -100,21 +97,28 @@ class AsyncAnswerPump:
 
     @contextmanager
     def placing(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
-        """While a request is placed: for how many seconds it may be held open for its answer, 0 for not at all.
+        """While a request is sent: give the seconds that the service may hold its 202 for the response, 0 for none.
 
-        Whoever waits alone needs no poll for that. Of many who wait one poll brings all answers, and to hold a
-        connection open for each of them would take longer.
+        A request that waits alone needs no poll then. For many that wait, one poll brings all responses; a connection
+        that is held open for each of them would take longer.
         """
-        held_seconds = self._begin_holding(most_held_seconds)
+        with self._changed:
+            is_held = (
+                left_of(most_held_seconds) >= 2 * HELD_SECONDS
+                and not (self._is_reading or self._is_holding)
+                and self.inbox.may_take
+            )
+            self._is_holding |= is_held
+        if not is_held:
+            yield 0
+            return
         try:
-            yield held_seconds
+            yield HELD_SECONDS
         except BaseException:
-            if held_seconds:
-                self.inbox.give_up(expectation)
+            self.inbox.give_up(expectation)
             raise
         finally:
-            if held_seconds:
-                self._is_holding = False
+            self._is_holding = False
 
     def take(self, answer: AsyncResponse) -> None:
         """Hand out an answer that came with its request, beside the log."""
@@ -206,24 +210,10 @@ class AsyncAnswerPump:
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
-    @property
-    def _is_placed(self) -> bool:
-        """Whether what comes now will be read."""
-        return self.reader.is_placed and not self._is_seeking
-
-    def _begin_holding(self, most_seconds: float) -> int:
-        if left_of(most_seconds) < 2 * HELD_SECONDS:
-            return 0
-        with self._changed:
-            if self._is_reading or self._is_holding or not self.inbox.may_take:
-                return 0
-            self._is_holding = True
-            return HELD_SECONDS
-
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
         idle_seconds = self._clock() - self._last_read_at
-        return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
+        return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and not self.inbox.waiting)
 
     async def _take_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
         """Whether to read now; ``False`` when the answer came, or the time is over while another one reads."""

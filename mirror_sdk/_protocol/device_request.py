@@ -94,7 +94,7 @@ class DeviceRequest(PlacedRequest):
         answer = self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
             warn_of_loss([self], self._pump.called_from)
-            raise self.late(timeout_seconds) from self._pump.last_failure
+            raise self.late(timeout_seconds) from self._pump.reader.last_failure
         return answer
 
 
