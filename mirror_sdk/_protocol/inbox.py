@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from weakref import WeakValueDictionary
 
+from mirror_sdk.events import utc_now
 from mirror_sdk.wire.entries import Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse
 
@@ -56,7 +56,7 @@ class Inbox:
     def __init__(
         self,
         keep: int = UNCLAIMED_KEPT,
-        now: Callable[[], datetime] = partial(datetime.now, UTC),
+        now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keep = keep

@@ -85,7 +85,7 @@ def test_children_and_their_children_have_connections_of_their_own(client, devic
 @pytest.fixture
 def _keeps_idle_connections(monkeypatch):
     """No connection is closed for being idle, however long a busy machine takes for a test."""
-    monkeypatch.setitem(network._LIMITS, "keepalive_expiry", 600)
+    monkeypatch.setattr(network, "IDLE_SECONDS", 600)
 
 
 @pytest.mark.usefixtures("_keeps_idle_connections")
