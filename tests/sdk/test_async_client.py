@@ -44,7 +44,7 @@ def test_a_cancelled_wait_leaves_nothing_behind(run, simulator, device_id):
             await asyncio.wait_for(client.read_value(device_id, TEMPERATURE), 0.1)
         assert not client._session.pump._is_reading
         assert not client._session.pump._changed._waiting
-        assert client._session.pump.inbox.is_idle
+        assert not client._session.pump.inbox.waiting
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(client.events(timeout=20)), 0.1)
 
