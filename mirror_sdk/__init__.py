@@ -2,68 +2,86 @@
 
 >>> from mirror_sdk import MirrorClient
 >>> client = MirrorClient.from_env()  # API_HOST and API_KEY
->>> client.read_value("station-01", "/3303/0/5700")  # asks the device, waits for its answer
+>>> client.read_value("station-01", "/3303/0/5700")  # sends a request to the device, waits for the response
 21.5
->>> client.write_value("light-01", "/3311/0/5851", 40)  # returns when the device has taken it
->>> light = client.get_device("light-01")  # asks the mirror alone, no device
+>>> client.write_value("light-01", "/3311/0/5851", 40)  # returns when the device has accepted the value
+>>> light = client.get_device("light-01")  # reads the mirror; no device is involved
 >>> light["/3311/0/5851"].value, light["/3311/0/5851"].desired_value  # as last reported, as last desired
 (None, 40)
 
-These devices are examples: ``client.devices.list()``, or ``mirror devices`` in a shell, shows those there are. Most
-methods are in groups, which completion on ``client.`` shows: ``client.devices``, ``client.requests``,
-``client.subscriptions``, ``client.notifications``, ``client.fleet``, ``client.plans``, ``client.cassettes`` and
-``client.service``.
-:class:`MirrorClient` blocks; :class:`AsyncMirrorClient` has the same methods for a program on an event loop, with
-``aclose`` for ``close``. Each method says what it gives, what it raises and where the interface defines it:
-``help(mirror_sdk.MirrorClient)`` is the place to begin. What belongs together is told in the modules, as
-``mirror help TOPIC`` shows them: ``values``, ``tables``, ``snapshots``, ``privacy``, ``history``, ``plans``,
-``recordings``, ``cassettes``, ``webhooks``, ``widgets``, ``dask``, ``testing``, ``shell``.
+These devices are examples. ``client.devices.list()``, or ``mirror devices`` in a shell, lists yours.
 
-Asking devices
---------------
+- :class:`MirrorClient` blocks. :class:`AsyncMirrorClient` has the same methods for programs on an event loop, with
+  ``aclose`` instead of ``close``.
+- Most methods are in groups, which completion on ``client.`` shows: ``client.devices``, ``client.requests``,
+  ``client.subscriptions``, ``client.notifications``, ``client.fleet``, ``client.plans``, ``client.cassettes`` and
+  ``client.service``.
+- ``help(mirror_sdk.MirrorClient)`` is the place to start for a single method. Its docstring states the result, the
+  errors, and the section of the interface that defines it.
+- ``mirror help TOPIC`` shows the other chapters of this manual: ``values``, ``tables``, ``snapshots``, ``privacy``,
+  ``history``, ``plans``, ``recordings``, ``cassettes``, ``webhooks``, ``widgets``, ``dask``, ``testing``, ``shell``.
 
-A request to a device is answered later, through the notification log. ``read_value``, ``write_value`` and ``execute``
-wait for that. ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` return at once with a handle,
-whose ``result(timeout)`` waits: a wait that ends too early is a :class:`WaitTimeout`, and the same handle may be asked
-again.
+Installation
+------------
+
+``pip install "device-state-mirror[EXTRA]"`` installs the client and one or more extras; in a clone it is
+``pip install ".[EXTRA]"``. The client alone needs none.
+
+- ``frames``: tables for pandas. ``polars``: tables for Polars and Arrow without pandas. ``arrow``: for Arrow alone.
+- ``notebook``: ``frames``, JupyterLab and the widgets. ``dask``: fleets larger than memory.
+- ``server``: ``mirror-server``. ``history`` adds the history, ``postgresql`` a PostgreSQL database.
+- ``lwm2m``: real devices, and ``mirror-device``. ``lwm2m-dtls`` adds DTLS. It is compiled, which needs
+  ``apt-get install autoconf automake gcc libc6-dev make python3-dev``.
+- ``all``: everything that ``mirror lab`` and its notebooks use.
+
+Reading and writing
+-------------------
+
+A device responds to a request later, through the notification log. ``read_value``, ``write_value`` and ``execute`` wait
+for the response. ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` return a handle at once,
+whose ``result(timeout)`` waits. If the wait times out, it raises :class:`WaitTimeout`; call ``result`` again to go on
+waiting.
 
 >>> request = client.requests.begin_read("light-01", "/3311/0/5851")
 >>> request.result(timeout=10).python
 40
 
-What the mirror holds is what was reported last, whenever that was. It never asks a device on its own: a value comes
-with a read, a write, a subscription or an auto-observation. ``client.devices.explain(device, path)`` says in words why
-a value is what it is, whether the device seems cut off, and what would refresh it. While a write is pending,
-``desired_at`` is the time of issue; afterwards it is the time of the status update, and ``requested_at`` keeps the time
-of issue. What a device answers too late still shows as the reported value. ``client.devices.connection(device)`` tells
-how a device is connected: by which protocols, whether a request would reach it now, and for operators from where its
-messages come.
+The mirror stores the value that was reported last, however old it is. It never polls devices: a value arrives with a
+read, a write, a subscription or an auto-observation. A response that arrives after its request timed out still updates
+the reported value.
 
-``client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})`` describes a device, and
-``client.devices.list(filters={"custom_attributes__room": "B12"})`` finds it by that. A filter can be saved with
-``client.devices.queries.create("lights", filter)`` and used with ``client.devices.list(query="lights")``. The devices
-found can be passed wherever a method takes devices.
+``desired_at`` is the time of the write while the write is pending, and afterwards the time of the status update.
+``requested_at`` keeps the time of the write.
+
+- ``client.devices.explain(device, path)`` explains in words why a value is what it is, whether the device seems to be
+  offline, and what would refresh the value.
+- ``client.devices.connection(device)`` returns the protocols by which a device is connected, and whether a request
+  would reach it now. An operator's key also gets the address that its messages come from.
+- ``client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})`` describes a device.
+- ``client.devices.list(filters={"custom_attributes__room": "B12"})`` filters by such attributes. Pass the devices that
+  it returns wherever a method takes devices.
+- ``client.devices.queries.create("lights", filter)`` saves a filter; ``client.devices.list(query="lights")`` uses it.
 
 Subscriptions and events
 ------------------------
 
-``client.events()`` iterates over what happens, in the order in which it happened; ``client.watch(callback)`` calls
-back. A program that stops goes on with ``client.events(after=events.position)``, without loss or repetition. What was
-lost is told (:class:`GapWarning`), never skipped.
+``client.events()`` iterates over events in the order in which they happened; ``client.watch(callback)`` calls a
+function for each. After a restart, a program continues with ``client.events(after=events.position)``, without loss or
+repetition. If events were lost, a :class:`GapWarning` reports the gap; it is never skipped silently.
 
 >>> from mirror_sdk.frames import events_frame
 >>> LEVEL = "/3311/0/5851"
 >>> lights = client.devices.list(endpoint_type="Light")
->>> events = client.events(paths=[LEVEL], limit=2 * len(lights))  # from here on
+>>> events = client.events(paths=[LEVEL], limit=2 * len(lights))  # starts now
 >>> rules = client.subscriptions.rules.add([{"endpoint_type": "Light", "resource_path": [LEVEL]}], apply_now=True)
 >>> for device in lights:
 ...     client.write_value(device, LEVEL, 55)
->>> events_frame(events)[["endpoint_name", "value_num"]]  # the levels before, and what the lights then told
+>>> events_frame(events)[["endpoint_name", "value_num"]]  # the initial levels, and the levels after the writes
   endpoint_name  value_num
 0      light-01       40.0
 1      light-01       55.0
 
-The same on an event loop, where many requests may be under way at once. Whatever takes long is done beside the loop:
+On an event loop the same program can have many requests in flight. The client runs CPU-bound work in threads:
 
 >>> import asyncio
 >>> from mirror_sdk import AsyncMirrorClient
@@ -76,74 +94,83 @@ The same on an event loop, where many requests may be under way at once. Whateve
 >>> asyncio.run(dim(60))["value_num"].tolist()  # in a notebook: await dim(60)
 [60.0]
 
-A device that refused a subscription or did not answer is asked again: when it registers or updates its registration, by
-rules that are put with ``apply_now=True``, by another ``client.subscribe``. ``client.subscriptions.state`` tells what
-became of it: ``active``, ``asked``, ``refused``, or ``ended``. A full registration ends single subscriptions, which its
-event names (``event.content.ended_subscriptions``); rules hold for the next one too.
+If a device rejected a subscription or did not respond, the service tries again in three cases: the device registers or
+updates its registration, rules are set with ``apply_now=True``, or ``client.subscribe`` is called again.
+``client.subscriptions.state`` returns the result: ``active``, ``asked``, ``refused`` or ``ended``. A full registration
+ends single subscriptions, and its event lists them (``event.content.ended_subscriptions``). Rules apply to the new
+registration too.
 
-The answer to a read, a write or an execution that is waited for comes with its request, in one way to the service and
-back, or with the notifications: where the service does not do that, the device takes longer than a second, or others
-wait with the same client. Notifications come by long polling. Where a proxy cuts that,
-``client.notifications.use_websocket()`` has them come by websockets, or says why there is none to be had; all else
-stays as it is.
+The response to ``read_value``, ``write_value`` or ``execute`` arrives in one round trip, with the request. It arrives
+with the notifications instead if the service does not support that, the device takes longer than a second, or other
+calls wait on the same client.
 
-When devices registered and left, ``client.devices.events_frame()`` tells whoever did not listen then, for a month where
-the operator chose nothing else.
+Notifications use long polling. If a proxy cuts long polls, call ``client.notifications.use_websocket()``. It switches
+to websockets, or raises an error that states why they are unavailable. Nothing else changes.
 
-Limits and failures
--------------------
+``client.devices.events_frame()`` lists when devices registered and deregistered, also while no client was connected.
+The service keeps these events for a month unless the operator sets another time.
 
-All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a drawing of them. A call ends: ``timeout``
-(30 s; of the client, and of each call) limits it as a whole, with all attempts, pages and bodies, and what takes longer
-is a :class:`CallTimeout`. Where a device or an event is waited for, ``timeout`` is that wait, a minute by default; a
-request that nobody waits for any more still waits for its device, where no ``expiry_seconds`` is given for two hours,
-or three days in queue mode, and 20 may. ``max_retries`` (2) is how often a call is tried again after ``429``, ``502``,
-``503``, ``504`` and lost connections, if it means the same twice; a write does, by its async-id. What waits for its
-device with the request open is tried for as long as the call lasts, where it is lost on the way or a proxy tells so
-(``502``, ``504``). An answer may have 64 MiB after decompression, a refusal 1 MiB, a snapshot ``max_snapshot_bytes``.
-``client.notifications.status()`` tells whether the service answers, which channel is used, what waits and what was odd.
+Timeouts, retries and limits
+----------------------------
 
-Without ``API_HOST`` a client asks ``http://127.0.0.1:8080``, where ``mirror-server demo`` and ``run`` listen. The proxy
-that ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY`` names is used, except for what ``NO_PROXY`` lists (hosts,
-networks, ``*``); the certificates of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` are trusted in the place of the usual ones.
+All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a drawing of the error tree.
+
+- ``timeout`` (30 s) limits a call as a whole: all attempts, pages and bodies. Set it for a client or for a call. A call
+  that takes longer raises :class:`CallTimeout`.
+- If a method waits for a device or an event, its ``timeout`` is that wait, by default a minute. The request continues
+  to wait for the device after the timeout: for ``expiry_seconds``, by default two hours, or three days in queue mode.
+  At most 20 requests can wait for a device.
+- ``max_retries`` (2) limits how often a call is repeated after ``429``, ``502``, ``503``, ``504`` or a lost connection.
+  Only idempotent calls are repeated; a write is one, because of its async-id.
+- A call that waits for its device with the request open is repeated until its timeout, if the connection is lost or a
+  proxy returns ``502`` or ``504``.
+- A response is limited to 64 MiB after decompression, an error response to 1 MiB, a snapshot to
+  ``max_snapshot_bytes``.
+- ``client.notifications.status()`` shows whether the service responds, which channel is in use, what is pending, and
+  recent anomalies.
+
+Without ``API_HOST`` the client uses ``http://127.0.0.1:8080``, where ``mirror-server demo`` and ``run`` listen. The
+client uses the proxy of ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY``, except for what ``NO_PROXY`` lists (hosts,
+networks, ``*``). The certificates of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` replace the usual ones.
 
 Several users of one key
 ------------------------
 
-A key is an application. Two analysts, two notebooks or two cells with one key share
+A key is an application. Two analysts, two notebooks or two cells with one key share:
 
-- the presubscription rules, which are one list: ``client.subscriptions.rules.add()`` and ``remove()`` leave the rules
-  of others, ``replace()`` and ``delete_all()`` do not. A rule that two rely on goes when one of them removes it;
-- single subscriptions: what one of them subscribed another can ``unsubscribe``;
-- the notification log: everybody reads all of it, answers too, each from a position of their own (``events``,
-  ``watch``, ``record``, event streams);
-- requests and their async-ids: ``client.requests.list()`` lists those of all, ``client.requests.resume()`` takes one
-  up; the same async-id for another request is a :class:`Conflict`;
-- the webhook and plain polls: there is one webhook, and the next one replaces it. Plain polls have one position, and
-  what one of them took no other gets;
-- limits: the size of the log, polls, streams and websockets, snapshots under way, answers not read
+- The presubscription rules, which are one list. ``client.subscriptions.rules.add()`` and ``remove()`` leave the rules
+  of other users alone; ``replace()`` and ``delete_all()`` do not. A rule that two users rely on is removed when one of
+  them removes it.
+- Single subscriptions. A user can ``unsubscribe`` one that another user subscribed.
+- The notification log. Every user reads all of it, including responses, each from a position of their own (``events``,
+  ``watch``, ``record``, event streams).
+- Requests and their async-ids. ``client.requests.list()`` lists the requests of all users, and
+  ``client.requests.resume()`` resumes any of them. The same async-id for a different request raises :class:`Conflict`.
+- The webhook and plain polls. There is one webhook; a new one replaces it. Plain polls share one position: an entry
+  that one of them received is not sent to another.
+- Limits: the size of the log, polls, streams and websockets, snapshots in progress, unread responses
   (``mirror-server help operate``).
 
-Each has alone its positions, snapshots, tables, plans and recordings. Values, the 20 requests that may wait for a
-device, what is said of devices (``client.devices.update``) and the saved filters of the directory
-(``client.devices.queries.create``) are those of all keys.
+Positions, snapshots, tables, plans and recordings belong to one user. Shared by all keys are values, the 20 requests
+that can wait for a device, the descriptions of devices (``client.devices.update``), and the saved filters of the
+directory (``client.devices.queries.create``).
 
 Several processes
 -----------------
 
-A client that is made before a fork (``gunicorn --preload``, ``ProcessPoolExecutor``) may be used in the children, each
-with connections of its own. Watches, recorders and a webhook stay with the parent; an asynchronous client is used on an
-event loop of the child's own. A client cannot be pickled: make one in each process.
+A client that was made before a fork (``gunicorn --preload``, ``ProcessPoolExecutor``) can be used in the children, each
+with connections of its own. Watches, recorders and a webhook stay in the parent. Use an asynchronous client on an event
+loop of the child. A client cannot be pickled: make one in each process.
 
 >>> client.close()
 
 In a web application
 --------------------
 
-A client has a pool of connections, so an application has one client, open for as long as the application runs. A device
-is named by its id or its endpoint name; what comes back goes out by ``to_dict()``, which any JSON encoder takes as it
-is (``to_json()`` is the text of it, ``help(mirror_sdk.Value.to_dict)`` has the form of a value). ``from_env()`` reads
-``API_HOST`` and ``API_KEY``.
+A client has a connection pool, so make one client per application and keep it open while the application runs. Devices
+are identified by id or endpoint name. Return objects as ``to_dict()``, which any JSON encoder accepts, or
+``to_json()``, which is text. The form of a value is described in ``help(mirror_sdk.Value.to_dict)``. ``from_env()``
+reads ``API_HOST`` and ``API_KEY``.
 
 FastAPI, with the asynchronous client:
 
@@ -164,10 +191,10 @@ FastAPI, with the asynchronous client:
 ... async def dim(name: str, percent: int, request: Request) -> None:
 ...     await request.app.state.mirror.write_value(name, "/3311/0/5851", percent)
 >>> @app.exception_handler(MirrorError)
-... async def tell(request: Request, error: MirrorError) -> JSONResponse:
+... async def handle_error(request: Request, error: MirrorError) -> JSONResponse:
 ...     if isinstance(error, NotFound):
 ...         return JSONResponse({"detail": error.message}, status_code=404)
-...     if isinstance(error, ValueError):  # what was asked for cannot be sent
+...     if isinstance(error, ValueError):  # the value cannot be sent
 ...         return JSONResponse({"detail": str(error)}, status_code=400)
 ...     return JSONResponse({"detail": type(error).__name__}, status_code=502)
 
@@ -200,10 +227,10 @@ Flask, with the synchronous client, which all threads of a worker share:
 ...     mirror.write_value(name, "/3311/0/5851", percent)
 ...     return "", 204
 >>> @app.errorhandler(MirrorError)
-... def tell(error):
+... def handle_error(error):
 ...     if isinstance(error, NotFound):
 ...         return {"detail": error.message}, 404
-...     if isinstance(error, ValueError):  # what was asked for cannot be sent
+...     if isinstance(error, ValueError):  # the value cannot be sent
 ...         return {"detail": str(error)}, 400
 ...     return {"detail": type(error).__name__}, 502
 

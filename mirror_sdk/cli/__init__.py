@@ -1,32 +1,55 @@
-"""The ``mirror`` command: what the client does, in a shell.
+"""The ``mirror`` command: the client in a shell.
 
-``mirror --help`` begins with examples, ``mirror COMMAND --help`` has some of each. All commands but ``lab`` and
-``help`` ask the mirror that ``API_HOST`` and ``API_KEY`` lead to; without ``API_HOST`` that is
-``http://127.0.0.1:8080``::
+Some of its commands::
 
     mirror devices --state registered
     mirror write light-01 /3311/0/5851 40
     mirror execute light-01 /3/0/4
     mirror --timeout 60 --max-retries 5 snapshot fleet.parquet
 
-``--timeout`` and ``--max-retries`` in front of a command limit each of its calls, as those of a client do. The exit
-status is 0 where all was done, 1 where something was refused or failed, 2 for wrong usage, and 3 where no answer came
-in time.
+``mirror --help`` and ``mirror COMMAND --help`` show more examples. All commands except ``lab`` and ``help`` use the
+mirror of ``API_HOST`` and ``API_KEY``. Without ``API_HOST`` that is ``http://127.0.0.1:8080``.
 
-Results go to standard output, all else that is said to standard error: also that a list is empty, or that nothing comes
-of what is watched, and what to do then. ``--json`` and ``--csv`` of nothing are an empty list and the heading.
+``--timeout`` and ``--max-retries`` before a command limit each of its calls, as they do for a client.
 
-What is to be shared gets pseudonyms with ``--pseudonymize`` (see ``mirror help privacy``). The key for them comes from
-``MIRROR_PSEUDONYM_KEY``, a file or the terminal, never from the command line, which other users of the machine see::
+The exit status is 0 if everything succeeded, 1 if something was rejected or failed, 2 for wrong usage, and 3 if no
+response came in time.
 
-    mirror snapshot shared.parquet --pseudonymize --pseudonym-key-file ~/november.key
+Results go to standard output, messages to standard error. If a list is empty or a watch receives nothing, a message
+says so, and what to do next.
 
-For programs there are ``--json`` and ``--csv``. In CSV a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-line end and is no number has an apostrophe in front, so that no spreadsheet executes it; so has one that begins with
-apostrophes before these, and to take one away gives back what it was. A table out, and one in::
+Tables in and out
+-----------------
+
+Use ``--json`` or ``--csv`` for output that programs read. An empty result is an empty list or the heading alone::
 
     mirror drift --csv > drift.csv
     mirror plan wanted.csv --apply
+
+In CSV an apostrophe precedes each cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end and is not a
+number, so that no spreadsheet executes it. Cells that begin with apostrophes before these characters get one more.
+Remove one apostrophe to restore the original.
+
+``--pseudonymize`` replaces personal data before you share a table (see ``mirror help privacy``). The key comes from
+``MIRROR_PSEUDONYM_KEY``, a file or the terminal. It never comes from the command line, which other users of the machine
+can see::
+
+    mirror snapshot shared.parquet --pseudonymize --pseudonym-key-file ~/november.key
+
+A mirror to try things out
+--------------------------
+
+``mirror lab`` starts a mirror with simulated devices, and JupyterLab with copies of the notebooks::
+
+    mirror lab --database fleet.db
+    mirror lab --widget watcher
+
+``--database FILE`` keeps the fleet and its access key for the next start. ``--widget watcher`` opens the events of all
+devices next to the notebook, ``--widget fleet`` all devices. A tile in JupyterLab's launcher opens the mirror's web
+page.
+
+A notebook starts its own mirror if none is running. Time passes in the notebooks, so a mirror that is already running
+has to use ``--clock manual``, as in ``mirror-server demo --clock manual``.
 """
 
 from mirror_sdk.cli.group import main

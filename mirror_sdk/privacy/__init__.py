@@ -1,9 +1,4 @@
-"""Tables that may be shared: what in them is personal, why, and pseudonyms in its place.
-
-The mirror may hold personal data of those who have the devices, whether or not a name stands there: whoever knows one
-reading of a device finds all of it by its id. ``frame.mirror.pseudonymize(key)`` gives a table in which ids and names
-are pseudonyms, :func:`pseudonymize` does it for Arrow and Polars too, and ``mirror snapshot FILE --pseudonymize``
-in a shell.
+"""Pseudonymized tables: what in a table is personal, why, and how it is replaced before you share it.
 
 >>> key = "of the study of November, room 7"
 >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
@@ -14,14 +9,27 @@ in a shell.
 >>> set(drift["device_id"]) <= set(state["device_id"])
 True
 
-A pseudonym is made of the key and the text with HMAC-SHA-256: a word for its kind and twelve digits and letters,
-however long the text is. With the same key the same text of the same kind has the same pseudonym in every table, so
-that they can be joined; an id that is equal to a name has another one. Without the key nobody can tell whose they are;
-who has the key, and guesses a name, can. So the key is a secret: 16 bytes or more that nobody guesses, kept apart from
-the tables, and thrown away when no more tables are to be made with it. It stands in no table, no text of an error and
-no ``repr``.
+The mirror can hold personal data about the people who own the devices, even if it contains no names of people. Anyone
+who knows one reading of a device can find all its rows by its id.
 
-**Columns.** In every table, its index, and the names of the columns of wide ones:
+``frame.mirror.pseudonymize(key)`` returns a table in which pseudonyms replace ids and names. :func:`pseudonymize` also
+accepts Arrow and Polars tables. In a shell, use ``mirror snapshot FILE --pseudonymize``.
+
+Pseudonyms and the key
+----------------------
+
+A pseudonym is a word for its kind and twelve digits and letters, whatever the length of the text. It is computed from
+the key and the text with HMAC-SHA-256. With the same key, the same text of the same kind has the same pseudonym in
+every table, so you can join the tables. An id and a name with the same text have different pseudonyms.
+
+Without the key, no one can map a pseudonym to a device. Anyone with the key can test guessed names. So the key is a
+secret: use 16 bytes or more that cannot be guessed, and store it apart from the tables. Destroy it when you need no
+more tables with the same pseudonyms. No table, error message or ``repr`` contains it.
+
+Columns
+-------
+
+These columns are replaced in every table, in its index, and in the column names of wide tables:
 
 =================  ==============  ==================================================================
 column             becomes         why
@@ -34,8 +42,11 @@ acknowledged_by    person-…        names the person or program that acknowledg
 uid                entry-…         finds the same entry in the log of the service again
 =================  ==============  ==================================================================
 
-**Resources.** The values of these, reported, desired and asked for, as numbers, texts, booleans and payloads, in every
-instance:
+Resources
+---------
+
+The values of these resources are replaced: reported, desired and requested values, as numbers, texts, booleans and
+payloads, in every instance:
 
 ==================  ==================================  ==============================  ================================
 becomes             values                              object/resource                 why
@@ -77,39 +88,57 @@ nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 
                                                         12/24, 12/25, 12/28
 ==================  ==================================  ==============================  ================================
 
-They are reduced in every column: in a row of such a resource, each column of numbers, booleans, texts or payloads that
-is not known to be about something else is treated as its value. Known are times, counts, revisions and the other
-columns of this package that are not made of values. A column of your own, such as a floor, is reduced in these rows
-too; to keep it, pseudonymize both tables with one key and join them afterwards.
+In a row of such a resource, every column of numbers, booleans, texts or payloads is treated as its value. Exceptions
+are columns that are known to contain something else: times, counts, revisions, and the other columns of this package
+that do not depend on values. A column of your own, such as a floor, is replaced in these rows too. To keep it,
+pseudonymize both tables with one key, and join them afterwards.
 
-A place is rounded to tenths of degrees, which are about 11 km. Sums, rates and columns of your own may be in another
-scale, where rounding hides nothing, and are left empty. What :func:`~mirror_sdk.register_object` declares with
-``personal=`` is treated as it says there, whatever stands here. The texts and bytes of resources that nobody declares
-become pseudonyms too, since nobody says what they hold; their numbers and booleans stay.
+Coordinates are rounded to tenths of a degree, which is about 11 km. Sums, rates and columns of your own may have
+another scale, in which rounding hides nothing, so they are left empty.
 
-**Columns of your own.** A text in a column that is not one of this package becomes a pseudonym, whatever the column is
-called: an id of a device as in ``device_id``, another text in a column ``device`` as in ``endpoint_name``, any other
-``text-…``. Numbers, booleans and times stay. To keep such a column, pseudonymize first and join it afterwards.
+A declaration with ``personal=`` (:func:`~mirror_sdk.register_object`) overrides this list. Texts and bytes of
+undeclared resources are replaced as well, because their content is unknown; numbers and booleans of these resources
+stay.
 
-**What a table is based on** keeps its times and counts. The address of the server is a pseudonym; what was selected
-goes, so that the table cannot be refreshed. The report of what was replaced stands there, as ``pseudonymized``.
+Columns of your own
+-------------------
+
+A text in a column that this package does not define is always replaced, whatever the name of the column. The id of a
+device gets the pseudonym that it has in ``device_id``. Any other text in a column ``device`` gets that of
+``endpoint_name``. All other texts become ``text-…``. Numbers, booleans and times stay. To keep such a column,
+pseudonymize first and join it afterwards.
+
+Metadata
+--------
+
+The metadata keeps its times and counts. The address of the server is replaced. The selection is removed, so the table
+cannot be refreshed. The metadata contains a report of all replacements, as ``pseudonymized``:
 
 >>> report = pd.DataFrame(state.attrs["mirror"]["pseudonymized"])
 >>> report[["column", "how", "cells"]].values.tolist()
 [['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2], ['acknowledged_by', 'identifier', 0]]
 
-**What is looked for elsewhere.** A text that stays, such as the value of another resource or the reason of a plan, is
-replaced as a whole where it is an id, or an id, a name or another text occurs in it that was replaced in this table;
-names of less than four characters are found as whole texts alone. So is the name of a column or an index. A column with
-lists or structures in its cells is refused. ``also=`` gives other texts to look for, such as the names of devices that
-are not in it.
+Replaced texts within other texts
+---------------------------------
 
-**What is not covered.** A name that a text has in another spelling, or that stands nowhere else in the table. Numbers
-and times of your own that are personal in themselves: leave them out. Pictures, files and notebooks that were made of
-the table before. And what measurements tell: when a light is on, a door opens or power is used shows when people are at
-home, and a few times of it, known from elsewhere, lead to a device and all of its rows. Times stay as they are, and
-rows in the order they had. Rare firmware, time zones and models single out a device as well. Who shares a table decides
-who may have it; a pseudonym is no anonymity.
+Other texts, such as the value of another resource or the reason of a plan, are searched for replaced texts. Such a text
+is replaced as a whole if it is an id, or if an id, a name or another text that was replaced in this table occurs in it.
+Names of less than four characters are found only as whole texts. Names of columns and indexes are searched too. A
+column with lists or structures in its cells is rejected. ``also=`` adds texts to search for, such as names of devices
+that are not in the table.
+
+Limits
+------
+
+A pseudonym is not anonymity. You decide who may have a table. Pseudonymization does not cover:
+
+- A name that a text contains in another spelling, or that occurs nowhere else in the table.
+- Numbers and times of your own that are personal in themselves: leave them out.
+- Pictures, files and notebooks that were made from the table before.
+- The information in measurements. Times at which a light is on, a door opens or power is used show when people are at
+  home. A few times that are known from elsewhere identify a device, and with it all of its rows. Times stay unchanged,
+  and rows stay in order.
+- Rare firmware, time zones and models, which also identify a device.
 
 Source: specification 1.5.
 """

@@ -1,124 +1,85 @@
-"""The cells of a column for Arrow."""
+"""The cells of a column of an Arrow table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from mirror_sdk.privacy.replacing import Replace, Rows
+from mirror_sdk.privacy.cells import Cells, Indices
 
-
-class ArrowCells:
-    """The cells of a column of a table for Arrow.
-
-    Args:
-        column: The column.
-
-    Attributes:
-        column: The column, with what takes the place of its cells.
-    """
-
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        self.column: pa.ChunkedArray = column
-        self.is_changed: bool = False
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether each is one value, and not a list, a structure or something else with values within."""
-        return is_plain(self.column.type)
-
-    @property
-    def has_words(self) -> bool:
-        """Whether some may be texts or bytes."""
-        return any(is_one(self._kind) for is_one in _WORDS)
-
-    @property
-    def is_temporal(self) -> bool:
-        """Whether they are times or spans of time."""
-        return bool(pa.types.is_temporal(self._kind))
-
-    @property
-    def _kind(self) -> pa.DataType:
-        return self.column.type.value_type if pa.types.is_dictionary(self.column.type) else self.column.type
-
-    def values(self, rows: Rows | None = None) -> list[Any]:
-        """Those that occur, each once, without what is missing."""
-        found: list[Any] = self._in(rows).unique().drop_null().to_pylist()
-        return found
-
-    def count(self, rows: Rows | None = None) -> int:
-        """How many are not missing."""
-        column = self._in(rows)
-        return len(column) - int(column.null_count)
-
-    def places_of(self, values: Iterable[str]) -> Rows:
-        """Where one of these stands."""
-        found = pc.is_in(self.column, value_set=pa.array(list(values), self._kind))
-        return np.array(found.to_numpy(zero_copy_only=False), np.bool_) if len(found) else np.zeros(0, np.bool_)
-
-    def replace(self, replace: Replace, rows: Rows | None = None) -> None:
-        """Put something else in the place of each, where it stands in these rows; nothing else of it is left."""
-        encoded, kind = _encoded(self.column), self.column.type
-        wanted = np.ones(len(encoded), np.bool_) if rows is None else rows
-        index = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        missing = encoded.indices.is_null().to_numpy(zero_copy_only=False)
-        told = encoded.dictionary.to_pylist()
-        new = [None] * len(told)
-        for place in np.unique(index[wanted & ~missing]).tolist():
-            new[place] = replace(told[place])
-        # Those of the other rows stay: they stand behind the new ones.
-        replaced = _array(new, encoded.dictionary.type)
-        cells = pa.concat_arrays([replaced, encoded.dictionary.cast(replaced.type)])
-        plain = cells.take(pa.array(np.where(wanted, index, index + len(new)), mask=missing))
-        self.column = pa.chunked_array([_as(plain, kind)])
-        self.is_changed = True
-
-    def _in(self, rows: Rows | None) -> pa.ChunkedArray:
-        return self.column if rows is None else self.column.filter(pa.array(rows))
-
-
-_WORDS = (
+_TEXTS = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
 )
-
-
-_WITHOUT_WORDS = (
+_NOT_TEXTS = (
     *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
     pa.types.is_temporal,
 )
 
 
-def is_plain(kind: pa.DataType) -> bool:
-    """Whether cells of a type are one value each, and of a type that pseudonyms can have."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(is_one(kind) for is_one in (*_WORDS, *_WITHOUT_WORDS))
+class ArrowCells(Cells):
+    """The cells of a column of an Arrow table."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        super().__init__()
+        self._column = column
+        self._type = value_type(column.type)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each cell is one value, not a list, a structure or another container."""
+        return is_plain(self._type)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether cells may be texts or bytes."""
+        return any(is_type(self._type) for is_type in _TEXTS)
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether the cells are times or durations."""
+        return bool(pa.types.is_temporal(self._type))
+
+    @property
+    def column(self) -> pa.ChunkedArray:
+        """The column with the replaced cells, in its former type; an integer type is widened if it is too narrow."""
+        former = self._column.type
+        if not self.is_changed:
+            # A slice refers to the whole column, which would be pickled with it, so it is copied.
+            chunks = self._column.chunks
+            return pa.chunked_array([pa.concat_arrays(chunks)] if chunks else [], former)
+        indices, values = self._encoded
+        used, codes = np.unique(indices, return_inverse=True)
+        distinct = _array([values[index] if index >= 0 else None for index in used.tolist()], self._type)
+        cells = distinct.take(pa.array(codes))
+        if pa.types.is_dictionary(former):
+            encoded = cells.dictionary_encode()
+            codes = encoded.indices.cast(former.index_type)
+            cells = pa.DictionaryArray.from_arrays(codes, encoded.dictionary, ordered=former.ordered)
+        return pa.chunked_array([cells])
+
+    def _encode(self) -> tuple[Indices, list[Any]]:
+        column = self._column.cast(self._type) if pa.types.is_dictionary(self._column.type) else self._column
+        encoded = column.combine_chunks().dictionary_encode()
+        indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return indices, encoded.dictionary.to_pylist()
 
 
-def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The cells with a dictionary of those that occur."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.combine_chunks().dictionary_encode()
+def value_type(column_type: pa.DataType) -> pa.DataType:
+    """Return the type of the cells of a column: for a dictionary, that of its values."""
+    return column_type.value_type if pa.types.is_dictionary(column_type) else column_type
 
 
-def _array(cells: list[Any], kind: pa.DataType) -> pa.Array:
-    """Cells in a type, or in the widest one of integers where a pseudonym has no room in a narrow one."""
+def is_plain(cell_type: pa.DataType) -> bool:
+    """Whether cells of a type are one value each, of a type that pseudonyms support."""
+    return any(is_type(cell_type) for is_type in (*_TEXTS, *_NOT_TEXTS))
+
+
+def _array(cells: list[Any], cell_type: pa.DataType) -> pa.Array:
     try:
-        return pa.array(cells, kind)
+        return pa.array(cells, cell_type)
     except (pa.ArrowInvalid, OverflowError):
-        return pa.array(cells, pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64())
-
-
-def _as(plain: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The cells in the type that the column had."""
-    if not pa.types.is_dictionary(kind):
-        return plain
-    encoded = plain.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(
-        encoded.indices.cast(kind.index_type), encoded.dictionary, ordered=kind.ordered
-    )
+        # The pseudonym of a number may need more bits.
+        return pa.array(cells, pa.uint64() if pa.types.is_unsigned_integer(cell_type) else pa.int64())

@@ -1,4 +1,4 @@
-"""What is personal in a table, and why: columns, resources, and what is done with them. Source: specification 1.5."""
+"""The personal columns and resources, why they are personal, and their treatment. Source: specification 1.5."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mirror_sdk.wire.paths import parse_path
 
 
 class PersonalColumn(NamedTuple):
-    """A column that tells who or what a row is about.
+    """A column that identifies a device or a person.
 
     Attributes:
-        column: Its name; one with more behind that name, as a join makes it, is like it.
-        word: What its pseudonyms begin with; each word is a kind of its own, so that an id that is equal to a name
-            has another pseudonym.
+        column: Its name. A column whose name begins with it, such as one with the suffix of a join, is treated alike.
+        word: The beginning of its pseudonyms. Equal texts have different pseudonyms under different words, so an id
+            that is equal to a name cannot be recognized.
         why: Why it is personal.
     """
 
@@ -36,28 +36,28 @@ class PersonalResource(NamedTuple):
     """Resources that are personal for one reason.
 
     Attributes:
-        what: What they are.
-        where: Object and resource ids; ``None`` for the object is any, of resources that objects share.
-        how: What is done with their values.
-        word: What their pseudonyms begin with.
+        description: A name for them.
+        resources: Object and resource ids. The object id is ``None`` for a reusable resource, of any object.
+        how: The treatment of their values.
+        word: The beginning of their pseudonyms.
         why: Why they are personal.
     """
 
-    what: str
-    where: tuple[tuple[int | None, int], ...]
+    description: str
+    resources: tuple[tuple[int | None, int], ...]
     how: Personal
     word: str
     why: str
 
 
 class Treatment(NamedTuple):
-    """What is done with the values of a resource.
+    """The treatment of the values of a resource.
 
     Attributes:
-        how: What; ``None`` keeps numbers and booleans, and takes texts and bytes for identifiers: nobody says what they
-            hold.
-        word: What pseudonyms begin with.
-        resource: The resource in any object instance, such as ``/3/*/2``: equal values of it have equal pseudonyms.
+        how: The treatment. ``None`` is for resources without a declaration: numbers and booleans stay, texts and bytes
+            are treated as identifiers.
+        word: The beginning of the pseudonyms.
+        resource: The resource in any object instance, such as ``/3/*/2``. Equal values of it have equal pseudonyms.
     """
 
     how: Personal | None
@@ -177,7 +177,7 @@ PERSONAL_RESOURCES = (
 """The resources that are personal, by the definitions of LwM2M and of the OMA registry."""
 
 _KNOWN_TEXTS = frozenset({"reason", "content_type", "condition", "description", "presence", "reported_origin"})
-"""Columns of this package with texts that are no names, though one may occur within a text."""
+"""Columns of this package whose texts are not names, but may contain one."""
 _JOINED = "_other"
 _STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
 _VALUE_COLUMN = re.compile(r"(reported|desired|value|asked|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
@@ -194,21 +194,21 @@ NOT_VALUES = frozenset(
         *("begin_seen", "end_seen", "observations", "sleeps", "expiry_seconds", "undoable"),
     }
 )
-"""Columns of this package that are about a row, and not made of the values of its resource.
+"""Columns of this package that describe a row, and are not derived from the values of its resource.
 
-Every other column of numbers, booleans, texts or bytes may be, and is treated as the values are.
+Any other column of numbers, booleans, texts or bytes may be, and is treated as the values are.
 """
 _SAME_SCALE = re.compile(r"(value|first|last|min|max|mean|time_weighted_mean|median|a|b|difference|increase)(_.*)?")
-"""Columns of numbers as the resource has them, or of their differences; no sums, rates or other powers of them."""
+"""Columns of numbers in the unit of the resource, or of their differences; not sums, rates or powers of them."""
 _LEADING_PATH = re.compile(r"(?:.* )?((?:/\d+)+)")
 _DECLARED_WORD = "value"
 _BY_RESOURCE: Mapping[tuple[int | None, int], PersonalResource] = {
-    where: group for group in PERSONAL_RESOURCES for where in group.where
+    resource: group for group in PERSONAL_RESOURCES for resource in group.resources
 }
 
 
 def word_of_column(name: object) -> str | None:
-    """What the pseudonyms of a column begin with; ``None`` for a column that is not personal as a whole."""
+    """Return the beginning of the pseudonyms of a column; ``None`` if the column is not personal as a whole."""
     for column in PERSONAL_COLUMNS:
         if str(name).startswith(column.column):
             return column.word
@@ -216,25 +216,25 @@ def word_of_column(name: object) -> str | None:
 
 
 def is_value_column(name: object) -> bool:
-    """Whether a column is known to have values of the resource in ``path``."""
+    """Whether a column has values of the resource in the column ``path``."""
     return name in _STATISTICS or bool(_VALUE_COLUMN.fullmatch(str(name)))
 
 
 def is_known_text(name: object) -> bool:
-    """Whether it is known what the texts of a column are, so that they need no pseudonym as a whole."""
+    """Whether the meaning of a column's texts is known, so that they need no pseudonym as a whole."""
     own = str(name).removesuffix(_JOINED)
     return own in _KNOWN_TEXTS or own in NOT_VALUES or is_value_column(own)
 
 
 def has_scale_of_values(name: object) -> bool:
-    """Whether the numbers of a column are as those of its resource are, so that they can be rounded as those can."""
+    """Whether the numbers of a column have the scale of its resource, so that they can be rounded alike."""
     return bool(_VALUE_COLUMN.fullmatch(str(name)) or _SAME_SCALE.fullmatch(str(name)))
 
 
 def path_of_column(name: object) -> str | None:
-    """The resource whose values a column of a wide table has; ``None`` for another column.
+    """Return the path of the resource whose values a column of a wide table has; ``None`` for any other column.
 
-    The name is its path or its label, or both, and may have the suffix of a join behind it.
+    The name of such a column is a path or a label, or both, and may end with the suffix of a join.
     """
     if found := _LEADING_PATH.match(str(name)):
         return found[1]
@@ -247,7 +247,7 @@ def path_of_column(name: object) -> str | None:
 
 
 def is_path(text: object) -> bool:
-    """Whether it is the path of a resource, an object or an instance."""
+    """Whether a text is the path of a resource, an object or an instance."""
     try:
         parse_path(str(text))
     except ValueError:
@@ -256,10 +256,10 @@ def is_path(text: object) -> bool:
 
 
 def treatment_of(path: str) -> Treatment | None:
-    """What is done with the values of a resource; ``None`` where they stay.
+    """Return the treatment of the values of a resource; ``None`` if they stay.
 
-    What an object that was registered says of its resource counts first, then the resources listed here. The texts of
-    a resource that nobody declares are taken for identifiers.
+    The declaration of a registered object has precedence over the resources listed here. The texts of a resource
+    without a declaration are treated as identifiers.
     """
     definition = lookup(path)
     resource = _resource_of(path)

@@ -1,4 +1,4 @@
-"""Pseudonyms in a table, whichever form it has."""
+"""Pseudonyms in a table of pandas, Arrow or Polars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mirror_sdk.privacy.arrow_cells import ArrowCells
 from mirror_sdk.privacy.personal import path_of_column
-from mirror_sdk.privacy.replacing import FrameColumn, Replacing
+from mirror_sdk.privacy.pseudonymizer import Column, Pseudonymizer
 from mirror_sdk.tables.columns import basis_of_table, with_basis
 
 if TYPE_CHECKING:
@@ -29,25 +29,25 @@ def pseudonymize(table: ArrowTable, key: str | bytes, *, also: Iterable[str] = (
 def pseudonymize(
     table: pd.DataFrame | pl.DataFrame | ArrowTable, key: str | bytes, *, also: Iterable[str] = ()
 ) -> pd.DataFrame | pl.DataFrame | ArrowTable:
-    """The table with pseudonyms in the place of what is personal: for pandas, Arrow or Polars.
+    """Return the table with pseudonyms in place of personal data, for pandas, Arrow or Polars.
 
-    What that is, what is done with it and what is left says :mod:`mirror_sdk.privacy`. The rows, their order, the
-    columns and their types stay. The table that was given stays too.
+    :mod:`mirror_sdk.privacy` lists the personal data, how each is replaced, and what is not covered. The rows, their
+    order, the columns and their types stay the same. The input table is not changed.
 
     Args:
         table: Any table of this package, or one that was made of it.
-        key: A text or bytes, of 16 bytes or more. Tables of one key have the same pseudonyms for the same; without it
-            nobody can tell whose they are, and whoever has it and guesses a name can.
-        also: Other texts to look for in those that stay, such as names of devices that are not in this table.
+        key: A text or bytes, of 16 bytes or more. With one key, equal texts have equal pseudonyms in all tables.
+            Without the key no one can tell what they stand for; anyone who has it and guesses a name can.
+        also: Further texts to search in the texts that stay, such as names of devices that are not in this table.
 
     Returns:
-        A new table. What it is based on (``attrs["mirror"]``, metadata for Arrow, nothing for Polars) has the report in
+        A new table. Its metadata (``attrs["mirror"]``, schema metadata for Arrow, none for Polars) have a report in
         ``pseudonymized``: for each column and resource how many cells were replaced, and how.
 
     Raises:
-        TypeError: It is no table.
-        InvalidValue: The key is too short or none, the table has pseudonyms already, or it has values and no column
-            says of which resources.
+        TypeError: It is not a table.
+        InvalidValue: The key is missing or too short, the table has pseudonyms already, or it has values and no column
+            with their paths.
 
     Source: specification 1.5.
 
@@ -58,50 +58,44 @@ def pseudonymize(
     ['name-yv60x8ph8361']
     """
     if isinstance(table, pa.Table):
-        return _of_arrow(table, Replacing(key, also))
+        return _of_arrow(table, Pseudonymizer(key, also))
     given: Any = table
-    if _is_of("polars", table):
-        return _of_polars(given, Replacing(key, also))
-    if _is_of("pandas", table):
+    if _is_frame_of("polars", table):
+        return _of_polars(given, Pseudonymizer(key, also))
+    if _is_frame_of("pandas", table):
         from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
 
         return pseudonymized_frame(given, key, also=also)
-    raise TypeError(f"a {type(table).__name__} is no table; give a frame of pandas or Polars, or a table of Arrow")
+    raise TypeError(f"a {type(table).__name__} is not a table; give a pandas or Polars frame, or an Arrow table")
 
 
-def _is_of(package: str, table: object) -> bool:
-    """Whether it is a frame of a package; where that is not loaded, it is none."""
-    kind = getattr(sys.modules.get(package), "DataFrame", None)
-    return kind is not None and isinstance(table, kind)
+def _is_frame_of(package: str, table: object) -> bool:
+    """Whether it is a frame of a package. It cannot be one if the package is not loaded."""
+    frame_type = getattr(sys.modules.get(package), "DataFrame", None)
+    return frame_type is not None and isinstance(table, frame_type)
 
 
-def _of_arrow(table: pa.Table, replacing: Replacing) -> ArrowTable:
-    about = basis_of_table(table)
-    replacing.expect(about)
-    columns = [one.column if one.is_changed else _own(one.column) for one in _cells_of(table, replacing)]
-    # What anybody wrote beside the table and its columns goes.
-    names = [replacing.within(name) for name in table.column_names]
-    told: ArrowTable = with_basis(pa.Table.from_arrays(columns, names), replacing.about(about))
-    return told
+def _of_arrow(table: pa.Table, pseudonymizer: Pseudonymizer) -> ArrowTable:
+    metadata = basis_of_table(table)
+    pseudonymizer.check_metadata(metadata)
+    columns = [one.column for one in _replaced_cells(table, pseudonymizer)]
+    # Other metadata of the schema and its columns are left out: they may contain anything.
+    names = [pseudonymizer.column_name(name) for name in table.column_names]
+    result: ArrowTable = with_basis(pa.Table.from_arrays(columns, names), pseudonymizer.metadata(metadata))
+    return result
 
 
-def _of_polars(frame: pl.DataFrame, replacing: Replacing) -> pl.DataFrame:
+def _of_polars(frame: pl.DataFrame, pseudonymizer: Pseudonymizer) -> pl.DataFrame:
     import polars as pl
 
     table = frame.to_arrow()
-    cells = _cells_of(table, replacing)
-    changed = {name: one.column for name, one in zip(table.column_names, cells, strict=True) if one.is_changed}
-    told = frame.with_columns(pl.Series(name, column) for name, column in changed.items())
-    return told.rename({name: replacing.within(name) for name in told.columns})
+    cells = zip(table.column_names, _replaced_cells(table, pseudonymizer), strict=True)
+    result = frame.with_columns(pl.Series(name, one.column) for name, one in cells if one.is_changed)
+    return result.rename({name: pseudonymizer.column_name(name) for name in result.columns})
 
 
-def _cells_of(table: pa.Table, replacing: Replacing) -> list[ArrowCells]:
+def _replaced_cells(table: pa.Table, pseudonymizer: Pseudonymizer) -> list[ArrowCells]:
     cells = [ArrowCells(column) for column in table.columns]
     named = zip(table.column_names, cells, strict=True)
-    replacing.columns([FrameColumn(name, one, path_of_column(name)) for name, one in named])
+    pseudonymizer.replace_in([Column(name, one, path_of_column(name)) for name, one in named])
     return cells
-
-
-def _own(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A copy: behind a part of a column stands all of it, and goes with it where that is pickled."""
-    return pa.chunked_array([pa.concat_arrays(column.chunks)] if column.num_chunks else [], column.type)

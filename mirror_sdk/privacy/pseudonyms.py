@@ -1,4 +1,4 @@
-"""Pseudonyms by a key: the same for the same, and nothing leads back without the key."""
+"""Pseudonyms with a key: equal texts have equal pseudonyms, which cannot be reversed without the key."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NUMBER_BITS = 48
 
 
 class Pseudonyms:
-    """Makes pseudonyms with HMAC-SHA-256; neither the key nor what was replaced is kept where it can be seen.
+    """Creates pseudonyms with HMAC-SHA-256. Neither the key nor the original texts are visible in it.
 
     Args:
         key: A text or bytes, of at least 16 bytes.
 
     Raises:
-        InvalidValue: It is something else, or shorter.
+        InvalidValue: The key has another type, or is shorter.
     """
 
     def __init__(self, key: str | bytes) -> None:
@@ -30,8 +30,8 @@ class Pseudonyms:
         secret = key.encode(errors="surrogateescape") if isinstance(key, str) else key
         if len(secret) < SHORTEST_KEY_BYTES:
             raise InvalidValue(
-                f"the key has {len(secret)} bytes, and whoever guesses it finds every name; give {SHORTEST_KEY_BYTES}"
-                " or more that nobody guesses, such as secrets.token_hex(32) gives once, and keep them secret"
+                f"the key has {len(secret)} bytes, and anyone who guesses it can find every name; give"
+                f" {SHORTEST_KEY_BYTES} or more random bytes, such as secrets.token_hex(32), and keep them secret"
             )
         self._mac = hmac.new(secret, digestmod="sha256")
 
@@ -39,20 +39,20 @@ class Pseudonyms:
         return "<Pseudonyms>"
 
     def __reduce__(self) -> str:
-        raise TypeError("the key is not to be written down; make Pseudonyms of it where it is known")
+        raise TypeError("Pseudonyms cannot be pickled, because of the key; create them again from the key")
 
     def text(self, kind: str, word: str, original: str | bytes) -> str:
-        """The pseudonym of a text: a word and twelve digits and letters, however long the text is."""
+        """Return the pseudonym of a text: a word and twelve digits and letters, however long the text is."""
         number = int.from_bytes(self._digest(kind, original)[:8], "big")
         return f"{word}-{''.join(_DIGITS[(number >> 5 * place) & 31] for place in range(_LENGTH))}"
 
     def number(self, kind: str, original: float) -> int:
-        """The pseudonym of a number: a whole number below 2**48."""
+        """Return the pseudonym of a number: a whole number below 2**48."""
         return int.from_bytes(self._digest(kind, repr(float(original)))[: _NUMBER_BITS // 8], "big")
 
     def _digest(self, kind: str, original: str | bytes) -> bytes:
         mac = self._mac.copy()
-        # The kind ends with a zero byte, which none has.
+        # A zero byte ends the kind; no kind contains one.
         mac.update(kind.encode() + b"\0")
         mac.update(original.encode(errors="surrogatepass") if isinstance(original, str) else original)
         return mac.digest()

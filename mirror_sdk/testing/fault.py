@@ -1,40 +1,59 @@
-"""What a fault is: how often it acts, on which requests or entries, and what it makes of them."""
+"""A fault: how often it acts, on which requests or entries, and what it changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, Self
 
 import httpx
 
 from mirror_sdk.wire.paths import matches
 
-ExchangePart = Literal["request", "answer"]
-EntryKind = Literal["notification", "async-response"]
-ExchangeVerb = Literal["drop", "duplicate", "delay"]
-EntryVerb = Literal["drop", "duplicate", "reorder"]
-
-ENTRY_LISTS: Mapping[str, EntryKind] = {"notifications": "notification", "async-responses": "async-response"}
+EntryTarget = Literal["notification", "async-response"]
+Target = Literal["request", "response"] | EntryTarget
+Action = Literal["drop", "duplicate", "delay", "reorder", "reject", "silent"]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Fault:
     """A fault that was set: it acts for its number of times, or until it is ended, by hand or by ``with``.
 
     Attributes:
+        action: What it does.
+        target: What it acts on; ``None`` for a fault of a device.
+        times: How often it acts at most; ``None`` for no limit.
+        path: The path it acts on; ``*`` at its end matches anything.
+        method: The HTTP method it acts on; ``None`` for all.
+        device_id: The device it acts on; ``None`` for all.
+        delay_seconds: How late the response is.
+        until_at: Until when the notification channel delivers nothing.
         acted: How often it has acted; it is not counted for devices and for a channel that is late.
+
+    Raises:
+        ValueError: ``times`` is below 1.
     """
 
-    def __init__(self, times: int | None, on_end: Callable[[], object]) -> None:
-        if times is not None and times < 1:
-            raise ValueError(f"times={times} is no number of times; give 1 or more, or None for no end")
-        self.times = times
-        self.acted = 0
-        self._on_end = on_end
-        self._is_ended = False
+    action: Action
+    target: Target | None
+    times: int | None
+    _on_end: Callable[[], object]
+    path: str = "*"
+    method: str | None = None
+    device_id: str | None = None
+    delay_seconds: float = 0.0
+    until_at: datetime | None = None
+    acted: int = field(default=0, init=False)
+    _is_ended: bool = field(default=False, init=False)
+    _uids: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        if self.times is not None and self.times < 1:
+            raise ValueError(f"times={self.times} is no number of times; give 1 or more, or None for no end")
 
     def __repr__(self) -> str:
-        left = "" if self.is_live else ", ended"
-        return f"<{type(self).__name__} acted {self.acted} times{left}>"
+        return f"<Fault {self.action} acted {self.acted} times{'' if self.is_live else ', ended'}>"
 
     @property
     def is_live(self) -> bool:
@@ -42,7 +61,7 @@ class Fault:
         return not self._is_ended and (self.times is None or self.acted < self.times)
 
     def end(self) -> None:
-        """Let it act no more; what it did is not undone."""
+        """Stop acting; what it did is not undone."""
         if not self._is_ended:
             self._is_ended = True
             self._on_end()
@@ -53,100 +72,55 @@ class Fault:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-
-class ExchangeFault(Fault):
-    """A fault of requests or their answers."""
-
-    def __init__(
-        self,
-        verb: ExchangeVerb,
-        part: ExchangePart,
-        *,
-        times: int | None,
-        path: str | None,
-        method: str | None,
-        late_seconds: float,
-        on_end: Callable[[], object],
-    ) -> None:
-        super().__init__(times, on_end)
-        self.verb = verb
-        self.part = part
-        self.late_seconds = late_seconds
-        self._path = path or "*"
-        self._method = method
-
-    def takes(self, request: httpx.Request) -> bool:
+    def takes_request(self, request: httpx.Request) -> bool:
         """Whether it acts on this request, which then counts."""
-        is_meant = self._method in {None, request.method} and matches(self._path, request.url.path)
-        if not self.is_live or not is_meant:
-            return False
-        self.acted += 1
-        return True
-
-
-class EntryFault(Fault):
-    """A fault of entries of notification messages. What became of an entry is the same for each reader of the log."""
-
-    def __init__(
-        self,
-        verb: EntryVerb,
-        kind: EntryKind,
-        *,
-        times: int | None,
-        path: str | None,
-        device_id: str | None,
-        on_end: Callable[[], object],
-    ) -> None:
-        super().__init__(times, on_end)
-        self.verb = verb
-        self.kind = kind
-        self._path = path or "*"
-        self._device_id = device_id
-        self.uids: dict[str, None] = {}
-
-    def takes(self, kind: EntryKind, entry: Mapping[str, Any]) -> bool:
-        """Whether it acts on this entry, which counts when it is seen first."""
-        if kind != self.kind:
-            return False
-        uid = str(entry.get("uid"))
-        if uid in self.uids:
+        is_matched = self.method in {None, request.method} and matches(self.path, request.url.path)
+        if is_matched and self.is_live:
+            self.acted += 1
             return True
-        if not self.is_live or not self._matches(entry):
-            return False
-        self.uids[uid] = None
-        self.acted += 1
-        return True
+        return False
 
-    def _matches(self, entry: Mapping[str, Any]) -> bool:
-        return self._device_id in {None, entry.get("ep")} and matches(self._path, str(entry.get("path", "")))
+    def take_entries(self, entries: Iterable[Mapping[str, Any]]) -> list[bool]:
+        """Return for each entry whether the fault acts on it.
+
+        An entry counts once: every later reader of the log gets it changed in the same way.
+        """
+        return [self._takes(entry) for entry in entries]
+
+    def _takes(self, entry: Mapping[str, Any]) -> bool:
+        uid = str(entry.get("uid"))
+        if uid in self._uids:
+            return True
+        is_matched = self.device_id in {None, entry.get("ep")} and matches(self.path, str(entry.get("path", "")))
+        if is_matched and self.is_live:
+            self._uids.add(uid)
+            self.acted += 1
+            return True
+        return False
+
+    def alter(self, entries: list[Any]) -> list[Any]:
+        """Return the entries of one list of a message as they arrive."""
+        if self.action == "delay":
+            return entries
+        taken = self.take_entries(entries)
+        match self.action:
+            case "drop":
+                return [entry for entry, is_taken in zip(entries, taken, strict=True) if not is_taken]
+            case "duplicate":
+                copies = [[entry] * (2 if is_taken else 1) for entry, is_taken in zip(entries, taken, strict=True)]
+                return [entry for each in copies for entry in each]
+        is_complete = self.acted == self.times
+        return (
+            _reversed(entries, [index for index, is_taken in enumerate(taken) if is_taken]) if is_complete else entries
+        )
 
 
-def _dropped(_: EntryFault, entries: list[Any], taken: list[bool]) -> list[Any]:
-    return [entry for entry, is_taken in zip(entries, taken, strict=True) if not is_taken]
-
-
-def _duplicated(_: EntryFault, entries: list[Any], taken: list[bool]) -> list[Any]:
-    copies = [[entry, entry] if is_taken else [entry] for entry, is_taken in zip(entries, taken, strict=True)]
-    return [entry for pair in copies for entry in pair]
-
-
-def _reversed(fault: EntryFault, entries: list[Any], taken: list[bool]) -> list[Any]:
-    if fault.acted != fault.times:
-        return entries
-    places = [place for place, is_taken in enumerate(taken) if is_taken]
-    numbers = list(dict.fromkeys(entries[place].get("seq") for place in places))
-    # In a log the number belongs to the place; an entry that comes twice has the same one twice.
+def _reversed(entries: list[Any], positions: list[int]) -> list[Any]:
+    numbers = list(dict.fromkeys(entries[position].get("seq") for position in positions))
+    # In a log the number belongs to the position; an entry that comes twice has the same one twice.
     renumbered = dict(zip(numbers, reversed(numbers), strict=True))
     altered = list(entries)
-    for place, other in zip(places, reversed(places), strict=True):
+    for position, other in zip(positions, reversed(positions), strict=True):
         entry = entries[other]
-        altered[place] = {**entry, "seq": renumbered[entry["seq"]]} if "seq" in entry else entry
+        altered[position] = {**entry, "seq": renumbered[entry["seq"]]} if "seq" in entry else entry
     return altered
-
-
-ALTER: Mapping[EntryVerb, Callable[[EntryFault, list[Any], list[bool]], list[Any]]] = {
-    "drop": _dropped,
-    "duplicate": _duplicated,
-    "reorder": _reversed,
-}
-"""What each kind of fault makes of the entries of one list, of which some are taken."""

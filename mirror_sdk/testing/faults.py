@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -15,56 +14,37 @@ import httpx
 
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.testing.clock import Duration, seconds_of
-from mirror_sdk.testing.fault import (
-    ALTER,
-    ENTRY_LISTS,
-    EntryFault,
-    EntryKind,
-    EntryVerb,
-    ExchangeFault,
-    ExchangePart,
-    ExchangeVerb,
-    Fault,
-)
+from mirror_sdk.testing.fault import Action, EntryTarget, Fault, Target
 from mirror_sdk.wire.simulator import AnswerMode
 
+ENTRY_LISTS: Mapping[str, EntryTarget] = {"notifications": "notification", "async-responses": "async-response"}
 
-@dataclass(slots=True)
-class Encounter:
-    """What becomes of one exchange."""
-
-    is_request_lost: bool = False
-    is_answer_lost: bool = False
-    repeats: int = 0
-    late_seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class _Late:
-    """Tells until when the notification channel brings nothing."""
-
-    fault: Fault
-    until_at: datetime
-
-
-@dataclass(slots=True)
-class _Active:
-    exchanges: list[ExchangeFault] = field(default_factory=list)
-    entries: list[EntryFault] = field(default_factory=list)
-    late: list[_Late] = field(default_factory=list)
-    devices: list[Fault] = field(default_factory=list)
-    silent: dict[str, Fault] = field(default_factory=dict)
+_CONDITIONS: Mapping[tuple[Action, Target], tuple[str, ...]] = {
+    ("drop", "request"): ("path", "method"),
+    ("drop", "response"): ("path", "method"),
+    ("drop", "notification"): ("path", "device"),
+    ("drop", "async-response"): (),
+    ("duplicate", "request"): ("path", "method"),
+    ("duplicate", "notification"): ("path", "device"),
+    ("duplicate", "async-response"): (),
+    ("delay", "response"): ("path", "method"),
+    ("delay", "notification"): (),
+    ("reorder", "notification"): ("path", "device"),
+}
+"""The faults there are, and the conditions that each can have."""
 
 
 class Faults:
-    """Sets faults; see the methods. Those of entries act on polls that keep their own position, as all clients here do.
+    """Sets faults; see the methods.
+
+    Faults of notifications act on polls that keep their own position, as all clients of this package do.
 
     Args:
-        now: The mirror's present.
-        set_answer: Says how a device is to answer.
-        id_of: Tells the id of a device, however it is named.
+        now: Returns the mirror's present.
+        set_answer: Sets how a device responds.
+        id_of: Returns the id of a device, however it is named.
         restart_server: Stops the server and starts it again.
-        patience_seconds: How long the server waits for the answer of a device.
+        patience_seconds: How long the server waits for the response of a device.
     """
 
     def __init__(
@@ -82,13 +62,13 @@ class Faults:
         self._id_of = id_of
         self._restart_server = restart_server
         self._changed = threading.Condition()
-        self._active = _Active()
+        self._active: list[Fault] = []
 
     # Between client and server
 
     def drop(
         self,
-        what: ExchangePart | EntryKind,
+        target: Target,
         *,
         times: int | None = 1,
         path: str | None = None,
@@ -98,46 +78,38 @@ class Faults:
         """Lose something on its way.
 
         Args:
-            what: A ``request`` never arrives (the client sees a failed connection); an ``answer`` is lost after the
-                server did what was asked; a ``notification`` (the event of an observation) or an ``async-response``
-                is missing in its message, and nobody is told of the loss.
+            target: A ``request`` never arrives, and the client sees a failed connection. A ``response`` is lost after
+                the server processed the request. A ``notification`` (the event of an observation) or an
+                ``async-response`` is missing in its message, and the loss is not reported.
             times: How many of them; ``None`` for all until the fault is ended.
-            path: Only of this path, where ``*`` at the end matches anything: of requests and answers it is the path
+            path: Only of this path, where ``*`` at the end matches anything: of requests and responses it is the path
                 of the URL (``/v3/*``), of notifications the resource path.
-            method: Of requests and answers, only those with this HTTP method.
+            method: Of requests and responses, only those with this HTTP method.
             device: Of notifications, only those of this device.
 
         Raises:
-            ValueError: A condition does not go with ``what``.
+            ValueError: ``target`` is unknown, or cannot have a condition that was given.
         """
-        _check_word(what, "request", "answer", *ENTRY_LISTS.values())
-        match what:
-            case "request" | "answer":
-                return self._set_exchange("drop", what, times=times, path=path, method=method, device=device)
-            case _:
-                return self._set_entry("drop", what, times=times, path=path, method=method, device=device)
+        return self._add("drop", target, times=times, path=path, method=method, device=device)
 
     def duplicate(
         self,
-        what: Literal["request"] | EntryKind,
+        target: Literal["request"] | EntryTarget,
         *,
         times: int | None = 1,
         path: str | None = None,
         method: str | None = None,
         device: DeviceLike | None = None,
     ) -> Fault:
-        """Let something arrive twice: a ``request`` at the server, another word of :meth:`drop` at the client.
+        """Let something arrive twice: a ``request`` at the server, another target of :meth:`drop` at the client.
 
         Arguments and errors as for :meth:`drop`.
         """
-        _check_word(what, "request", *ENTRY_LISTS.values())
-        if what == "request":
-            return self._set_exchange("duplicate", what, times=times, path=path, method=method, device=device)
-        return self._set_entry("duplicate", what, times=times, path=path, method=method, device=device)
+        return self._add("duplicate", target, times=times, path=path, method=method, device=device)
 
     def delay(
         self,
-        what: Literal["answer", "notification"],
+        target: Literal["response", "notification"],
         by: Duration,
         *,
         times: int | None = 1,
@@ -146,36 +118,32 @@ class Faults:
     ) -> Fault:
         """Let something arrive late, by the mirror's clock.
 
-        A late ``answer`` moves the clock itself: the time it takes passes for the server and its devices. Longer than
-        the client's time-out, it is a time-out. With ``notification`` the channel brings nothing until the clock was
-        advanced by so much, and then all of it, in order; it has no other arguments.
+        A late ``response`` advances the clock itself: the time it takes passes for the server and its devices. If it
+        is later than the client's timeout, the client times out. With ``notification`` the channel delivers nothing
+        until the clock was advanced by so much, and then everything in order; it has no other arguments.
 
         Args:
-            what: ``answer`` or ``notification``.
+            target: ``response`` or ``notification``.
             by: Seconds, ``"5min"`` or a timedelta.
-            times: How many answers; ``None`` for all until the fault is ended.
-            path: Only answers to this path of the URL, where ``*`` at the end matches anything.
-            method: Only answers to this HTTP method.
+            times: How many responses; ``None`` for all until the fault is ended.
+            path: Only responses to this path of the URL, where ``*`` at the end matches anything.
+            method: Only responses to this HTTP method.
 
         Raises:
-            ValueError: ``by`` is no duration, or none at all, or a condition does not go with ``what``.
+            ValueError: ``by`` is no duration or not above 0, or ``target`` cannot have a condition that was given.
         """
-        _check_word(what, "answer", "notification")
-        late_seconds = seconds_of(by)
-        if not late_seconds > 0:
+        delay_seconds = seconds_of(by)
+        if not delay_seconds > 0:
             raise ValueError(f"by={by!r} is no delay; give more than 0 seconds")
-        if what == "answer":
-            return self._set_exchange("delay", what, times, path, method, None, late_seconds)
-        _refuse(what, path=path, method=method)
-        fault = Fault(None, self.wake)
-        with self._changed:
-            self._active.late.append(_Late(fault, self._now() + timedelta(seconds=late_seconds)))
-        return fault
+        if target == "notification":
+            until_at = self._now() + timedelta(seconds=delay_seconds)
+            return self._add("delay", target, times=None, path=path, method=method, until_at=until_at)
+        return self._add("delay", target, times=times, path=path, method=method, delay_seconds=delay_seconds)
 
     def reorder(self, count: int = 2, *, path: str | None = None, device: DeviceLike | None = None) -> Fault:
         """Let the next notifications arrive in reverse order.
 
-        Until all of them are there, the channel brings nothing.
+        Until all of them are there, the channel delivers nothing.
 
         Args:
             count: How many, at least 2.
@@ -187,84 +155,77 @@ class Faults:
         """
         if count < 2:
             raise ValueError(f"count={count} leaves nothing to reorder; give 2 or more")
-        return self._set_entry("reorder", "notification", times=count, path=path, method=None, device=device)
+        return self._add("reorder", "notification", times=count, path=path, device=device)
 
     # Devices, server
 
     def reject(self, device: DeviceLike) -> Fault:
-        """Have a device refuse all it is asked, until the fault is ended (``WriteRejected`` in the client)."""
+        """Have a device reject all requests until the fault is ended (``WriteRejected`` in the client)."""
         return self._set_device(device, "reject")
 
     def silence(self, device: DeviceLike) -> Fault:
-        """Have a device answer nothing, until the fault is ended.
+        """Have a device respond to nothing until the fault is ended.
 
         A request to it fails when the clock was advanced past the server's patience (``DeviceUnavailable``). A call
         that waits for the outcome, such as ``client.read_value``, advances the clock by that patience itself, once for
         each attempt, and takes no real time.
         """
-        fault = self._set_device(device, "silent")
-        with self._changed:
-            self._active.silent[self._id_of(device)] = fault
-        return fault
+        return self._set_device(device, "silent")
 
     def restart_server(self) -> None:
         """Stop the server and start it again on the same database; open polls lose their connection."""
         self._restart_server()
 
     def clear(self) -> None:
-        """End all faults, and forget what became of entries: who reads them again gets them as they are."""
+        """End all faults, also for entries they acted on: the next reader gets those as they are."""
         with self._changed:
-            active, self._active = self._active, _Active()
-        for fault in [*active.exchanges, *active.entries, *active.devices, *(late.fault for late in active.late)]:
+            ended, self._active = self._active, []
+        for fault in ended:
             fault.end()
 
     # For the transport
 
-    def meet(self, request: httpx.Request) -> Encounter:
-        """What becomes of this exchange; counts the faults that act on it."""
-        encounter = Encounter()
+    def acting_on(self, request: httpx.Request) -> list[Fault]:
+        """Return the faults that act on this request or its response, and count them."""
         with self._changed:
-            for fault in self._active.exchanges:
-                if fault.takes(request):
-                    encounter.is_request_lost |= (fault.verb, fault.part) == ("drop", "request")
-                    encounter.is_answer_lost |= (fault.verb, fault.part) == ("drop", "answer")
-                    encounter.repeats += fault.verb == "duplicate"
-                    encounter.late_seconds += fault.late_seconds
-        return encounter
+            return [
+                fault
+                for fault in self._active
+                if fault.target in {"request", "response"} and fault.takes_request(request)
+            ]
 
     @property
     def silent_devices(self) -> list[str]:
-        """The ids of the devices that answer nothing."""
+        """The ids of the devices that respond to nothing."""
         with self._changed:
-            return [device_id for device_id, fault in self._active.silent.items() if fault.is_live]
+            silent = [fault for fault in self._active if fault.action == "silent" and fault.is_live]
+            return [fault.device_id for fault in silent if fault.device_id is not None]
 
     def is_channel_late(self) -> bool:
-        """Whether the notification channel brings nothing now."""
+        """Whether the notification channel delivers nothing now."""
         with self._changed:
             now = self._now()
-            return any(late.fault.is_live and now < late.until_at for late in self._active.late)
+            return any(fault.is_live and fault.until_at and now < fault.until_at for fault in self._active)
 
     def is_incomplete(self, message: Mapping[str, Any]) -> bool:
         """Whether a message has to wait for notifications that are to arrive before those in it."""
+        entries = message.get("notifications", [])
         with self._changed:
-            waiting = [fault for fault in self._active.entries if fault.verb == "reorder"]
-            for fault in waiting:
-                taken = [entry for entry in message.get("notifications", []) if fault.takes("notification", entry)]
-                if taken and fault.is_live:
-                    return True
-        return False
+            waiting = [fault for fault in self._active if fault.action == "reorder"]
+            return any(any(fault.take_entries(entries)) and fault.is_live for fault in waiting)
 
     def alter(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A notification message as it arrives."""
+        """Return a notification message as it arrives."""
         altered = dict(message)
         with self._changed:
-            for key, kind in ENTRY_LISTS.items():
-                if key in altered:
-                    altered[key] = self._alter_entries(kind, altered[key])
+            for key, target in ENTRY_LISTS.items():
+                for fault in self._active:
+                    if key in altered and fault.target == target:
+                        altered[key] = fault.alter(altered[key])
         return {key: entries for key, entries in altered.items() if entries}
 
     def wake(self) -> None:
-        """Let polls that wait for the channel look again."""
+        """Let polls that wait for the channel check it again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -274,65 +235,34 @@ class Faults:
             if self.is_channel_late():
                 self._changed.wait(seconds)
 
-    def _alter_entries(self, kind: EntryKind, entries: list[Any]) -> list[Any]:
-        altered = list(entries)
-        for fault in self._active.entries:
-            taken = [fault.takes(kind, entry) for entry in altered]
-            altered = ALTER[fault.verb](fault, altered, taken)
-        return altered
-
-    def _set_exchange(
+    def _add(
         self,
-        verb: ExchangeVerb,
-        part: ExchangePart,
+        action: Action,
+        target: Target,
+        *,
         times: int | None,
-        path: str | None,
-        method: str | None,
-        device: DeviceLike | None,
-        late_seconds: float = 0.0,
+        path: str | None = None,
+        method: str | None = None,
+        device: DeviceLike | None = None,
+        delay_seconds: float = 0.0,
+        until_at: datetime | None = None,
     ) -> Fault:
-        _refuse(part, device=device)
-        fault = ExchangeFault(
-            verb, part, times=times, path=path, method=method, late_seconds=late_seconds, on_end=self.wake
-        )
-        with self._changed:
-            self._active.exchanges.append(fault)
-        return fault
-
-    def _set_entry(
-        self,
-        verb: EntryVerb,
-        kind: EntryKind,
-        times: int | None,
-        path: str | None,
-        method: str | None,
-        device: DeviceLike | None,
-    ) -> Fault:
-        _refuse(kind, method=method)
-        if kind == "async-response":
-            _refuse(kind, path=path, device=device)
+        if (action, target) not in _CONDITIONS:
+            known = " or ".join(repr(other) for verb, other in _CONDITIONS if verb == action)
+            raise ValueError(f"{target!r} is nothing to {action}; write {known}")
+        for name, value in (("path", path), ("method", method), ("device", device)):
+            if value is not None and name not in _CONDITIONS[action, target]:
+                raise ValueError(f"{name}={value!r} does not go with {target!r}; leave it out")
         device_id = None if device is None else self._id_of(device)
-        fault = EntryFault(verb, kind, times=times, path=path, device_id=device_id, on_end=self.wake)
+        fault = Fault(action, target, times, self.wake, path or "*", method, device_id, delay_seconds, until_at)
         with self._changed:
-            self._active.entries.append(fault)
+            self._active.append(fault)
         return fault
 
-    def _set_device(self, device: DeviceLike, answer: AnswerMode) -> Fault:
+    def _set_device(self, device: DeviceLike, action: Literal["reject", "silent"]) -> Fault:
         device_id = self._id_of(device)
-        self._set_answer(device_id, answer)
-        fault = Fault(None, lambda: self._set_answer(device_id, "normal"))
+        self._set_answer(device_id, action)
+        fault = Fault(action, None, None, lambda: self._set_answer(device_id, "normal"), device_id=device_id)
         with self._changed:
-            self._active.devices.append(fault)
+            self._active.append(fault)
         return fault
-
-
-def _check_word(what: str, *known: str) -> None:
-    if what not in known:
-        raise ValueError(f"{what!r} is nothing this fault acts on; write {' or '.join(map(repr, known))}")
-
-
-def _refuse(what: str, **conditions: object) -> None:
-    """Refuse conditions that say nothing of this."""
-    for name, value in conditions.items():
-        if value is not None:
-            raise ValueError(f"{name}={value!r} does not go with {what!r}; leave it out")

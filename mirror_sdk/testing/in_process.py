@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -21,7 +18,6 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.web.app import MirrorApp, create_app
-from mirror_server.web.bridge import Bridge
 
 _PATIENCE_SECONDS = 60
 _ROUND_SECONDS = 0.01
@@ -30,8 +26,14 @@ _MOST_POLLS = 1000
 _STARTING = threading.Lock()
 
 
-class InProcessServer:
-    """A server on a database in a folder, with a manual clock; nothing in it is mocked.
+class _Caller(threading.local):
+    """The caller of the app in this thread; of other threads, such as those of a test's own server, none cancels."""
+
+    is_canceled: Callable[[], bool] = staticmethod(lambda: False)
+
+
+class InProcessServer(httpx.BaseTransport):
+    """A server on a database in a folder, with a manual clock, and the transport to it; nothing in it is mocked.
 
     Args:
         folder: Where its database is; one that is there is taken up.
@@ -50,8 +52,8 @@ class InProcessServer:
         )
         self._app_ids: set[str] = set()
         self._quiet = threading.Condition()
-        self._under_way = 0
-        self._under_way_on_loops = 0
+        self._in_flight = 0
+        self._caller = _Caller()
         self.app: MirrorApp | None = None
         self.start()
 
@@ -67,6 +69,7 @@ class InProcessServer:
             self._services = Services(self._settings)
         self._services.start()
         self.app = create_app(self._services)
+        self.app.is_disconnected = lambda _: self._caller.is_canceled()
 
     def stop(self) -> None:
         """Stop; open polls are ended first, and what was accepted is on disk. Harmless when it is stopped."""
@@ -75,18 +78,12 @@ class InProcessServer:
         end_at = time.monotonic() + _PATIENCE_SECONDS
         with self._quiet:
             self.app = None
-            while self._waits_for_anybody() and time.monotonic() < end_at:
+            while self._in_flight and time.monotonic() < end_at:
                 self._wake_polls()
                 # One that was just about to wait is woken in the next round.
                 self._quiet.wait(_ROUND_SECONDS)
         self._wake_polls()
         self._services.close()
-
-    def _waits_for_anybody(self) -> bool:
-        if self._under_way:
-            return True
-        # The tasks of a loop cannot end while the loop itself waits here.
-        return bool(self._under_way_on_loops) and not _is_on_loop()
 
     def _wake_polls(self) -> None:
         for app_id in self._app_ids:
@@ -110,59 +107,32 @@ class InProcessServer:
         added = self._services.part(SimulatorControl).run(lambda control: control.backend.add_seeded(count, seed))
         return added.result(_PATIENCE_SECONDS)
 
-    def send(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request over WSGI; what it causes has happened on return.
+    def handle_request(self, request: httpx.Request, is_canceled: Callable[[], bool] = lambda: False) -> httpx.Response:
+        """Carry a request over WSGI; everything that it causes has happened on return.
+
+        Args:
+            request: The request.
+            is_canceled: Whether the client has stopped waiting for the response, which ends an open poll.
 
         Raises:
             httpx.ConnectError: The server is stopped.
-            httpx.ReadError: It was stopped while it was at it.
-        """
-        with self.serving(request) as app:
-            response = httpx.WSGITransport(app=app).handle_request(request)
-            self.settle(request)
-        return response
-
-    @contextmanager
-    def serving(self, request: httpx.Request, *, is_on_loop: bool = False) -> Iterator[MirrorApp]:
-        """Have the app serve a request; the server does not stop meanwhile, unless a loop waits for that.
-
-        Raises:
-            httpx.ConnectError: The server is stopped.
-            httpx.ReadError: It was stopped meanwhile, which loses the answer as a connection would.
+            httpx.ReadError: It was stopped meanwhile, which loses the response as a connection would.
         """
         with self._quiet:
             app = self.app
             if app is None:
                 raise httpx.ConnectError("the server is stopped", request=request)
-            self._count(1, is_on_loop=is_on_loop)
+            self._in_flight += 1
+        self._caller.is_canceled = is_canceled
         try:
-            yield app
+            response = httpx.WSGITransport(app=app).handle_request(request)
+            # Reading causes nothing.
+            if request.method != "GET":
+                self._services.database.settle(_SETTLE_SECONDS)
         finally:
             with self._quiet:
-                self._count(-1, is_on_loop=is_on_loop)
+                self._in_flight -= 1
                 self._quiet.notify_all()
         if self.app is not app:
-            raise httpx.ReadError("the server was stopped before its answer was complete", request=request)
-
-    def _count(self, change: int, *, is_on_loop: bool) -> None:
-        if is_on_loop:
-            self._under_way_on_loops += change
-        else:
-            self._under_way += change
-
-    def settle(self, request: httpx.Request) -> None:
-        """Wait until all that a request caused has happened; reading causes nothing."""
-        if request.method != "GET":
-            self._services.database.settle(_SETTLE_SECONDS)
-
-    def new_bridge(self, app: MirrorApp) -> httpx.ASGITransport:
-        """The way over ASGI to an app, for one event loop."""
-        return httpx.ASGITransport(app=Bridge(app, replace(self._settings, max_parked_polls=_MOST_POLLS)))
-
-
-def _is_on_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+            raise httpx.ReadError("the server was stopped before its response was complete", request=request)
+        return response

@@ -50,7 +50,7 @@ class Mirror:
     def __init__(self, folder: Path) -> None:
         self._server = _new_server(folder)
         self._clients: list[MirrorClient] = []
-        operator = self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=_Plain(self._server)))
+        operator = self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=self._server))
         self.simulator: Simulator = Simulator(operator)
         self.faults: Faults = Faults(
             now=self._server.now,
@@ -164,16 +164,6 @@ class Mirror:
     def _keep(self, client: MirrorClient) -> MirrorClient:
         self._clients.append(client)
         return client
-
-
-class _Plain(httpx.BaseTransport):
-    """The way of the simulator, on which no fault acts."""
-
-    def __init__(self, server: InProcessServer) -> None:
-        self._server = server
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._server.send(request)
 
 
 def _new_server(folder: Path) -> InProcessServer:

@@ -98,7 +98,7 @@ def mirror_fleet(mirror_in_process: Mirror) -> AddFleet:
 
 @pytest.fixture
 def mirror_faults(mirror_in_process: Mirror) -> Faults:
-    """What is to go wrong in the mirror; ``mirror_faults.drop("answer")``."""
+    """What is to go wrong in the mirror; ``mirror_faults.drop("response")``."""
     return mirror_in_process.faults
 
 

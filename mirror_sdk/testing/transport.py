@@ -1,27 +1,64 @@
-"""The way from a client to the server inside the test, on which faults act."""
+"""The transports of clients to the server inside the test, on which faults act."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 
-from mirror_sdk.testing.exchange import Exchange, LetPass, SendToServer, Step, WaitForChannel, exchange
 from mirror_sdk.testing.faults import Faults
+from mirror_sdk.wire.device_requests import MAX_RETRIES
+from mirror_sdk.wire.routes import (
+    CURSOR_HEADER,
+    DEFAULT_HOLD_SECONDS,
+    DEVICE_REQUESTS,
+    GAP_HEADER,
+    MAX_HOLD_SECONDS,
+    PULL,
+    TIME_HEADER,
+)
 
 if TYPE_CHECKING:
     from mirror_sdk.testing.in_process import InProcessServer
 
+_LOOK_SECONDS = 0.2
+_MOST_THREADS = 1000
+
+
+@dataclass(slots=True)
+class _Received:
+    """The entries that follow a position, of one message or more."""
+
+    after: str
+    message: dict[str, list[Any]] = field(default_factory=dict)
+    gap: str | None = None
+    served_at: str | None = None
+    messages: int = 0
+
+    def add(self, response: httpx.Response) -> None:
+        self.messages += 1
+        self.after = response.headers.get(CURSOR_HEADER, self.after)
+        self.gap = self.gap or response.headers.get(GAP_HEADER)
+        self.served_at = response.headers.get(TIME_HEADER)
+        for key, entries in (json.loads(response.content) if response.content else {}).items():
+            self.message[key] = self.message.get(key, []) + entries
+
 
 class FaultyTransport(httpx.BaseTransport):
-    """Carries requests over WSGI.
+    """Carries requests to the server.
 
     Args:
-        server: Who answers.
-        faults: What is to go wrong.
+        server: The server.
+        faults: The faults that act on requests and responses.
         let_pass: Advances the mirror's clock by seconds.
     """
 
@@ -30,83 +67,150 @@ class FaultyTransport(httpx.BaseTransport):
         self._faults = faults
         self._let_pass = let_pass
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request and its answer."""
-        steps, result = exchange(request, self._faults), None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration as end:
-                return _response_of(end)
-            result = self._take(step)
+    def handle_request(self, request: httpx.Request, is_canceled: Callable[[], bool] = lambda: False) -> httpx.Response:
+        """Carry a request and its response.
 
-    def _take(self, step: Step) -> httpx.Response | None:
-        match step:
-            case SendToServer(request, is_read):
-                response = self._server.send(request)
-                if is_read:
-                    # The stream of WSGI ends with its first reader, and what records the response reads it again.
-                    with closing(cast("httpx.SyncByteStream", response.stream)) as body:
-                        response.stream = httpx.ByteStream(b"".join(body))
-                    response.read()
-                return response
-            case WaitForChannel(seconds):
-                self._faults.wait(seconds)
-            case LetPass(seconds):
-                self._let_pass(seconds)
-        return None
+        Args:
+            request: The request.
+            is_canceled: Whether the client has stopped waiting for the response.
+
+        Raises:
+            httpx.ConnectError: A fault drops the request, or the server is stopped.
+            httpx.ReadError: A fault drops the response, or the server was stopped meanwhile.
+            httpx.ReadTimeout: The response is later than the client waits.
+        """
+        acting = self._faults.acting_on(request)
+        actions = [(fault.action, fault.target) for fault in acting]
+        if ("drop", "request") in actions:
+            raise httpx.ConnectError("a fault dropped the request", request=request)
+        if _is_poll(request):
+            response = self._poll(request, is_canceled)
+        else:
+            response = self._server.handle_request(request, is_canceled)
+        for _ in range(actions.count(("duplicate", "request"))):
+            self.read(request, is_canceled)
+        self._be_late(request, sum(fault.delay_seconds for fault in acting))
+        if ("drop", "response") in actions:
+            raise httpx.ReadError("a fault dropped the response", request=request)
+        return response
+
+    def read(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> httpx.Response:
+        """Send a request to the server and read the whole response."""
+        response = _buffered(self._server.handle_request(request, is_canceled))
+        response.read()
+        return response
+
+    def _be_late(self, request: httpx.Request, delay_seconds: float) -> None:
+        if not delay_seconds:
+            return
+        timeout_seconds = request.extensions.get("timeout", {}).get("read")
+        if timeout_seconds is None or delay_seconds <= timeout_seconds:
+            self._let_pass(delay_seconds)
+            return
+        self._let_pass(timeout_seconds)
+        raise httpx.ReadTimeout("a fault delayed the response", request=request)
+
+    def _poll(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> httpx.Response:
+        """Poll until there are entries to deliver, or the hold is over, for whatever reason there are none.
+
+        Nothing is ever lost by that: the reader's position stays where it was.
+        """
+        after: str | None = request.url.params.get("after")
+        hold_seconds = _hold_seconds(request)
+        if hold_seconds:
+            self._give_up_silent_devices(request, is_canceled)
+        end_at = time.monotonic() + hold_seconds
+        received = _Received(after or "")
+        while True:
+            left_seconds = max(0.0, end_at - time.monotonic())
+            if not self._faults.is_channel_late():
+                response = self.read(_poll_request(request, received.after, left_seconds), is_canceled)
+                if after is None or response.status_code not in {200, 204}:
+                    return response
+                received.add(response)
+                if not self._faults.is_channel_late() and not self._faults.is_incomplete(received.message):
+                    altered = self._faults.alter(received.message)
+                    if received.messages == 1 and altered == received.message:
+                        return response
+                    return _poll_response(request, received.after, altered, received.gap, received.served_at)
+            elif left_seconds:
+                self._faults.wait(min(left_seconds, _LOOK_SECONDS))
+            if not left_seconds or is_canceled():
+                return _poll_response(request, after, {})
+
+    def _give_up_silent_devices(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> None:
+        """Let the server's patience pass for each attempt of this application's requests to silent devices."""
+        for device_id in self._faults.silent_devices:
+            url = request.url.copy_with(path=DEVICE_REQUESTS.format(device_id=device_id), query=None)
+            for _ in range(1 + MAX_RETRIES):
+                response = self.read(httpx.Request("GET", url, headers=request.headers), is_canceled)
+                if response.status_code != httpx.codes.OK or not response.json()["data"]:
+                    break
+                self._let_pass(self._faults.patience_seconds)
 
 
 class AsyncFaultyTransport(httpx.AsyncBaseTransport):
-    """Carries requests over ASGI, for one event loop; arguments as for :class:`FaultyTransport`."""
+    """Carries requests of an event loop in threads; arguments as for :class:`FaultyTransport`."""
 
     def __init__(self, server: InProcessServer, faults: Faults, let_pass: Callable[[float], object]) -> None:
-        self._server = server
-        self._faults = faults
-        self._let_pass = let_pass
-        self._bridge: tuple[object, httpx.ASGITransport] | None = None
+        self._transport = FaultyTransport(server, faults, let_pass)
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, "mirror-transport")
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request and its answer."""
-        steps: Exchange = exchange(request, self._faults)
-        result: Any = None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration as end:
-                return _response_of(end)
-            result = await self._take(step)
+        """Carry a request and its response; a thread whose task is canceled stops waiting soon after."""
+        is_over = threading.Event()
+        try:
+            return await asyncio.wrap_future(self._threads.submit(self._carry, request, is_over.is_set))
+        finally:
+            is_over.set()
 
-    async def _take(self, step: Step) -> httpx.Response | None:
-        match step:
-            case SendToServer(request, is_read):
-                return await self._send(request, is_read=is_read)
-            case WaitForChannel(seconds):
-                await self._wait(seconds)
-            case LetPass(seconds):
-                await asyncio.to_thread(self._let_pass, seconds)
-        return None
+    def _carry(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> httpx.Response:
+        response = self._transport.handle_request(request, is_canceled)
+        return response if response.is_stream_consumed else _buffered(response)
 
-    async def _send(self, request: httpx.Request, *, is_read: bool) -> httpx.Response:
-        with self._server.serving(request, is_on_loop=True) as app:
-            # An app of its own after each restart, and a bridge to each.
-            if self._bridge is None or self._bridge[0] is not app:
-                self._bridge = (app, self._server.new_bridge(app))
-            response = await self._bridge[1].handle_async_request(request)
-            if is_read:
-                await response.aread()
-            if request.method != "GET":
-                await asyncio.to_thread(self._server.settle, request)
-        return response
-
-    async def _wait(self, seconds: float) -> None:
-        # In short turns, so that a poll that is cancelled leaves no thread behind.
-        await asyncio.to_thread(self._faults.wait, min(seconds, _TURN_SECONDS))
+    async def aclose(self) -> None:
+        """Let the threads end when they have nothing to do."""
+        self._threads.shutdown(wait=False)
 
 
-_TURN_SECONDS = 0.2
-
-
-def _response_of(end: StopIteration) -> httpx.Response:
-    response: httpx.Response = end.value
+def _buffered(response: httpx.Response) -> httpx.Response:
+    """Return the response with a stream that can be read twice and on a loop: that of WSGI can be neither."""
+    with closing(cast("httpx.SyncByteStream", response.stream)) as body:
+        response.stream = httpx.ByteStream(b"".join(body))
     return response
+
+
+def _is_poll(request: httpx.Request) -> bool:
+    """Whether it is a poll the server would hold; the server itself rejects one that is malformed."""
+    if request.method != "GET" or request.url.path.rstrip("/") != PULL:
+        return False
+    params = request.url.params
+    hold, after = params.get("hold", "0"), params.get("after", "0")
+    return hold.isdecimal() and int(hold) <= MAX_HOLD_SECONDS and after.isdecimal()
+
+
+def _hold_seconds(request: httpx.Request) -> int:
+    return int(request.url.params.get("hold", DEFAULT_HOLD_SECONDS))
+
+
+def _poll_request(request: httpx.Request, after: str, hold_seconds: float) -> httpx.Request:
+    """Return the poll with another position and hold; one without a position stays one."""
+    params = request.url.params.set("hold", min(math.ceil(hold_seconds), _hold_seconds(request)))
+    if after:
+        params = params.set("after", after)
+    url = request.url.copy_with(params=params)
+    return httpx.Request("GET", url, headers=request.headers, extensions=request.extensions)
+
+
+def _poll_response(
+    request: httpx.Request,
+    cursor: str | None,
+    message: Mapping[str, Any],
+    gap: str | None = None,
+    served_at: str | None = None,
+) -> httpx.Response:
+    values = {CURSOR_HEADER: cursor, GAP_HEADER: gap, TIME_HEADER: served_at}
+    headers = {name: value for name, value in values.items() if value is not None}
+    if not message:
+        return httpx.Response(204, headers=headers, request=request)
+    return httpx.Response(200, headers=headers, json=message, request=request)

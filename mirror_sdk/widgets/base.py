@@ -71,7 +71,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self._copy_at = 0.0
         self._copy_id = ""
         self._place = None if keep_earlier else _place(type(self).__name__, client)
-        self._live = Live(client, take=self._take, refresh=self._tick, failed=self._fell, is_live=live)
+        self._live = Live(client, take=self._take, tick=self._tick, show=self._show, failed=self._fell, is_live=live)
         super().__init__(layout=_WIDE)
         self.add_class("mirror-widget")
         self.notices_view = widgets.HTML(layout=_WIDE)
@@ -193,7 +193,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
                     action(*arguments)
                 except Exception as error:
                     self._fell(error)
-                self.refresh()
+                self._live.show()
 
         return handle
 
@@ -251,6 +251,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
             (_, action), self._clicked = self._clicked, None
             action()
         self.tick()
+
+    def _show(self) -> None:
         self._is_rendering = True
         try:
             self.render()

@@ -34,7 +34,8 @@ class Live:
     Args:
         client: The mirror.
         take: Takes events, in order, and how many were given up before them.
-        refresh: Shows what changed.
+        tick: Does what is due.
+        show: Shows what changed.
         failed: Told of an error that nobody else takes.
         is_live: Whether there are threads and events; without, calls are made at once and only ``step`` refreshes.
     """
@@ -44,14 +45,16 @@ class Live:
         client: MirrorClient,
         *,
         take: Callable[[Sequence[Event], int], object],
-        refresh: Callable[[], object],
+        tick: Callable[[], object],
+        show: Callable[[], object],
         failed: Callable[[Exception], object],
         is_live: bool = True,
     ) -> None:
         self.lock = threading.RLock()
         self._client = client
         self._take = take
-        self._refresh = refresh
+        self._tick = tick
+        self._show = show
         self._failed = failed
         self._is_live = is_live
         self._stopped = threading.Event()
@@ -113,13 +116,23 @@ class Live:
             self._subscription.close()
 
     def step(self) -> None:
-        """Tell the outcomes and events there are, and refresh."""
+        """Pass on the outcomes and events that have arrived, do what is due, and show what changed."""
+        self._run_safely(self._tell, self._tick, self._show)
+
+    def show(self) -> None:
+        """Pass on the outcomes and events that have arrived, and show what changed.
+
+        Nothing that is due is done: a field that somebody changes sends no request.
+        """
+        self._run_safely(self._tell, self._show)
+
+    def _run_safely(self, *actions: Callable[[], object]) -> None:
         with self.lock:
             if self._stopped.is_set():
                 return
             try:
-                self._tell()
-                self._refresh()
+                for action in actions:
+                    action()
             except Exception as error:
                 # An error here would end the thread and be seen by nobody.
                 self._failed(error)

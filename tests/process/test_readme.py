@@ -24,7 +24,7 @@ TOPICS = {
     "mirror": mirror_sdk.cli.help_command.TOPICS,
     "mirror-server": mirror_server.cli.TOPICS,
 }
-LONGEST = 150
+LONGEST = 120
 SESSIONS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 

@@ -208,7 +208,7 @@ def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
     assert twice["device_id"].tolist() == one["device_id"].tolist() * 2
     assert not is_in(KEY, one)
     assert KEY not in repr(Pseudonyms(KEY))
-    with pytest.raises(TypeError, match="written down"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Pseudonyms(KEY))
 
 
@@ -226,7 +226,7 @@ def test_what_cannot_be_replaced_is_refused(client, homes):
         client.fleet.refresh(shared)
     with pytest.raises(InvalidValue, match="lacks the column path"):
         state.drop(columns="path").mirror.pseudonymize(KEY)
-    with pytest.raises(TypeError, match="a list is no table"):
+    with pytest.raises(TypeError, match="a list is not a table"):
         pseudonymize([], KEY)
 
 
@@ -268,7 +268,7 @@ def test_the_manual_lists_what_the_code_does():
     for column in PERSONAL_COLUMNS:
         assert re.search(rf"^{column.column} +{column.word}-… +{re.escape(column.why)}$", columns, re.MULTILINE)
     told = re.findall(r"\b(any|\d+)/(\d+)\b", resources)
-    pairs = [pair for group in PERSONAL_RESOURCES for pair in group.where]
+    pairs = [pair for group in PERSONAL_RESOURCES for pair in group.resources]
     declared = [("any" if object_id is None else str(object_id), str(resource_id)) for object_id, resource_id in pairs]
     assert told == declared
     becomes = re.findall(r"^(\S+-…|tenths of a degree|nothing)  ", resources, re.MULTILINE)
@@ -319,7 +319,7 @@ def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
     ids=lambda table: type(table).__module__,
 )
 def test_cells_in_which_nobody_looks_are_refused(table):
-    with pytest.raises(InvalidValue, match="has lists, structures or other values within its cells"):
+    with pytest.raises(InvalidValue, match="has lists, structures or other containers in its cells"):
         pseudonymize(table, KEY)
 
 

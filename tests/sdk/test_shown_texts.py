@@ -19,7 +19,7 @@ from usual import DIMMER, all_to
 from mirror_sdk import AccessDenied
 from mirror_sdk._visible import shown_names, visible, with_formula, without_formula
 from mirror_sdk.cli.output import show, show_line
-from mirror_sdk.cli.table_rows import ledger_rows, plan_rows, write_csv
+from mirror_sdk.cli.table_rows import PLAN_COLUMNS, RESULT_COLUMNS, table_rows, write_csv
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.explanation import Facts, explain
@@ -133,11 +133,11 @@ def test_names_that_look_alike_are_told_apart():
 
 def test_tables_of_the_command_tell_names_apart(client, simulator):
     plan = client.plan(all_to([simulator.add_device(name, [DIMMER]) for name in ("hall", "Hall", "roof")]))
-    shown = [row["device"] for row in plan_rows(plan.frame, None)]
+    shown = [row["device"] for row in table_rows(plan.frame, PLAN_COLUMNS, None)]
     assert len(set(shown)) == 3
     assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]
     assert shown[2] == "roof"
-    assert [row["device"] for row in ledger_rows(plan.frame, plan.apply(), None)] == shown
+    assert [row["device"] for row in table_rows(plan.apply(), RESULT_COLUMNS, None, plan.frame)] == shown
 
 
 ACTING = "\x1b[2J\x1b]0;title\x07 a\r\nb\tc \u202edcba\u2066"

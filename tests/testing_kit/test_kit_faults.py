@@ -70,7 +70,7 @@ def tell(mirror, device_id, *values):
 
 
 @BOTH
-@pytest.mark.parametrize("what", ["request", "answer"])
+@pytest.mark.parametrize("what", ["request", "response"])
 def test_a_client_asks_again_when_something_is_lost(mirror, faults, sensor, call, what):
     fault = faults.drop(what, times=2)
     assert call("get_device", sensor).device_id == sensor
@@ -83,13 +83,13 @@ def test_a_lost_request_did_not_arrive_and_a_lost_answer_is_of_one_that_did(mirr
         call("subscribe", sensor, TEMPERATURE)
     assert told(mirror) == []
     assert not call("subscriptions.is_active", sensor, TEMPERATURE)
-    with faults.drop("answer", times=None), pytest.raises(ConnectionFailed, match="ReadError"):
+    with faults.drop("response", times=None), pytest.raises(ConnectionFailed, match="ReadError"):
         call("subscribe", sensor, TEMPERATURE)
     assert call("subscriptions.is_active", sensor, TEMPERATURE)
 
 
 def test_a_write_whose_answer_is_lost_is_placed_once(mirror, faults, sensor):
-    faults.drop("answer", path=PLACING)
+    faults.drop("response", path=PLACING)
     mirror.client.write_value(sensor, SWITCH, True)
     assert [event.kind for event in mirror.read_log()] == [EventKind.REGISTRATION, EventKind.ASYNC_RESPONSE]
 
@@ -105,17 +105,17 @@ def pauses(monkeypatch):
 
 
 def test_pauses_after_failures_take_no_time(mirror, faults, sensor, pauses):
-    faults.drop("answer", times=2, path=PLACING)
+    faults.drop("response", times=2, path=PLACING)
     request = mirror.client.requests.begin_read(sensor, TEMPERATURE)
-    faults.drop("answer", times=8, path="/v2/notification/*")
+    faults.drop("response", times=8, path="/v2/notification/*")
     assert request.result().python == 0
     assert max(pauses) <= 0.01
     assert sum(pauses) < 1
 
 
 def test_conditions_say_which_requests_are_meant(mirror, faults, sensor):
-    writes = faults.drop("answer", times=None, method="POST")
-    echo = faults.drop("answer", times=None, path="/v3/devices/*")
+    writes = faults.drop("response", times=None, method="POST")
+    echo = faults.drop("response", times=None, path="/v3/devices/*")
     mirror.client.subscriptions.list(sensor)
     assert (writes.acted, echo.acted) == (0, 0)
     with pytest.raises(ConnectionFailed):
@@ -128,7 +128,7 @@ def test_conditions_say_which_requests_are_meant(mirror, faults, sensor):
 @BOTH
 def test_a_late_answer_moves_the_clock(mirror, faults, clock, sensor, call):
     began = clock.now()
-    faults.delay("answer", "4s")
+    faults.delay("response", "4s")
     assert call("get_device", sensor).created_at == began
     assert clock.now() == began + timedelta(seconds=4)
 
@@ -136,7 +136,7 @@ def test_a_late_answer_moves_the_clock(mirror, faults, clock, sensor, call):
 @BOTH
 def test_an_answer_that_is_too_late_is_a_timeout(mirror, faults, clock, sensor, call):
     began = clock.now()
-    fault = faults.delay("answer", "1h", times=None)
+    fault = faults.delay("response", "1h", times=None)
     with pytest.raises(ConnectionFailed, match="ReadTimeout"):
         call("get_device", sensor)
     assert clock.now() == began + fault.acted * timedelta(seconds=5)
@@ -311,7 +311,7 @@ def test_clear_ends_everything(mirror, faults, observed):
 
 def test_no_fault_acts_on_the_simulator_or_the_clock(mirror, faults, clock, sensor):
     faults.drop("request", times=None)
-    faults.delay("answer", "1h", times=None)
+    faults.delay("response", "1h", times=None)
     began = clock.now()
     assert [device.id for device in mirror.simulator.list_devices()] == [sensor]
     assert clock.now() == began
@@ -323,11 +323,11 @@ def test_a_fault_that_cannot_be_is_refused_by_name(faults):
         ("drop", "notification", {"method": "GET"}, "method"),
         ("drop", "async-response", {"path": "/3303/*"}, "path"),
         ("drop", "async-response", {"device": "x"}, "device"),
-        ("drop", "answer", {"times": 0}, "times=0"),
+        ("drop", "response", {"times": 0}, "times=0"),
         ("drop", "parcel", {}, "parcel"),
-        ("duplicate", "answer", {}, "answer"),
+        ("duplicate", "response", {}, "response"),
         ("delay", "request", {"by": "1s"}, "request"),
-        ("delay", "answer", {"by": float("nan")}, "nan"),
+        ("delay", "response", {"by": float("nan")}, "nan"),
         ("reorder", 1, {}, "count=1"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -21,8 +21,8 @@ def live(client):
     """Makes lives of widgets; they are stopped at the end."""
     made = []
 
-    def make(take=lambda *_: None, refresh=lambda: None, failed=lambda _: None, **options):
-        made.append(Live(client, take=take, refresh=refresh, failed=failed, **options))
+    def make(take=lambda *_: None, show=lambda: None, failed=lambda _: None, **options):
+        made.append(Live(client, take=take, tick=lambda: None, show=show, failed=failed, **options))
         return made[-1]
 
     yield make
@@ -80,7 +80,7 @@ def test_a_feed_does_not_keep_its_client_alive():
 
 def test_calls_are_made_elsewhere_and_told_in_the_thread_that_refreshes(live):
     told, caller = [], threading.current_thread()
-    one = live(refresh=lambda: None)
+    one = live()
     one.start()
     one.run(threading.current_thread, lambda made_in: told.append((made_in, threading.current_thread())), told.append)
     until(lambda: told)
@@ -106,7 +106,7 @@ def test_an_error_while_refreshing_is_told_and_the_life_goes_on(live):
         refreshed.append(1)
         raise RuntimeError("broken")
 
-    live(refresh=refresh, failed=told.append).start()
+    live(show=refresh, failed=told.append).start()
     until(lambda: len(refreshed) > 2)
     assert str(told[0]) == "broken"
 

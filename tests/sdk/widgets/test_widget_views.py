@@ -18,6 +18,7 @@ from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable
 from mirror_sdk.widgets.grid import Grid
+from mirror_sdk.widgets.models import explorer_model, fleet_model
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.marks import Mark
 from mirror_sdk.widgets.models.time_window import Interval
@@ -91,7 +92,10 @@ def test_a_panel_writes_the_selected_resource(widget, client, device_id):
     assert {part.comm for part in (*parts, explorer.writer)} == {None}
 
 
-def test_fields_send_nothing(widget, device_id, transport):
+def test_fields_send_nothing(widget, device_id, transport, monkeypatch):
+    # All of the widgets are due to read the mirror again, as after some seconds on a slow machine.
+    for model in (explorer_model, fleet_model):
+        monkeypatch.setattr(model, "RELOAD_SECONDS", 0)
     explorer, watcher, fleet = widget(Explorer, device_id), widget(EventWatcher), widget(FleetTable)
     transport.requests.clear()
     explorer.devices.search = explorer.resources.search = fleet.grid.search = "sens"

@@ -137,7 +137,7 @@ def under_test(mirror_in_process: Mirror) -> Fault:
     mirror_in_process.clock.advance("10min")
     light = mirror_in_process.simulator.add_device("light", [{"path": "/3311/0/5851", "value": "10"}])
     print(mirror_in_process.client.get_device(light).endpoint_name)
-    return mirror_in_process.faults.drop("answer")
+    return mirror_in_process.faults.drop("response")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A widget beside the notebook: in a notebook of its own, whose one cell has run when JupyterLab opens both."""
+"""A widget next to the notebook, in a notebook of its own whose one cell has run when JupyterLab opens both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import nbformat
 from jupyterlab.commands import get_workspaces_dir
 from jupyterlab_server.workspaces_handler import WorkspacesManager
 
-from mirror_sdk.lab.laboratory import BESIDE, WORKSPACE
+from mirror_sdk.lab.jupyterlab import WIDGETS, WORKSPACE
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -19,51 +19,52 @@ _KERNEL = "python3"
 _START_SECONDS = 60.0
 
 
-async def show_beside(app: ServerApp, beside: str, notebook: str) -> None:
-    """Run a widget of :data:`BESIDE`, write its notebook, and lay out the workspace, all of it anew.
+async def open_widget(app: ServerApp, name: str, notebook: str) -> None:
+    """Run a widget of :data:`WIDGETS`, write its notebook, and write the layout of the workspace.
 
     Raises:
-        Exception: The kernel does not start, or does not answer.
+        Exception: The kernel does not start, or does not respond.
     """
-    name, widget = f"beside_{beside}.ipynb", BESIDE[beside]
+    file, widget = f"widget_{name}.ipynb", WIDGETS[name]
     imports = f"from mirror_sdk import examples\nfrom mirror_sdk.widgets import {widget}\n\n"
-    cell = nbformat.v4.new_code_cell(f"# Made by mirror lab --beside {beside}.\n{imports}{widget}(examples.connect())")
+    cell = nbformat.v4.new_code_cell(f"# Made by mirror lab --widget {name}.\n{imports}{widget}(examples.connect())")
     cell.metadata["jupyter"] = {"source_hidden": True}
-    cell.update(outputs=await _run(app, name, cell.source), execution_count=1)
+    cell.update(outputs=await _run(app, file, cell.source), execution_count=1)
     kernel = {"name": _KERNEL, "display_name": "Python 3 (ipykernel)", "language": "python"}
-    shown = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel})
-    nbformat.write(shown, Path(app.root_dir) / name)
-    app.contents_manager.notary.sign(shown)
-    WorkspacesManager(get_workspaces_dir()).save(WORKSPACE, json.dumps(_layout([notebook, name])))
+    content = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel})
+    nbformat.write(content, Path(app.root_dir) / file)
+    app.contents_manager.notary.sign(content)
+    WorkspacesManager(get_workspaces_dir()).save(WORKSPACE, json.dumps(_layout([notebook, file])))
 
 
 async def _run(app: ServerApp, name: str, code: str) -> list[Any]:
-    """The outputs of code in the kernel that the notebook of this name will find: its widgets live there."""
+    """Return the outputs of code in the kernel of the notebook with this name, where its widgets stay alive."""
     session = await app.session_manager.create_session(path=name, name=name, type="notebook", kernel_name=_KERNEL)
     client: Any = app.kernel_manager.get_kernel(session["kernel"]["id"]).client()
     outputs: list[Any] = []
 
-    def take(message: dict[str, Any]) -> None:
+    def add_output(message: dict[str, Any]) -> None:
         if message["msg_type"] in {"display_data", "execute_result", "error", "stream"}:
             outputs.append(nbformat.v4.output_from_msg(message))
 
     client.start_channels()
     try:
         await client.wait_for_ready(timeout=_START_SECONDS)
-        await client.execute_interactive(code, output_hook=take, allow_stdin=False, timeout=_START_SECONDS)
+        await client.execute_interactive(code, output_hook=add_output, allow_stdin=False, timeout=_START_SECONDS)
     finally:
         client.stop_channels()
     return outputs
 
 
 def _layout(notebooks: list[str]) -> dict[str, Any]:
-    """Notebooks side by side, and nothing else."""
+    """Return a workspace with these notebooks side by side."""
     tabs = [{"type": "tab-area", "currentIndex": 0, "widgets": [f"notebook:{name}"]} for name in notebooks]
     split = {"type": "split-area", "orientation": "horizontal", "sizes": [0.5, 0.5], "children": tabs}
+    collapsed = {"collapsed": True, "visible": True, "widgets": []}
     areas = {
         "main": {"dock": split, "current": f"notebook:{notebooks[0]}"},
-        "left": {"collapsed": True, "visible": True, "widgets": []},
-        "right": {"collapsed": True, "visible": True, "widgets": []},
+        "left": collapsed,
+        "right": collapsed,
     }
     opened = {f"notebook:{name}": {"data": {"path": name, "factory": "Notebook"}} for name in notebooks}
     return {"data": {"layout-restorer:data": areas, **opened}, "metadata": {"id": WORKSPACE}}

@@ -91,8 +91,8 @@ def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(shell, 
 def test_wrong_usage_is_told(shell, tmp_path):
     for words, told in (
         (["history", "a", "--begin", "2026-01-05T08:00"], "has no time zone; write 2026-01-05T08:00:00Z"),
-        (["history", "a", "--begin", "yesterday"], "is no time"),
-        (["history", "a", "--since", "2 weeks"], "is no span of time"),
+        (["history", "a", "--begin", "yesterday"], "is not a time"),
+        (["history", "a", "--since", "2 weeks"], "is not a time span"),
         (["history", "a", "--since", "2h", "--begin", "2026-01-05T08:00Z"], "give one of them"),
         (["history", "a", "/3*/0"], "at the end"),
         (["history"], "Missing argument 'DEVICE'"),

@@ -1,0 +1,346 @@
+"""Replaces personal data in the columns of one table, whichever library holds them."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.naming import known_id
+from mirror_sdk.privacy.cells import Cells, Replace, Rows
+from mirror_sdk.privacy.personal import (
+    NOT_VALUES,
+    Treatment,
+    has_scale_of_values,
+    is_known_text,
+    is_path,
+    is_value_column,
+    treatment_of,
+    word_of_column,
+)
+from mirror_sdk.privacy.pseudonyms import Pseudonyms
+from mirror_sdk.tables.columns import categories_of
+from mirror_sdk.tables.events import EVENTS_SCHEMA
+from mirror_sdk.tables.history import HISTORY_SCHEMA
+from mirror_sdk.tables.state import STATE_SCHEMA
+from mirror_sdk.wire.declarations import Personal
+
+REPORT = "pseudonymized"
+"""The name of the report in the metadata of a table."""
+
+_KEPT_METADATA = (
+    *("taken_at", "devices", "complete", "one_instant", "begin", "end", "oldest_at", "seq", "position", "rows"),
+)
+"""The metadata that identify no device and no person."""
+_FIXED = [field.name for field in (*STATE_SCHEMA, *EVENTS_SCHEMA, *HISTORY_SCHEMA) if categories_of(field)]
+_OWN_WORDS = frozenset({"path", "label", "method", "kind", "decision", "check", "state", *_FIXED})
+"""Columns whose texts are words of this package. A device may have such a word as its name."""
+_SHORTEST_WITHIN = 4
+"""The fewest characters of a name that is searched within other texts. A shorter one is found only as a whole text."""
+_DEVICE = "device"
+"""A column that :meth:`mirror_sdk.MirrorClient.plan` accepts for ids or endpoint names."""
+_DECIMALS = 1
+_MOST_DEGREES = 360
+
+
+@dataclass(slots=True)
+class Column:
+    """A column, or a level of an index.
+
+    Attributes:
+        name: Its name; ``None`` if it has none.
+        cells: Its cells.
+        path: The resource whose values it has, for a column of a wide table.
+    """
+
+    name: object
+    cells: Cells
+    path: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name for the report. The name of a column of a wide table may contain a device, so its path is used."""
+        return self.path or str(self.name)
+
+
+class Pseudonymizer:
+    """Replaces the personal data in the columns of one table, and counts the replacements.
+
+    Args:
+        key: The key of the pseudonyms.
+        also: Further texts to search in the texts that stay.
+
+    Raises:
+        InvalidValue: The key is too short, or not a text or bytes.
+    """
+
+    def __init__(self, key: str | bytes, also: Iterable[str]) -> None:
+        self._pseudonyms = Pseudonyms(key)
+        self._report: list[dict[str, object]] = []
+        self._originals: set[str] = set(also)
+        self._lengths: dict[str, set[int]] = {}
+        self._indexed_count = 0
+
+    def __repr__(self) -> str:
+        return "<Pseudonymizer>"
+
+    def replace_in(self, columns: Sequence[Column]) -> None:
+        """Replace the personal data in all columns of a table.
+
+        Raises:
+            InvalidValue: There are values without a column of their paths, or a column has lists.
+        """
+        _check_plain(columns)
+        paths = {str(column.name): column.cells for column in columns if _has_paths(column)}
+        words: list[tuple[Column, Rows | None]] = []
+        kept: list[tuple[Column, Rows | None]] = []
+        unknown: list[tuple[Column, Rows | None]] = []
+        for column in columns:
+            if (word := word_of_column(column.name)) is not None:
+                self._add_report(column, None, Personal.IDENTIFIER, column.cells.count())
+                column.cells.replace(self.replacement(word))
+            elif column.path is not None:
+                if (treatment := treatment_of(column.path)) is not None:
+                    self._treat(column, treatment, None)
+                elif column.cells.has_texts:
+                    kept.append((column, None))
+            elif column.name in _OWN_WORDS or column.name in paths:
+                if column.name not in _FIXED:
+                    # The texts stay. Texts of rows that were removed may still be stored with the column.
+                    column.cells.replace(lambda value: value)
+            elif column.name in NOT_VALUES or column.cells.is_temporal:
+                if column.cells.has_texts:
+                    words.append((column, None))
+            elif column.cells.has_texts and not is_known_text(column.name):
+                unknown.append((column, self._replace_values(column, paths)))
+            else:
+                kept.append((column, self._replace_values(column, paths)))
+        # First the words such as labels: they may occur in an unknown column too.
+        self._replace_leaks(words)
+        for column, rows in unknown:
+            self._replace_unknown(column, rows)
+        self._replace_leaks(kept)
+
+    def replacement(self, word: str) -> Replace:
+        """Return a function that replaces texts and numbers by pseudonyms that begin with a word."""
+
+        def replace(original: Any) -> Any:
+            # pandas turns a name such as 0012 into a number.
+            is_text = isinstance(original, str | bytes)
+            return self._text(word, word, original) if is_text else self._number(word, original)
+
+        return replace
+
+    def replacement_of_unknown(self, name: object) -> Replace:
+        """Return a function for a column that may hold any texts.
+
+        Ids get the pseudonyms of ids, other texts of a column ``device`` those of names. Other values stay.
+        """
+        word = "name" if name == _DEVICE else "text"
+
+        def replace(original: Any) -> Any:
+            if not isinstance(original, str | bytes):
+                return original
+            kind = "device" if _is_id(original) else word
+            return self._text(kind, kind, original)
+
+        return replace
+
+    def column_name(self, name: Any) -> Any:
+        """Return the name of a column; a pseudonym if it is an id, or contains a text that was replaced elsewhere."""
+        if _is_id(name):
+            return self._text("device", "device", name)
+        leaks = isinstance(name, str) and self._leaks([name])
+        return self._text("text", "text", name) if leaks else name
+
+    def metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata of a table without personal data, and with the report of the replacements."""
+        kept = {name: metadata[name] for name in _KEPT_METADATA if name in metadata}
+        servers = [one for one in str(metadata.get("server") or "").split(", ") if one]
+        if "server" in metadata:
+            kept["server"] = ", ".join(str(self._text("server", "server", one)) for one in servers)
+        return {**kept, REPORT: [{**line, "column": self.column_name(line["column"])} for line in self._report]}
+
+    def check_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Check the metadata of a table before anything is replaced.
+
+        Raises:
+            InvalidValue: The table has pseudonyms already.
+        """
+        if REPORT in metadata:
+            raise InvalidValue("the table has pseudonyms already; take the one it was made of")
+        selection = metadata.get("selection") or {}
+        self._originals.update(map(str, selection.get("device_ids") or ()))
+
+    def _replace_values(self, column: Column, paths: Mapping[str, Cells]) -> Rows | None:
+        """Replace personal values of resources in a column; return the rows left, ``None`` for all.
+
+        Raises:
+            InvalidValue: The column has values, and no column has their paths.
+        """
+        if not paths and is_value_column(column.name):
+            raise InvalidValue(
+                f"the table lacks the column path, so the resources of the values in {column.name} are unknown; take a"
+                " table with its paths, and leave them out afterwards"
+            )
+        left: Rows | None = None
+        for cells in _paths_of(column, paths):
+            for treatment, found in _treatments(cells).items():
+                rows = cells.rows_with(found)
+                self._treat(column, treatment, rows)
+                left = ~rows if left is None else left & ~rows
+        return left
+
+    def _replace_unknown(self, column: Column, rows: Rows | None) -> None:
+        """Replace the texts of a column that may hold any texts."""
+        if any(isinstance(value, str | bytes) for value in column.cells.values(rows)):
+            self._add_report(column, None, "unknown", column.cells.count(rows))
+        column.cells.replace(self.replacement_of_unknown(column.name), rows)
+
+    def _treat(self, column: Column, treatment: Treatment, rows: Rows | None) -> None:
+        if treatment.how is None and not column.cells.has_texts:
+            return
+        if count := column.cells.count(rows):
+            self._add_report(column, treatment.resource, treatment.how or "undeclared", count)
+            if treatment.how is Personal.PLACE and not (column.path or has_scale_of_values(column.name)):
+                # Rounding hides nothing on another scale, such as millionths of degrees.
+                treatment = treatment._replace(how=Personal.HIDDEN)
+            column.cells.replace(partial(self._value, treatment), rows)
+
+    def _value(self, treatment: Treatment, original: Any) -> Any:
+        if treatment.how is Personal.HIDDEN:
+            return None
+        if treatment.how is Personal.PLACE:
+            return _coarse(original)
+        if isinstance(original, str | bytes):
+            return self._text(treatment.resource, treatment.word, original)
+        return original if treatment.how is None else self._number(treatment.resource, original)
+
+    def _number(self, kind: str, original: Any) -> float | None:
+        """Return the pseudonym of a number; ``None`` for anything else, also for a boolean, which has two values."""
+        if not _is_number(original):
+            return None
+        pseudonym = self._pseudonyms.number(kind, original)
+        return pseudonym if isinstance(original, numbers.Integral) else float(pseudonym)
+
+    def _text(self, kind: str, word: str, original: str | bytes) -> str | bytes:
+        pseudonym = self._pseudonyms.text(kind, word, original)
+        if isinstance(original, bytes):
+            return pseudonym.encode()
+        self._originals.add(original)
+        return pseudonym
+
+    def _replace_leaks(self, columns: Sequence[tuple[Column, Rows | None]]) -> None:
+        """Replace the texts that stayed and contain a text that was replaced elsewhere."""
+        for column, rows in columns:
+            texts = {value: _as_text(value) for value in column.cells.values(rows) if isinstance(value, str | bytes)}
+            leaks = self._leaks(texts.values())
+            found = {value: self._text("text", "text", value) for value, text in texts.items() if text in leaks}
+            if found:
+                self._add_report(column, None, "within", len(found))
+            # Also if nothing was found: texts of rows that were removed may still be stored with a text column.
+            if column.cells.has_texts:
+                column.cells.replace(partial(_replaced, found), rows)
+
+    def _leaks(self, texts: Iterable[str]) -> set[str]:
+        """Return the texts that are ids, or contain a text that was replaced."""
+        if len(self._originals) != self._indexed_count:
+            # Originals are only ever added.
+            self._lengths, self._indexed_count = _lengths_by_beginning(self._originals), len(self._originals)
+        lengths = self._lengths
+        return {
+            text
+            for text in texts
+            if text in self._originals or _is_id(text) or _occurs_in(text, self._originals, lengths)
+        }
+
+    def _add_report(self, column: Column, resource: str | None, how: str, cells: int) -> None:
+        self._report.append({"column": column.label, "resource": resource, "how": str(how), "cells": cells})
+
+
+def _check_plain(columns: Sequence[Column]) -> None:
+    for column in columns:
+        if not column.cells.is_plain:
+            raise InvalidValue(
+                f"the column {column.label} has lists, structures or other containers in its cells, which are not"
+                " searched for names; have a row for each of them (explode), or leave the column out"
+            )
+
+
+def _lengths_by_beginning(words: Iterable[str]) -> dict[str, set[int]]:
+    """Return the lengths of the words, by their first few characters."""
+    lengths: dict[str, set[int]] = {}
+    for word in words:
+        if len(word) >= _SHORTEST_WITHIN:
+            lengths.setdefault(word[:_SHORTEST_WITHIN], set()).add(len(word))
+    return lengths
+
+
+def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, AbstractSet[int]]) -> bool:
+    """Whether one of the words occurs in a text. The time depends on the length of the text, not on their number."""
+    return any(
+        text[begin : begin + length] in words
+        for begin in range(len(text) - _SHORTEST_WITHIN + 1)
+        for length in lengths.get(text[begin : begin + _SHORTEST_WITHIN], ())
+    )
+
+
+def _has_paths(column: Column) -> bool:
+    """Whether a column has the resource paths of the rows, whatever name a join or a program gave it."""
+    if column.name == "path" or not column.cells.has_texts or is_value_column(column.name):
+        return column.name == "path"
+    values = column.cells.values()
+    return bool(values) and all(map(is_path, values))
+
+
+def _paths_of(column: Column, paths: Mapping[str, Cells]) -> list[Cells]:
+    """Return the columns with the paths of a column's values: after a join the one of the same suffix, else all."""
+    suffixes = {name: name.removeprefix("path") for name in paths if name.startswith("path") and name != "path"}
+    own = [paths[name] for name, suffix in suffixes.items() if str(column.name).endswith(suffix)]
+    return own or list(paths.values())
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | bytes) and bool(known_id("value", _as_text(value)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
+def _replaced(found: Mapping[Any, Any], value: Any) -> Any:
+    return found.get(value, value)
+
+
+def _treatments(paths: Cells) -> dict[Treatment, list[str]]:
+    """Return the paths that occur, by their treatment."""
+    found: dict[Treatment, list[str]] = {}
+    for path in paths.values():
+        if (treatment := treatment_of(path)) is not None:
+            found.setdefault(treatment, []).append(path)
+    return found
+
+
+def _coarse(original: Any) -> Any:
+    """Return a coordinate in tenths of degrees, in its former type; ``None`` if it is no number of degrees."""
+    if not (isinstance(original, str | bytes) or _is_number(original)):
+        return None
+    try:
+        degrees = round(float(original), _DECIMALS)
+    except (ValueError, OverflowError):
+        return None
+    if abs(degrees) > _MOST_DEGREES:
+        return None
+    if isinstance(original, str | bytes):
+        return str(degrees) if isinstance(original, str) else str(degrees).encode()
+    return degrees
+
+
+def _as_text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")
