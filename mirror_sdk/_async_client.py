@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
+from mirror_sdk._fork import cannot_be_sent, import_locked, unlocked_property
 from mirror_sdk._methods.async_device_methods import AsyncDeviceMethods
 from mirror_sdk._methods.async_event_methods import AsyncEventMethods
 from mirror_sdk._methods.async_table_methods import AsyncTableMethods
@@ -199,7 +199,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         ...     len(await played.devices.list()) == count
         True
         """
-        import_whole("mirror_sdk.cassette")
+        import_locked("mirror_sdk.cassette")
         from mirror_sdk.cassette import address_of, is_played
 
         has_it = is_played(path, mode)
@@ -267,7 +267,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def devices(self) -> AsyncDevices:
         """The devices of the directory."""
-        import_whole("mirror_sdk.resources.async_devices")
+        import_locked("mirror_sdk.resources.async_devices")
         from mirror_sdk.resources.async_devices import AsyncDevices
 
         return AsyncDevices(self._session)
@@ -275,7 +275,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def requests(self) -> AsyncRequests:
         """The device requests of this application."""
-        import_whole("mirror_sdk.resources.async_requests")
+        import_locked("mirror_sdk.resources.async_requests")
         from mirror_sdk.resources.async_requests import AsyncRequests
 
         return AsyncRequests(self._session)
@@ -283,7 +283,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def subscriptions(self) -> AsyncSubscriptions:
         """The subscriptions of this application, and its presubscription rules."""
-        import_whole("mirror_sdk.resources.async_subscriptions")
+        import_locked("mirror_sdk.resources.async_subscriptions")
         from mirror_sdk.resources.async_subscriptions import AsyncSubscriptions
 
         return AsyncSubscriptions(self._session)
@@ -291,7 +291,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def notifications(self) -> AsyncNotifications:
         """The channel by which notifications come, and what came."""
-        import_whole("mirror_sdk.resources.async_notifications")
+        import_locked("mirror_sdk.resources.async_notifications")
         from mirror_sdk.resources.async_notifications import AsyncNotifications
 
         return AsyncNotifications(self._session)
@@ -299,7 +299,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def fleet(self) -> AsyncFleet:
         """Tables of a whole fleet at one instant."""
-        import_whole("mirror_sdk.resources.async_fleet")
+        import_locked("mirror_sdk.resources.async_fleet")
         from mirror_sdk.resources.async_fleet import AsyncFleet
 
         return AsyncFleet(self._session)
@@ -307,7 +307,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def plans(self) -> AsyncPlans:
         """Saved plans."""
-        import_whole("mirror_sdk.resources.async_plans")
+        import_locked("mirror_sdk.resources.async_plans")
         from mirror_sdk.resources.async_plans import AsyncPlans
 
         return AsyncPlans(self._session)
@@ -315,7 +315,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def cassettes(self) -> AsyncCassettes:
         """Cassettes, which record what a service sends and play it again."""
-        import_whole("mirror_sdk.resources.async_cassettes")
+        import_locked("mirror_sdk.resources.async_cassettes")
         from mirror_sdk.resources.async_cassettes import AsyncCassettes
 
         return AsyncCassettes(self._session)
@@ -323,7 +323,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def service(self) -> AsyncMirrorService:
         """The service itself: whether it is healthy, and its page."""
-        import_whole("mirror_sdk.resources.async_service")
+        import_locked("mirror_sdk.resources.async_service")
         from mirror_sdk.resources.async_service import AsyncMirrorService
 
         return AsyncMirrorService(self._session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
+from mirror_sdk._fork import cannot_be_sent, import_locked, unlocked_property
 from mirror_sdk._methods.device_methods import DeviceMethods
 from mirror_sdk._methods.event_methods import EventMethods
 from mirror_sdk._methods.table_methods import TableMethods
@@ -195,7 +195,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
         ...     len(played.devices.list()) == count
         True
         """
-        import_whole("mirror_sdk.cassette")
+        import_locked("mirror_sdk.cassette")
         from mirror_sdk.cassette import address_of, is_played
 
         has_it = is_played(path, mode)
@@ -263,7 +263,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def devices(self) -> Devices:
         """The devices of the directory."""
-        import_whole("mirror_sdk.resources.devices")
+        import_locked("mirror_sdk.resources.devices")
         from mirror_sdk.resources.devices import Devices
 
         return Devices(self._session)
@@ -271,7 +271,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def requests(self) -> Requests:
         """The device requests of this application."""
-        import_whole("mirror_sdk.resources.requests")
+        import_locked("mirror_sdk.resources.requests")
         from mirror_sdk.resources.requests import Requests
 
         return Requests(self._session)
@@ -279,7 +279,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def subscriptions(self) -> Subscriptions:
         """The subscriptions of this application, and its presubscription rules."""
-        import_whole("mirror_sdk.resources.subscriptions")
+        import_locked("mirror_sdk.resources.subscriptions")
         from mirror_sdk.resources.subscriptions import Subscriptions
 
         return Subscriptions(self._session)
@@ -287,7 +287,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def notifications(self) -> Notifications:
         """The channel by which notifications come, and what came."""
-        import_whole("mirror_sdk.resources.notifications")
+        import_locked("mirror_sdk.resources.notifications")
         from mirror_sdk.resources.notifications import Notifications
 
         return Notifications(self._session)
@@ -295,7 +295,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def fleet(self) -> Fleet:
         """Tables of a whole fleet at one instant."""
-        import_whole("mirror_sdk.resources.fleet")
+        import_locked("mirror_sdk.resources.fleet")
         from mirror_sdk.resources.fleet import Fleet
 
         return Fleet(self._session)
@@ -303,7 +303,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def plans(self) -> Plans:
         """Saved plans."""
-        import_whole("mirror_sdk.resources.plans")
+        import_locked("mirror_sdk.resources.plans")
         from mirror_sdk.resources.plans import Plans
 
         return Plans(self._session)
@@ -311,7 +311,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def cassettes(self) -> Cassettes:
         """Cassettes, which record what a service sends and play it again."""
-        import_whole("mirror_sdk.resources.cassettes")
+        import_locked("mirror_sdk.resources.cassettes")
         from mirror_sdk.resources.cassettes import Cassettes
 
         return Cassettes(self._session)
@@ -319,7 +319,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     @unlocked_property
     def service(self) -> MirrorService:
         """The service itself: whether it is healthy, and its page."""
-        import_whole("mirror_sdk.resources.service")
+        import_locked("mirror_sdk.resources.service")
         from mirror_sdk.resources.service import MirrorService
 
         return MirrorService(self._session)

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirror_sdk._caller import warn
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk.errors import EmptyTableWarning, InvalidValue, MirrorError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.Data
 
 def _with_columns(table: DeviceTable, names: Sequence[str]) -> pd.DataFrame:
     """The table for pandas, where these are columns if they were an index."""
-    import_whole("pandas", "pyarrow")
+    import_locked("pandas", "pyarrow")
     import pandas as pd
     import pyarrow as pa
 

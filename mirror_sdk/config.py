@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pydantic import SecretStr
 
 from mirror_sdk._arguments import real
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
@@ -80,7 +80,7 @@ def read_base_url(address: object) -> str:
     """
     if not isinstance(address, str):
         raise ConfigError(f"base_url must be a text, not {address!r}; write it like {_EXAMPLE}")
-    import_whole("httpx")  # takes long to load, and is needed with a client only
+    import_locked("httpx")  # takes long to load, and is needed with a client only
     import httpx
 
     text = address.strip()

@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from mirror_sdk._arguments import InstantLike, closest
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
 from mirror_sdk.errors import InvalidValue, UnknownResource
@@ -201,7 +201,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         >>> client.get_device(light).to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
         """
-        import_whole("mirror_sdk.frames")
+        import_locked("mirror_sdk.frames")
         from mirror_sdk.frames import state_frame
 
         return state_frame([self], raw=raw, taken_at=self.created_at)
@@ -296,7 +296,7 @@ class DeviceList(Sequence[Device], JsonForm):
         >>> client.devices.list().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
         """
-        import_whole("mirror_sdk.frames")
+        import_locked("mirror_sdk.frames")
         from mirror_sdk.frames import directory_frame
 
         return directory_frame(self)

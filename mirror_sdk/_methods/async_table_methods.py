@@ -80,7 +80,7 @@ class AsyncTableMethods:
         2
         """
         await import_off_loop(module_for(as_))
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         tables, about = await self._tables.state_of(devices, paths, whole, raw=raw)
         about = await self._tables.with_silent_now(about, tables, paths)
         return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
@@ -186,7 +186,7 @@ class AsyncTableMethods:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
         chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
@@ -308,7 +308,7 @@ class AsyncTableMethods:
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         as_of = instant_like("instant", instant, await self._tables.clock_of(instant, timeout=whole))
         selection = Selection.of(
             paths=paths,
@@ -416,7 +416,7 @@ class AsyncTableMethods:
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         now = await self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
@@ -433,7 +433,7 @@ class AsyncTableMethods:
         if last is None:
             # Until now, by the service's clock.
             after = await self._tables.state_at(None, selection, whole)
-            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.moments.now)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
             selection=selection, server=self._session.base_url, begin=behind(first), end=behind(last)
         )

@@ -6,10 +6,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import to_execute, to_write
 from mirror_sdk._protocol.deadline import wait_of
+from mirror_sdk._protocol.request_options import to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._tables import DeviceTable, is_table
 from mirror_sdk.naming import DeviceLike, look_up, unclear
@@ -49,7 +49,7 @@ class DeviceMethods:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = self._session.place_and_wait(
+        answer = self._session.submit_and_wait(
             "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
         )
         return answer.python
@@ -75,7 +75,7 @@ class DeviceMethods:
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        self._session.place_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.submit_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def execute(
         self,
@@ -93,7 +93,7 @@ class DeviceMethods:
         >>> client.execute(light, "/3/0/4")
         """
         asked = to_execute(argument)
-        self._session.place_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.submit_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
@@ -184,14 +184,14 @@ class DeviceMethods:
         >>> client.plan(dim, value=40, if_match=True)
         <Plan: 1 to write; nothing was sent, apply() sends>
         """
-        import_whole("mirror_sdk.plan", "mirror_sdk.resources.planner")
+        import_locked("mirror_sdk.plan", "mirror_sdk.resources.planner")
         from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
         from mirror_sdk.resources.planner import Planner
 
         # What makes the rows may belong to this thread.
         rows = writes if is_table(writes) else list(writes)
         wants = partial(read_wanted, rows, value=value, path=path, if_match=if_match)()
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         found = self._session.run(look_up(self._session.names, names_in(wants)), whole)
         return Planner(self._session).plan_of(
             with_ids(wants, found.ids),

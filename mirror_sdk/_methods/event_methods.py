@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._caller import calling_line
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol.channels import Events, Watch
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS, DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk._session.client_session import ClientSession
@@ -116,7 +116,7 @@ class EventMethods:
         wants = event_filter(paths, wanted)
         reader = self._session.new_reader()
         reader.go_to_end(deadline)
-        watch = Watch(reader, callback, wants, self._session.sender.moments.now)
+        watch = Watch(reader, callback, wants, self._session.sender.clock.now)
         self._session.watches.add(watch)
         return watch
 
@@ -175,12 +175,12 @@ class EventMethods:
         >>> client.subscriptions.rules.list()
         []
         """
-        import_whole("mirror_sdk.recording.recorder")
+        import_locked("mirror_sdk.recording.recorder")
         from mirror_sdk.recording.recorder import begin_recording
         from mirror_sdk.recording.subscribing import Subscribing
         from mirror_sdk.recording.tape import Tape
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         make_tape = partial(
             Tape,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.forms import given
@@ -80,8 +80,8 @@ class TableMethods:
         >>> client.state_frame(paths=["/3311/*"], as_="polars").height
         2
         """
-        import_whole(module_for(as_))
-        whole = self._session.sender.whole(timeout)
+        import_locked(module_for(as_))
+        whole = self._session.sender.total_deadline(timeout)
         tables, about = self._tables.state_of(devices, paths, whole, raw=raw)
         about = self._tables.with_silent_now(about, tables, paths)
         return given(tables, about, as_=as_, tz=tz)
@@ -181,13 +181,13 @@ class TableMethods:
         >>> found[["event", "origin", "value_num"]].values.tolist()
         [['registration', nan, <NA>], ['reported', 'read', 21.5]]
         """
-        import_whole(module_for(as_), "mirror_sdk.history.reading")
+        import_locked(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
         from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         begin, end = check_interval(begin, end, self._tables.clock_of(begin, end, timeout=whole))
         chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
@@ -305,11 +305,11 @@ class TableMethods:
         >>> client.as_of(before, ["station-01"], paths=["/3303/*"])["reported_num"].tolist()
         [21.5]
         """
-        import_whole(module_for(as_), "mirror_sdk.snapshot.request")
+        import_locked(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         as_of = instant_like("instant", instant, self._tables.clock_of(instant, timeout=whole))
         selection = Selection.of(
             paths=paths,
@@ -411,13 +411,13 @@ class TableMethods:
         >>> client.changes(begin, end)[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
-        import_whole(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
+        import_locked(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import ReportCounts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         now = self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
@@ -434,7 +434,7 @@ class TableMethods:
         if last is None:
             # Until now, by the service's clock.
             after = self._tables.state_at(None, selection, whole)
-            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.moments.now)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
             selection=selection, server=self._session.base_url, begin=behind(first), end=behind(last)
         )

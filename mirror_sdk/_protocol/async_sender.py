@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import httpx
 
-from mirror_sdk._fork import Connections, Lock, leave_to_parent, tell_in_child
+from mirror_sdk._fork import Connections, Lock, abandon_in_child, register_fork_handler
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._protocol.answer_body import Gathering
 from mirror_sdk._protocol.async_arrival import pieces_of, read_arriving
 from mirror_sdk._protocol.async_network import AsyncNetwork
+from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
 from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP, LoopTurns, closed_when_cancelled, ends_with
@@ -24,8 +24,8 @@ from mirror_sdk._protocol.http_messages import (
     request_of,
     take_cookies,
 )
-from mirror_sdk._protocol.moments import Moments
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
+from mirror_sdk._protocol.response_body import Gathering
 from mirror_sdk._protocol.sender_base import SenderBase
 from mirror_sdk._protocol.steps import Pause
 from mirror_sdk.config import ClientSettings
@@ -60,16 +60,16 @@ class AsyncSender(SenderBase):
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
         self._before: _Pool | None = None
-        tell_in_child(self)
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Leave the connections to the parent."""
         self._connections.close_in_child()
         self._turns = LoopTurns()  # asynchronous alone: the loop is the parent's, too
         pool = self._pool
         if pool is not None and isinstance(pool.carrier, AsyncNetwork) and not pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
-            leave_to_parent(pool)  # asynchronous alone
+            abandon_in_child(pool)  # asynchronous alone
             self._is_prepared = False  # asynchronous alone
             self._pool = None
 
@@ -128,7 +128,7 @@ class AsyncSender(SenderBase):
         """The transport of the requests."""
         return self._http.carrier
 
-    def insert(self, transport: httpx.AsyncBaseTransport, moments: Moments) -> None:
+    def insert(self, transport: httpx.AsyncBaseTransport, clock: ClientClock) -> None:
         """Send requests to another transport, which has a clock of its own, until :meth:`take_out`.
 
         Raises:
@@ -141,14 +141,14 @@ class AsyncSender(SenderBase):
             if self._before is not None:
                 raise InvalidValue("there is a cassette in this client; end its block first")
             self._before, self._pool = before, _Pool(self._headers, transport)
-            self.moments = moments
+            self.clock = clock
 
     async def take_out(self) -> None:
         """Send requests as before; a client that was closed meanwhile stays closed."""
         is_closed = self.is_closed
         with self._making:
             self._pool, self._before = self._before, None
-            self.moments = Moments()
+            self.clock = ClientClock()
         if is_closed:
             await self._http.aclose()
 

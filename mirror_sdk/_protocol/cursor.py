@@ -67,7 +67,7 @@ class LogCursor:
         self._resume_at = clock()
 
     @property
-    def is_placed(self) -> bool:
+    def has_position(self) -> bool:
         """Whether it has a position."""
         return self.position is not None
 
@@ -104,7 +104,7 @@ class LogCursor:
         self.position, self.served_at = poll.cursor, poll.served_at
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
-    def pass_over(self, seq: int | None) -> bool:
+    def skip_entry(self, seq: int | None) -> bool:
         """Skip an entry that came by another way, if it is the next one; return whether it was."""
         if seq is None or self.position is None or seq != self.position + 1:
             return False

@@ -73,7 +73,7 @@ class LogReader(LogCursor):
             return self.failed(error, self._clock() - started_at)
         return self.answered(poll)
 
-    def beside(self, position: int | None) -> Self:
+    def at(self, position: int | None) -> Self:
         """Return another reader of the same log, from this position."""
         return type(self)(self._send, after=position, clock=self._clock, sleep=self._sleep)
 

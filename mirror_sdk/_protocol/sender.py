@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import httpx
 
-from mirror_sdk._fork import Connections, Lock, tell_in_child
-from mirror_sdk._protocol.answer_body import Gathering
+from mirror_sdk._fork import Connections, Lock, register_fork_handler
 from mirror_sdk._protocol.arrival import pieces_of, read_arriving
+from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
 from mirror_sdk._protocol.http_messages import (
@@ -21,9 +21,9 @@ from mirror_sdk._protocol.http_messages import (
     request_of,
     take_cookies,
 )
-from mirror_sdk._protocol.moments import Moments
 from mirror_sdk._protocol.network import Network
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
+from mirror_sdk._protocol.response_body import Gathering
 from mirror_sdk._protocol.sender_base import SenderBase
 from mirror_sdk._protocol.steps import Pause
 from mirror_sdk.config import ClientSettings
@@ -55,9 +55,9 @@ class Sender(SenderBase):
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
         self._before: _Pool | None = None
-        tell_in_child(self)
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Leave the connections to the parent."""
         self._connections.close_in_child()
         pool = self._pool
@@ -94,7 +94,7 @@ class Sender(SenderBase):
         """The transport of the requests."""
         return self._http.carrier
 
-    def insert(self, transport: httpx.BaseTransport, moments: Moments) -> None:
+    def insert(self, transport: httpx.BaseTransport, clock: ClientClock) -> None:
         """Send requests to another transport, which has a clock of its own, until :meth:`take_out`.
 
         Raises:
@@ -107,14 +107,14 @@ class Sender(SenderBase):
             if self._before is not None:
                 raise InvalidValue("there is a cassette in this client; end its block first")
             self._before, self._pool = before, _Pool(self._headers, transport)
-            self.moments = moments
+            self.clock = clock
 
     def take_out(self) -> None:
         """Send requests as before; a client that was closed meanwhile stays closed."""
         is_closed = self.is_closed
         with self._making:
             self._pool, self._before = self._before, None
-            self.moments = Moments()
+            self.clock = ClientClock()
         if is_closed:
             self._http.close()
 

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 
 from mirror_sdk._arguments import seconds
-from mirror_sdk._protocol.answer_body import ACCEPT_ENCODING
+from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.http_messages import lost
-from mirror_sdk._protocol.moments import Moments
 from mirror_sdk._protocol.operation import Operation, hide_key, hint_at_demo
+from mirror_sdk._protocol.response_body import ACCEPT_ENCODING
 from mirror_sdk._protocol.retries import Retries
 from mirror_sdk._protocol.status import Contact
 from mirror_sdk._protocol.steps import Pause
@@ -29,7 +29,7 @@ class SenderBase(ABC):
         base_url: Address of the service.
         timeout_seconds: How long a call without a limit of its own may take.
         contact: When the service last responded.
-        moments: Clock and id source.
+        clock: Clock and id source.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SenderBase(ABC):
         self.base_url: str = settings.base_url
         self.timeout_seconds: float = read_timeout(timeout_seconds)
         self.contact: Contact = Contact()
-        self.moments: Moments = Moments()
+        self.clock: ClientClock = ClientClock()
         self._key = settings.api_key
         self._headers = {"Authorization": f"Bearer {self.api_key}", "Accept-Encoding": ACCEPT_ENCODING}
         self._max_retries = read_max_retries(max_retries)
@@ -85,7 +85,7 @@ class SenderBase(ABC):
             )
         return Deadline(limit_seconds, self._clock)
 
-    def whole(self, timeout: float | None) -> Deadline | None:
+    def total_deadline(self, timeout: float | None) -> Deadline | None:
         """Return the end of a call that starts now and sends several requests; ``None`` gives each the client's limit.
 
         Raises:
@@ -93,7 +93,7 @@ class SenderBase(ABC):
         """
         return None if timeout is None else self.deadline(timeout)
 
-    def to_place(self, wait: Deadline | None) -> Deadline | None:
+    def submit_limit(self, wait: Deadline | None) -> Deadline | None:
         """Return the limit on sending a device request whose response is then waited for; ``None`` is the client's."""
         return wait if wait and wait < self.timeout_seconds else None
 

@@ -38,7 +38,7 @@ class SocketReader(LogReader):
         self.go_to_end(within_seconds)
         self._socket = self._sockets.open(self.position or 0, within_seconds)
 
-    def beside(self, position: int | None) -> Self:
+    def at(self, position: int | None) -> Self:
         """Return another reader of the same log, from this position."""
         return type(self)(self._send, self._sockets, after=position)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.each import ask_each, ask_each_at_once
+from mirror_sdk._protocol.fan_out import gather_concurrently, gather_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
 from mirror_sdk.forms import given
@@ -52,7 +52,7 @@ class TableReader:
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the state table of devices that are asked for one by one, and what it is based on."""
-        import_whole("mirror_sdk.tables.one_by_one")
+        import_locked("mirror_sdk.tables.one_by_one")
         from mirror_sdk.tables.one_by_one import StateParts
 
         tables: list[pa.Table] = []
@@ -60,7 +60,7 @@ class TableReader:
         chosen = self._list_ids({}, timeout) if devices is None else self._session.ids_of(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            rows = ask_each(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
+            rows = gather_requests(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
             parts.add(rows)
         taken_at, count = parts.finish()
         return tables, {"taken_at": taken_at, "devices": count, "complete": True, "server": self._session.base_url}
@@ -85,7 +85,7 @@ class TableReader:
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the table of a snapshot, and what it is based on."""
-        import_whole("mirror_sdk.snapshot.table")
+        import_locked("mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import snapshot_parts
 
         return snapshot_parts(request, *self.take_tables(request, timeout))
@@ -99,7 +99,7 @@ class TableReader:
 
     def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
-        import_whole("mirror_sdk.snapshot.reading")
+        import_locked("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._session.max_snapshot_bytes)
@@ -117,7 +117,7 @@ class TableReader:
         return self._take_one_by_one(request, keep, timeout)
 
     def _take_one_by_one(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
-        import_whole("mirror_sdk.tables.one_by_one")
+        import_locked("mirror_sdk.tables.one_by_one")
         from mirror_sdk.snapshot.reading import SnapshotResult
         from mirror_sdk.tables.one_by_one import StateParts
 
@@ -127,7 +127,7 @@ class TableReader:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
-                parts.add(ask_each_at_once(take, some))
+                parts.add(gather_concurrently(take, some))
                 bar.update(len(some))
         taken_at, device_count = parts.finish()
         return SnapshotResult(taken_at=taken_at, device_count=device_count)
@@ -167,15 +167,15 @@ class TableReader:
     def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
         """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
         if not any(map(is_span, given)):
-            return self._session.sender.moments.now
-        import_whole("mirror_sdk.snapshot.request")
+            return self._session.sender.clock.now
+        import_locked("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
         request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self._session.base_url)
         _, about = self.parts_of(request, timeout)
         now = instant_like(
-            "taken_at", about["taken_at"] or self._session.sender.moments.now(), self._session.sender.moments.now
+            "taken_at", about["taken_at"] or self._session.sender.clock.now(), self._session.sender.clock.now
         )
         return lambda: now
 
@@ -183,7 +183,7 @@ class TableReader:
         """A state table that tells the units which devices name, where there are such and it may be read."""
         if unitless is None:
             return None
-        import_whole("mirror_sdk.snapshot.request")
+        import_locked("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.selection import Selection
 
         devices = None if unitless.devices is None else tuple(unitless.devices)
@@ -209,7 +209,7 @@ class TableReader:
         if unitless is None or state is None:
             return None
         naming = HistoryParts(raw=False)
-        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.moments.now)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.clock.now)
         paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
         those, of_those = (replace(request.selection, paths=some) for some in paths)
         try:
@@ -227,7 +227,7 @@ class TableReader:
         self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
     ) -> dict[str, object]:
         """What a table of the past is based on, with the paths it has no row of; says so where no device has any."""
-        import_whole("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
+        import_locked("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
         from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
         from mirror_sdk.snapshot.request import SnapshotRequest
 
@@ -249,7 +249,7 @@ class TableReader:
         self, about: dict[str, object], tables: list[pa.Table], paths: Sequence[str] | None
     ) -> dict[str, object]:
         """What a table of the present is based on, with the paths it has no row of; says so where it has no row."""
-        import_whole("mirror_sdk.history.silent_paths")
+        import_locked("mirror_sdk.history.silent_paths")
         from mirror_sdk.history.silent_paths import warn_of_unknown, with_silent
 
         patterns = list(paths or ())

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
@@ -42,10 +42,10 @@ _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 class LedgerEntry:
     """One write and what became of it; ``is_overtaken`` where another one came before it, so that it was refused."""
 
-    def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
+    def __init__(self, planned: PlannedWrite, placed: AcceptedRequest | None = None) -> None:
         self.planned: PlannedWrite = planned
         self.is_overtaken: bool = False
-        self.request: PlacedRequest | UnplacedRequest = placed or self._unplaced()
+        self.request: AcceptedRequest | UnacceptedRequest = placed or self._unplaced()
 
     @property
     def status(self) -> RequestStatus:
@@ -56,14 +56,14 @@ class LedgerEntry:
     def may_have_acted(self) -> bool:
         """Whether the device may have taken it."""
         if self.status is RequestStatus.FAILURE:
-            answer = self.request.answer if isinstance(self.request, PlacedRequest) else None
+            answer = self.request.answer if isinstance(self.request, AcceptedRequest) else None
             return answer is not None and answer.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
 
     @property
     def way_back(self) -> Want:
         """What undoes the write, as long as it is the last change of its resource."""
-        accepted_at = self.request.accepted_at if isinstance(self.request, PlacedRequest) else None
+        accepted_at = self.request.accepted_at if isinstance(self.request, AcceptedRequest) else None
         undoes = EarlierWrite(self.planned.wanted, self.planned.before, accepted_at)
         return self.planned.way_back._replace(undoes=undoes)
 
@@ -74,7 +74,7 @@ class LedgerEntry:
         another write of the resource.
         """
         request, resource = self.request, resources.get(self.planned.want.path)
-        if not isinstance(request, PlacedRequest) or request.accepted_at is None:
+        if not isinstance(request, AcceptedRequest) or request.accepted_at is None:
             return False
         desired = resource and resource.desired
         if not desired or desired.requested_at != request.accepted_at or not same(desired.value, self.planned.wanted):
@@ -101,9 +101,9 @@ class LedgerEntry:
             found=resource.desired.value if resource and resource.desired else None,
         )
 
-    def _unplaced(self) -> UnplacedRequest:
+    def _unplaced(self) -> UnacceptedRequest:
         want = self.planned.want
-        return UnplacedRequest(
+        return UnacceptedRequest(
             async_id=self.planned.async_id,
             device_id=want.device_id,
             path=want.path,
@@ -118,7 +118,7 @@ class LedgerEntry:
             MirrorError: The error itself, when it would be the same for every other write.
         """
         check_about_one(error)
-        if isinstance(self.request, PlacedRequest) and not isinstance(error, _REFUSED):
+        if isinstance(self.request, AcceptedRequest) and not isinstance(error, _REFUSED):
             # It was sent before: that is known, whatever became of this attempt.
             return
         self.request = replace(
@@ -155,7 +155,7 @@ class Ledger:
         stopped_because: Why sending ended before all was sent; ``None`` when it did not.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, PlacedRequest]) -> None:
+    def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, AcceptedRequest]) -> None:
         self.entries: list[LedgerEntry] = [
             LedgerEntry(one, placed.get(one.async_id)) for one in planned if one.may_be_sent
         ]

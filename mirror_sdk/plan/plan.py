@@ -10,9 +10,9 @@ from functools import partial
 
 import pandas as pd
 
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import register_fork_handler
+from mirror_sdk._protocol.accepted_request import ANSWER_MARGIN_SECONDS, AcceptedRequest, warn_of_loss
 from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
-from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen
@@ -40,16 +40,16 @@ class Plan(PlanReport):
         write: Callable[..., DeviceRequest],
         see: Callable[[Want], Seen],
         make_plan: Callable[[Sequence[Want]], Plan],
-        placed: Mapping[str, PlacedRequest] | None = None,
+        placed: Mapping[str, AcceptedRequest] | None = None,
     ) -> None:
         super().__init__(planned, server, placed or {})
         self._write = write
         self._see = see
         self._make_plan = make_plan
-        self._begin_in_child()
-        tell_in_child(self)
+        self._after_fork_in_child()
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """It is not being applied here, whatever a thread of the parent does."""
         self._stopped = Stop()
         self._applying = threading.Lock()
@@ -176,7 +176,7 @@ class Plan(PlanReport):
 
     def _carry_out(self, entry: LedgerEntry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
-        if isinstance(entry.request, PlacedRequest) and self._is_settled(entry):
+        if isinstance(entry.request, AcceptedRequest) and self._is_settled(entry):
             return
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()

@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk._protocol.deadline import left_of
-from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.errors import CallTimeout, MirrorError
 from mirror_sdk.plan.checks import Place
 from mirror_sdk.plan.ledger import check_about_one
 from mirror_sdk.plan.report import DEFAULT_CONCURRENCY
 
-R = TypeVar("R", bound=PlacedRequest)
+R = TypeVar("R", bound=AcceptedRequest)
 
 READ_EXPIRY_SECONDS = 20
 """How long a read waits for its device, which is one that stays connected."""

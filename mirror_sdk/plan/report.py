@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.frames.shown import to_html
@@ -38,7 +38,7 @@ class PlanReport(JsonForm):
     applied: a level, and what is no boolean.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, PlacedRequest]) -> None:
+    def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, AcceptedRequest]) -> None:
         self._planned = planned
         self._server = server
         self._ledger = Ledger(planned, placed)
@@ -63,7 +63,7 @@ class PlanReport(JsonForm):
         return [now.get(one.async_id, one) for one in self._planned]
 
     @property
-    def requests(self) -> list[PlacedRequest | UnplacedRequest]:
+    def requests(self) -> list[AcceptedRequest | UnacceptedRequest]:
         """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody.
 
         >>> [request.path for request in plan.requests]
@@ -200,7 +200,7 @@ class PlanReport(JsonForm):
         ''
         """
         left = self._ledger.asleep()
-        times = [entry.request.expires_at for entry in left if isinstance(entry.request, PlacedRequest)]
+        times = [entry.request.expires_at for entry in left if isinstance(entry.request, AcceptedRequest)]
         latest = max((at for at in times if at is not None), default=None)
         writes = [entry.planned for entry in left] or [one for one in self._to_write if one.sleeps]
         if not writes or not (left or self._is_unsent):
@@ -240,7 +240,7 @@ def span_text(span_seconds: float) -> str:
 _UNITS = ((24 * 3600, "days"), (3600, "h"), (60, "min"))
 
 
-def _told(one: PlannedWrite, request: PlacedRequest | UnplacedRequest | None) -> dict[str, Any]:
+def _told(one: PlannedWrite, request: AcceptedRequest | UnacceptedRequest | None) -> dict[str, Any]:
     told = {
         "async_id": one.async_id,
         "device_id": one.want.device_id,

@@ -231,7 +231,7 @@ async def begin_recording(
         await off_loop(lambda: made.append(make_tape()))
         (tape,) = made
         reader = new_reader(tape.folder.position)
-        if not reader.is_placed:
+        if not reader.has_position:
             await reader.go_to_end(math.inf if deadline is None else deadline)
         await run(subscribing.begin(tape.folder), deadline)
         # The state is that of a later moment than the position, so that nothing lies between them.

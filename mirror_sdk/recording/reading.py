@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.history.changes import CHANGES_COLUMNS
@@ -87,7 +87,7 @@ class Recording:
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         held = self._read()
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: held.events.column(name).to_pylist() for name in schema.names}
@@ -200,7 +200,7 @@ class Recording:
         >>> recorder.recording.history()[["event", "value_num"]].values.tolist()
         [['reported', 21.5], ['reported', 22.5]]
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         most = count("limit", limit)
         held = self._read()
         first, last = check_interval(begin, end, held.now)
@@ -288,7 +288,7 @@ class Recording:
         >>> state["reported_num"].dropna().tolist()
         [21.5]
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         held, history = self._replayed(devices, paths)
         at = instant_like("instant", instant, held.now)
         complete = history.is_complete(held.spans, at)
@@ -368,7 +368,7 @@ class Recording:
         >>> len(recorder.recording.changes(begin, simulator.advance(60)))
         0
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         held, history = self._replayed(devices, paths)
         first = instant_like("begin", begin, held.now)
         last = held.now() if end is None else instant_like("end", end, held.now)

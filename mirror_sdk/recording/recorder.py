@@ -229,7 +229,7 @@ def begin_recording(
         made.append(make_tape())
         (tape,) = made
         reader = new_reader(tape.folder.position)
-        if not reader.is_placed:
+        if not reader.has_position:
             reader.go_to_end(math.inf if deadline is None else deadline)
         run(subscribing.begin(tape.folder), deadline)
         # The state is that of a later moment than the position, so that nothing lies between them.

@@ -212,7 +212,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         >>> [(event.event_type, event.state_change) for event in await client.devices.events([light])]
         [('registration', True), ('deregistration', True)]
         """
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         limit = count("limit", limit)
         device_ids = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         found: list[DeviceEvent] = []

@@ -110,7 +110,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         selection = Selection.of(
             paths=paths,
             state=state,
@@ -191,7 +191,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.snapshot.table import basis
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         selection = Selection.of(
             paths=paths,
             state=state,
@@ -237,7 +237,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         request = await off_loop(request_since, frame, server=self._session.base_url)
         try:
             taken, tables = await self._tables.take_tables(request, whole)

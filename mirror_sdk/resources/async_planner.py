@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import import_off_loop, off_loop
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
-from mirror_sdk._protocol.async_each import ask_each
+from mirror_sdk._protocol.async_fan_out import gather_requests
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.progress import progress_bar
@@ -54,7 +54,7 @@ class AsyncPlanner:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
-        known, new_id = await self._known_of(wants, timeout), self._session.sender.moments.new_async_id
+        known, new_id = await self._known_of(wants, timeout), self._session.sender.clock.new_async_id
         planned = await off_loop(check_all, wants, known, reasons or {}, new_id=new_id)
         if read_first and (places := await off_loop(places_to_read, planned, known)):
             unread = await self._read_each(places, timeout)
@@ -84,7 +84,7 @@ class AsyncPlanner:
         for chunk in await off_loop(list, device_chunks(wants)):
             listed = await self._devices.list(filters={"id__in": chunk}, timeout=timeout)
             take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
-            seen = await ask_each(take, listed.ids)
+            seen = await gather_requests(take, listed.ids)
             known |= await off_loop(known_devices, listed, seen)
         return known
 
@@ -109,7 +109,7 @@ class AsyncPlanner:
 
     async def write_again(
         self,
-        pump: Callable[[], AsyncAnswerPump],
+        router: Callable[[], AsyncResponseRouter],
         device_id: str,
         path: str,
         value: object,
@@ -121,7 +121,7 @@ class AsyncPlanner:
     ) -> AsyncDeviceRequest:
         """Send a write like ``begin_write()``. It may have been sent before, and its response may be here already."""
         payload, content_type = encode(value, path, content_type)
-        return await self._session.place(
+        return await self._session.submit(
             "PUT",
             device_id,
             path,
@@ -130,5 +130,5 @@ class AsyncPlanner:
             payload=payload,
             content_type=content_type,
             if_match=if_match,
-            pump=pump(),
+            router=router(),
         )

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
-from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._fork import import_locked
+from mirror_sdk._protocol.channels import ResponseRouter
 from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_answer
-from mirror_sdk._protocol.each import ask_each
+from mirror_sdk._protocol.fan_out import gather_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.progress import progress_bar
@@ -55,7 +55,7 @@ class Planner:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
-        known, new_id = self._known_of(wants, timeout), self._session.sender.moments.new_async_id
+        known, new_id = self._known_of(wants, timeout), self._session.sender.clock.new_async_id
         planned = check_all(wants, known, reasons or {}, new_id=new_id)
         if read_first and (places := places_to_read(planned, known)):
             unread = self._read_each(places, timeout)
@@ -85,13 +85,13 @@ class Planner:
         for chunk in list(device_chunks(wants)):
             listed = self._devices.list(filters={"id__in": chunk}, timeout=timeout)
             take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
-            seen = ask_each(take, listed.ids)
+            seen = gather_requests(take, listed.ids)
             known |= known_devices(listed, seen)
         return known
 
     def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
         """Read from devices, several at a time. Returns why some reads failed."""
-        import_whole("mirror_sdk.plan.reading")
+        import_locked("mirror_sdk.plan.reading")
         from mirror_sdk.plan.reading import LOOK_SECONDS, READ_EXPIRY_SECONDS, Reads
 
         reads: Reads[DeviceRequest] = Reads(places, timeout)
@@ -110,7 +110,7 @@ class Planner:
 
     def write_again(
         self,
-        pump: Callable[[], AnswerPump],
+        router: Callable[[], ResponseRouter],
         device_id: str,
         path: str,
         value: object,
@@ -122,7 +122,7 @@ class Planner:
     ) -> DeviceRequest:
         """Send a write like ``begin_write()``. It may have been sent before, and its response may be here already."""
         payload, content_type = encode(value, path, content_type)
-        return self._session.place(
+        return self._session.submit(
             "PUT",
             device_id,
             path,
@@ -131,5 +131,5 @@ class Planner:
             payload=payload,
             content_type=content_type,
             if_match=if_match,
-            pump=pump(),
+            router=router(),
         )

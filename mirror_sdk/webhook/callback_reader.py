@@ -38,11 +38,11 @@ class CallbackReader(LogReader):
         self._registration = inbox.registration
         self._has_log = webhook.log_end is not None
 
-    def beside(self, position: int | None) -> Self:
+    def at(self, position: int | None) -> Self:
         """Return another reader of the same inbox, from this position."""
         return type(self)(self._inbox, self.webhook, self._send, position)
 
-    def pass_over(self, seq: int | None) -> bool:  # noqa: ARG002 - as of any reader
+    def skip_entry(self, seq: int | None) -> bool:  # noqa: ARG002 - as of any reader
         """Skip nothing: the webhook brings each entry in any case."""
         return False
 

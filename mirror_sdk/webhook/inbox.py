@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import register_fork_handler
 from mirror_sdk.errors import UnexpectedAnswer
 from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Entry, Gap
 
@@ -69,9 +69,9 @@ class CallbackInbox:
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._changed = threading.Condition()
         self._listeners: set[Callable[[], object]] = set()
-        tell_in_child(self)
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Keep the entries; readers that wait stay with the parent."""
         self._changed = threading.Condition()
         self._listeners = set()

@@ -44,9 +44,9 @@ class WebhookReceiver(CallbackInbox):
         )
         self._thread.start()
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Close the socket: only the parent listens, and a connection to a child would wait there forever."""
-        super()._begin_in_child()
+        super()._after_fork_in_child()
         self._is_of_parent = True
         if self._server.fileno() >= 0:
             close_in_child(self._server.fileno())

@@ -7,7 +7,7 @@ import pytest
 from blocking import pause_in_no_time
 from changed_answers import Arriving, traced_peak, zipped
 
-from mirror_sdk._protocol.answer_body import MOST_BYTES, MOST_ERROR_BYTES, PIECE_BYTES, Unpacking
+from mirror_sdk._protocol.response_body import MOST_BYTES, MOST_ERROR_BYTES, PIECE_BYTES, Unpacking
 from mirror_sdk.errors import ConnectionFailed, MirrorError, ServerError, UnexpectedAnswer
 from mirror_sdk.wire.snapshot import ARROW
 
@@ -54,7 +54,7 @@ BOMBS = [
 
 @pytest.mark.parametrize(("status", "name", "error", "message"), BOMBS)
 def test_a_bomb_takes_little_memory(answered, tmp_path, monkeypatch, status, name, error, message):
-    monkeypatch.setattr("mirror_sdk._protocol.answer_body.MOST_BYTES", 8_000_000)
+    monkeypatch.setattr("mirror_sdk._protocol.response_body.MOST_BYTES", 8_000_000)
     body = Arriving(zipped(b"", 40_000_000), 4_096)
     client = answered(status, body, **GZIP)
 
@@ -71,9 +71,9 @@ def test_up_to_the_limit_an_answer_is_read(answered, monkeypatch):
     large = OBJECT + b" " * (20_000 - len(OBJECT))
     zipped = zlib.compress(large, wbits=_GZIP)
     for make, headers in ((lambda: Arriving(large, 7), {}), (lambda: Arriving(zipped), GZIP)):
-        monkeypatch.setattr("mirror_sdk._protocol.answer_body.MOST_BYTES", 20_000)
+        monkeypatch.setattr("mirror_sdk._protocol.response_body.MOST_BYTES", 20_000)
         assert answered(200, make(), **headers).get_device(DEVICE).device_id == DEVICE
-        monkeypatch.setattr("mirror_sdk._protocol.answer_body.MOST_BYTES", 19_999)
+        monkeypatch.setattr("mirror_sdk._protocol.response_body.MOST_BYTES", 19_999)
         with pytest.raises(UnexpectedAnswer, match="19999"):
             answered(200, make(), **headers).get_device(DEVICE)
     told = b'{"object":"error","code":500,"type":"x","message":"because","request_id":"r1"}'

@@ -72,7 +72,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     batch, pause_seconds = fail(reader, refusal(400, "CURSOR_BEYOND_LOG"))
     # A program that only looks what is there finds the new end at once.
     assert (batch.gap, batch.entries, pause_seconds) == (Gap(None, None), (), 0.0)
-    assert (reader.is_placed, reader.position, reader.last_failure) == (False, None, None)
+    assert (reader.has_position, reader.position, reader.last_failure) == (False, None, None)
     assert reader.next_poll(25).params["after"] == "latest"
     reader.answered(Poll(2, {}, None))
     assert reader.next_poll(25).params["after"] == 2

@@ -180,7 +180,7 @@ def test_what_the_log_had_dropped_before_it_came_is_a_loss():
     reader = reader_of(inbox)
     receive(inbox, b"{}", numbered(5, 6), numbered(9), numbered(10, 12))
     assert read_all(reader) == [5, 6, (7, 8), 9, 10, (11, 11), 12]
-    assert read_all(reader.beside(9)) == [10, (11, 11), 12]
+    assert read_all(reader.at(9)) == [10, (11, 11), 12]
 
 
 def test_what_others_read_before_a_webhook_was_registered_again_is_a_loss_to_earlier_readers_only():
@@ -264,5 +264,5 @@ def test_an_entry_that_comes_again_is_dropped_by_its_identity_or_else_by_its_num
     """One that an earlier version of the service logged, or that cannot be read, has no identity."""
     inbox = CallbackInbox()
     receive(inbox, numbered(5), numbered(5), numbered(6, uid="u"), numbered(6, uid="u"))
-    assert read_all(reader_of(inbox).beside(0)) == [5, 6]
+    assert read_all(reader_of(inbox).at(0)) == [5, 6]
     assert inbox.duplicates == 2

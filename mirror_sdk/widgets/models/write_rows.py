@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup
@@ -16,7 +16,7 @@ from mirror_sdk.widgets.models.marks import Mark
 from mirror_sdk.widgets.models.wording import MAX_VALUE_SHOWN, value_text
 from mirror_sdk.wire.model import write_timestamp
 
-Request = PlacedRequest | UnplacedRequest
+Request = AcceptedRequest | UnacceptedRequest
 
 
 WRITE_MARKS = (
@@ -147,12 +147,12 @@ def _progress(planned: PlannedWrite, request: Request | None, is_over: bool) -> 
 
 
 def _next_contact(request: Request) -> str:
-    until = request.expires_at if isinstance(request, PlacedRequest) else None
+    until = request.expires_at if isinstance(request, AcceptedRequest) else None
     return "takes it at its next contact" + ("" if until is None else f", by {write_timestamp(until)} at the latest")
 
 
 def _failure(request: Request) -> str:
-    if isinstance(request, UnplacedRequest):
+    if isinstance(request, UnacceptedRequest):
         return f"{request.refusal}: the service refused it"
     failure = request.read_failure(request.answer) if request.answer else None
     return f"{failure.category}: {failure.hint}" if failure else ""
