@@ -93,6 +93,11 @@ if TYPE_CHECKING:
 
 __all__ = ["read_dataset", "read_history", "read_mirror"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _MAX_RETRIES = 11
 """How often a refused request is sent again, for about two minutes: a service sends a few snapshots at once, and a
 cluster has many workers."""

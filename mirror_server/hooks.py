@@ -98,7 +98,7 @@ The hooks, in the order in which a server calls them
   ``registration_changed``, ``devices_deleted``, ``responses_added``. A batch contains the values that one group of
   changes stores, up to some thousand; an exception rolls the group back. Send anything to the outside after the
   transaction, with ``session.after_commit``.
-- For each request: ``rewrite_path``, ``request_answered``. For each device request: ``device_request``. For a request
+- For each request: ``rewrite_path``, ``response_ready``. For each device request: ``device_request``. For a request
   with a wrong key: ``client_of``.
 - On demand: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``, ``device_fields``,
   ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
@@ -323,7 +323,7 @@ class Handling(NamedTuple):
 
     Attributes:
         check: Called in the transaction that queues it, unless it was queued before under its async-id. It may raise
-            :class:`~mirror_server.core.errors.Refusal`.
+            :class:`~mirror_server.core.errors.ApiError`.
         respond: Makes the response in place of the server. It takes the future of the command, and the function that
             makes the usual 202 of that, with further members of its body.
         is_conditional: Whether ``check`` is about the request's ``If-Match``, which is refused where no one checks it.
@@ -406,7 +406,7 @@ def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
 
 
 @specifies
-def request_answered(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
+def response_ready(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
     """A request has its answer, which may still be changed, and is sent behind this.
 
     Called for each request, on the thread that answers, and must take microseconds.
@@ -493,7 +493,7 @@ class DeviceField(NamedTuple):
         column: SQL for its value, of a row of the table ``devices``. It must not be NULL:
             ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
         read: Reads a value, from the name of the filter and the text; may raise a
-            :class:`~mirror_server.core.errors.Refusal`. Values are texts without it.
+            :class:`~mirror_server.core.errors.ApiError`. Values are texts without it.
     """
 
     name: str

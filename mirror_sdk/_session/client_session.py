@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_locked
+from mirror_sdk._members import WithMembers
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.channels import Events, ResponseRouter, Watch
 from mirror_sdk._protocol.deadline import Deadline
@@ -61,7 +62,10 @@ class ClientSession:
         callbacks: The reader of the webhook, where notifications come by one.
         sockets: The websockets, where notifications come by them.
         cassette: The cassette to end when the client is closed.
+        client: Returns the client, for the names of its members; ``None`` if it no longer exists.
     """
+
+    client: Callable[[], WithMembers | None]
 
     def __init__(
         self,

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 class AsyncPlans(ClientResource[AsyncClientSession]):
-    """Saved plans: ``client.plans`` of an asynchronous client. ``client.plan()`` makes a new one."""
+    """Saved plans: ``client.plans`` of an asynchronous client.
+
+    ``client.plan(writes)`` makes a new plan, its ``save(path)`` saves it, and ``load(path)`` loads it here.
+    """
+
+    _expression = "client.plans"
 
     async def load(self, path: str | PathLike[str]) -> AsyncPlan:
         """Load a saved plan, to apply it here. This sends nothing.

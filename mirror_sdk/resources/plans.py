@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class Plans(ClientResource[ClientSession]):
-    """Saved plans: ``client.plans`` of a synchronous client. ``client.plan()`` makes a new one."""
+    """Saved plans: ``client.plans`` of a synchronous client.
+
+    ``client.plan(writes)`` makes a new plan, its ``save(path)`` saves it, and ``load(path)`` loads it here.
+    """
+
+    _expression = "client.plans"
 
     def load(self, path: str | PathLike[str]) -> Plan:
         """Load a saved plan, to apply it here. This sends nothing.

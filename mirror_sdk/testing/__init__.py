@@ -81,4 +81,4 @@ if not TYPE_CHECKING:  # which would believe that there are names of any spellin
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

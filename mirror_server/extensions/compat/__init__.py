@@ -112,7 +112,7 @@ def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
 
 
 @extends(tryfirst=True)
-def request_answered(
+def response_ready(
     environ: dict[str, Any],
     response: Response,
     route: tuple[str, str],

@@ -177,20 +177,24 @@ def in_common(settings: Settings) -> str:
 @extends
 def build(services: Services) -> Sequence[object]:
     """Make what writes, maintains and reads it; without a history what says so."""
-    from mirror_server.extensions.history.pasts import PastService
+    from mirror_server.extensions.history.history_queries import HistoryQueries
 
     chosen, database, clock = services.settings.of(HistorySettings), services.database, services.clock
     if chosen.keep_history_seconds is None:
-        return [PastService(None, database, clock, services.download_slots)]
+        return [HistoryQueries(None, database, clock, services.download_slots)]
     from mirror_server.extensions.history.archive import Archive
-    from mirror_server.extensions.history.keeper import Keeper
     from mirror_server.extensions.history.recorder import HistoryRecorder
+    from mirror_server.extensions.history.retention import Retention
     from mirror_server.extensions.history.service import HistoryService
 
     archive = None if chosen.history_archive is None else Archive(chosen.history_archive)
     history, keep_seconds = HistoryService(database, clock, archive), chosen.keep_history_seconds
-    keeper = Keeper(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
-    return [PastService(history, database, clock, services.download_slots), keeper, HistoryRecorder(database, clock)]
+    retention = Retention(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
+    return [
+        HistoryQueries(history, database, clock, services.download_slots),
+        retention,
+        HistoryRecorder(database, clock),
+    ]
 
 
 @extends
@@ -214,17 +218,17 @@ def snapshot_at(
 @extends
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
     """Erase a device from segments and the archive."""
-    from mirror_server.extensions.history.put_away import PutAway
+    from mirror_server.extensions.history.archived_history import ArchivedHistory
 
-    return PutAway(database, settings.of(HistorySettings).history_archive).erasure(device_id)
+    return ArchivedHistory(database, settings.of(HistorySettings).history_archive).erasure(device_id)
 
 
 @extends
 def check(database: Database, settings: Settings) -> Sequence[Violation]:
     """Read all segments and files, and return what differs from the database."""
-    from mirror_server.extensions.history.put_away import PutAway
+    from mirror_server.extensions.history.archived_history import ArchivedHistory
 
-    return PutAway(database, settings.of(HistorySettings).history_archive).violations()
+    return ArchivedHistory(database, settings.of(HistorySettings).history_archive).violations()
 
 
 @extends
@@ -232,5 +236,5 @@ def size(database: Database) -> str | None:
     """Return its size in one line; ``None`` if it is empty."""
     from mirror_server.extensions.history.store import history
 
-    found = database.look(history.measure)
+    found = database.query(history.measure)
     return str(found) if found.rows else None

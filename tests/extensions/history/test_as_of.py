@@ -160,6 +160,6 @@ def test_instant_whose_rows_were_archived_since_is_shown_as_before(new_server, t
     at = server.now
     before = {reader: as_of(server, reader, at) for reader in (key, other)}
     server.advance(key, 2 * 86_400)
-    wait_until(lambda: server.services.database.look(lambda session: list(segments.files(session))))
+    wait_until(lambda: server.services.database.query(lambda session: list(segments.files(session))))
     assert {reader: as_of(server, reader, at) for reader in (key, other)} == before
     assert before[key] != before[other]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from flask import request
 from pydantic import BaseModel
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.instants import read_instant
 from mirror_server.views.requests import check_body, read_json
 
@@ -20,9 +20,7 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
 
 
-def read_sent_back(
-    model: type[M], *, not_kept: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})
-) -> M:
+def read_echoed(model: type[M], *, not_kept: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})) -> M:
     """Return the request's body, which may have members that the model lacks.
 
     Args:
@@ -31,28 +29,28 @@ def read_sent_back(
         unchanged: Members with their present values; they may be sent with these, or without a value.
 
     Raises:
-        Refusal: It is not JSON (400, 415), does not fit the model, or one of these members has another value (400).
+        ApiError: It is not JSON (400, 415), does not fit the model, or one of these members has another value (400).
     """
     content = read_json()
     if isinstance(content, dict):
         for name in not_kept:
             if content.pop(name, None) not in _EMPTY:
-                raise Refusal.of_field(name, "not kept here, which is about what devices tell; leave it out")
+                raise ApiError.of_field(name, "not kept here, which is about what devices tell; leave it out")
         for name, value in unchanged.items():
             if content.pop(name, None) not in (None, value):
-                raise Refusal.of_field(name, _STALE)
+                raise ApiError.of_field(name, _STALE)
     return check_body(model, content)
 
 
-def refuse_if_match() -> None:
+def reject_if_match() -> None:
     """Refuse a condition that is not read here: nothing is to be changed against it.
 
     Raises:
-        Refusal: There is one (400).
+        ApiError: There is one (400).
     """
     if "If-Match" in request.headers:
         told = "it is not read here; send the `etag` that you read in the body: nothing is changed if it is another now"
-        raise Refusal.of_field("If-Match", told)
+        raise ApiError.of_field("If-Match", told)
 
 
 def require_unchanged(sent: Mapping[str, Any], present: Mapping[str, Any], whose: Mapping[str, str]) -> None:
@@ -64,11 +62,11 @@ def require_unchanged(sent: Mapping[str, Any], present: Mapping[str, Any], whose
         whose: Of members that something else changes, who or what does.
 
     Raises:
-        Refusal: One of them is another (400).
+        ApiError: One of them is another (400).
     """
     for name, value in sent.items():
         if value is not None and not _is_same(name, value, present[name]):
-            raise Refusal.of_field(name, f"{whose[name]}; leave it out" if name in whose else _STALE)
+            raise ApiError.of_field(name, f"{whose[name]}; leave it out" if name in whose else _STALE)
 
 
 def _is_same(name: str, sent: Any, present: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flask import Response, g, request
 
 from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.postgresql.forwarding import Call, Forwarder, Reply, leader_changed
 from mirror_server.service.keys import sent_secret_hash
 from mirror_server.views.deferred import Deferred
@@ -27,7 +27,7 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
     """Have the leader answer the request at hand, which it alone can; ``None`` where this process leads.
 
     Raises:
-        Refusal: Another process forwarded it to this one, which leads no more (503).
+        ApiError: Another process forwarded it to this one, which leads no more (503).
     """
     if not forwarder.is_needed:
         return None
@@ -50,22 +50,22 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
     return Deferred(
         future,
         _POLL_TIMEOUT_SECONDS if is_poll else _TIMEOUT_SECONDS,
-        render=_answer,
+        render=_response,
         expired=_expired,
         close=lambda: forwarder.forget(call_id),
         is_poll=is_poll,
     )
 
 
-def _answer(reply: Reply) -> Response:
-    answer = Response(reply.body, reply.status)
-    del answer.headers["Content-Type"]
+def _response(reply: Reply) -> Response:
+    response = Response(reply.body, reply.status)
+    del response.headers["Content-Type"]
     for name, value in reply.headers:
         if name not in _NOT_FORWARDED:
-            answer.headers[name] = value
-    return answer
+            response.headers[name] = value
+    return response
 
 
 def _expired() -> Response:
     message = "the process that holds the devices and channels did not answer in time; look before you repeat it"
-    raise Refusal(503, message, retry_after_seconds=1)
+    raise ApiError(503, message, retry_after_seconds=1)

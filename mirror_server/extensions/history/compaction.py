@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.as_of import is_needed, of_mirror, state_rows
-from mirror_server.extensions.history.columns import NO_ROWS, in_order, numbers, of_tail, together, value_sizes
+from mirror_server.extensions.history.columns import NO_ROWS, in_order, numbers, tail_batch, together, value_sizes
 from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, parts
 from mirror_server.extensions.history.reading import HistoryTransaction, merged, runs_of, sources
 from mirror_server.extensions.history.store import history, segments
@@ -67,12 +67,14 @@ def _store_block(
     database: Database, segment_id: int, number: int, rows: pa.RecordBatch, state: tuple[Instant, int] | None
 ) -> Block:
     content = encoded(rows, QUICK)
-    database.insist(partial(segments.put_content, segment_id=segment_id, block=number, content=content)).result()
+    database.submit_durable(
+        partial(segments.put_content, segment_id=segment_id, block=number, content=content)
+    ).result()
     kind, (state_at, state_revision) = (ROWS, (None, None)) if state is None else (STATE, state)
     return Block(segment_id, number, kind, state_at, state_revision, bounds(rows))
 
 
-class Sealing:
+class Compaction:
     """Seals the tail, merges segments, makes checkpoints.
 
     Args:
@@ -99,7 +101,7 @@ class Sealing:
             is_begun = history.state(session).is_kept
         if not is_begun:
             # The transaction that starts it is queued, and done when this one is.
-            self._database.insist(lambda _: None).result()
+            self._database.submit_durable(lambda _: None).result()
         with self._database.read() as session:
             is_ahead = history.state(session).is_kept and _is_ahead(session, now)
         if not is_ahead:
@@ -107,7 +109,7 @@ class Sealing:
         elif self._ahead_since is None or sure_now < self._ahead_since:
             self._ahead_since = sure_now
         elif sure_now >= self._ahead_since + _HOUR:
-            self._database.insist(partial(_begin_anew, now=now)).result()
+            self._database.submit_durable(partial(_restart, now=now)).result()
         with self._database.read() as session:
             if not is_needed(session):
                 return False
@@ -166,9 +168,9 @@ class Sealing:
 
     def delete_left(self) -> None:
         """Delete sealed rows of the tail and contents that do not count, in short transactions."""
-        while self._database.insist(partial(history.delete_sealed, most=_DELETED_AT_A_TIME)).result():
+        while self._database.submit_durable(partial(history.delete_compacted, most=_DELETED_AT_A_TIME)).result():
             pass
-        while self._database.insist(partial(segments.delete_contents, most=1)).result():
+        while self._database.submit_durable(partial(segments.delete_contents, most=1)).result():
             pass
 
     def _is_due(self, session: Session, over_at: Instant) -> bool:
@@ -180,7 +182,7 @@ class Sealing:
         found: list[pa.RecordBatch] = []
         count = size = 0
         for some in history.stored_tail(session, sealed, _ROWS_AT_A_TIME):
-            rows = of_tail(some[: self._rows - count])
+            rows = tail_batch(some[: self._rows - count])
             days = numbers(rows.column("received_at")) // DAY
             first = days[0] if not found else numbers(found[0].column("received_at"))[0] // DAY
             others = np.flatnonzero(days != first)
@@ -224,7 +226,7 @@ class Sealing:
             segments.put(session, blocks)
             return True
 
-        return self._database.insist(work).result()
+        return self._database.submit_durable(work).result()
 
 
 def _is_ahead(session: Session, now: Instant) -> bool:
@@ -233,7 +235,7 @@ def _is_ahead(session: Session, now: Instant) -> bool:
     return oldest_at is not None and oldest_at > now
 
 
-def _begin_anew(session: Session, now: Instant) -> None:
+def _restart(session: Session, now: Instant) -> None:
     """Restart the history with the mirror as it is. Earlier rows were trimmed, or are in no checkpoint.
 
     Otherwise each request about the present is rejected.

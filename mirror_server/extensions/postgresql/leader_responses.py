@@ -58,7 +58,7 @@ class ForwardedRequests:
         if call_id in self._gone:
             return
         self._gone[call_id] = asyncio.Event()
-        task = self._loop.create_task(self._answer(call_id))
+        task = self._loop.create_task(self._respond(call_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -66,14 +66,14 @@ class ForwardedRequests:
         if call_id in self._gone:
             self._gone[call_id].set()
 
-    async def _answer(self, call_id: str) -> None:
+    async def _respond(self, call_id: str) -> None:
         try:
-            request = self._database.look(lambda session: processes.call(session, call_id))
+            request = self._database.query(lambda session: processes.call(session, call_id))
             if request is not None:
                 reply = await self._run(Call.from_bytes(request), self._gone[call_id])
                 # Until it is stored the call is under way, and not begun again.
-                stored = self._database.insist(
-                    lambda session: self._forwarder.answered(session, call_id, reply), touched=(call_id,)
+                stored = self._database.submit_durable(
+                    lambda session: self._forwarder.answered(session, call_id, reply), conflict_keys=(call_id,)
                 )
                 await asyncio.wrap_future(stored)
         except DatabaseError as error:

@@ -19,7 +19,7 @@ from mirror_server.store.session import Session
 
 _SERVER_SECONDS = 20
 """Time to wait for a running server, which looks every five seconds for rows to delete."""
-_LOOK_AGAIN_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 
 _LEFT_BY_SERVER = (
     "of the history that was put away this device is told no more, and a server with --keep-history deletes it within"
@@ -33,7 +33,7 @@ _UNREADABLE = (
 )
 
 
-class PutAway:
+class ArchivedHistory:
     """The segments of a database, and the files of its archive.
 
     Args:
@@ -111,7 +111,7 @@ class PutAway:
     def _is_deleted_by_server(self) -> bool:
         end_at = time.monotonic() + _SERVER_SECONDS
         while time.monotonic() < end_at:
-            if not self._database.look(segments.erasures):
+            if not self._database.query(segments.erasures):
                 return True
-            threading.Event().wait(_LOOK_AGAIN_SECONDS)
+            threading.Event().wait(_RETRY_SECONDS)
         return False

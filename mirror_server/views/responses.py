@@ -16,7 +16,7 @@ from werkzeug.wsgi import ClosingIterator, get_path_info
 
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.long_reads import LongRead, takes_long
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.store.conditions import Condition
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Values may be personal data: nobody on the way keeps them.
-NOT_KEPT = ("Cache-Control", "no-store")
-NOT_GUESSED = ("X-Content-Type-Options", "nosniff")
+NO_STORE = ("Cache-Control", "no-store")
+NO_SNIFF = ("X-Content-Type-Options", "nosniff")
 
 _STORED_TIMEOUT_SECONDS = 30
 _READ_TIMEOUT_SECONDS = 30
@@ -45,11 +45,11 @@ _WHY_NOT = (
 _log = logging.getLogger(__name__)
 
 
-class KeepableAnswer(Response):
+class CacheableResponse(Response):
     """An answer whose own ``Cache-Control`` stays; all others are kept by nobody."""
 
 
-class EncodedAnswer(Response):
+class EncodedResponse(Response):
     """Encoded JSON: a body that is whole, and headers that are as they are sent.
 
     Werkzeug looks at each answer for a location to complete, for an iterator to count and to close, and copies the
@@ -68,13 +68,13 @@ class EncodedAnswer(Response):
         return ClosingIterator(whole, self.close) if self._on_close else whole
 
 
-class SharedAnswer(EncodedAnswer):
+class SharedResponse(EncodedResponse):
     """An answer to any number of requests, made once: what differs is the id of the request, which it adds itself."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
         self.content = body
-        for header in (NOT_KEPT, NOT_GUESSED):
+        for header in (NO_STORE, NO_SNIFF):
             self.headers.add(*header)
 
     @cached_property
@@ -88,16 +88,16 @@ class SharedAnswer(EncodedAnswer):
         return [self.content]
 
 
-def json_answer(content: Any, status: int = 200) -> Response:
+def json_response(content: Any, status: int = 200) -> Response:
     """A JSON answer."""
-    return EncodedAnswer(orjson.dumps(content), status)
+    return EncodedResponse(orjson.dumps(content), status)
 
 
-def empty_answer(status: int = 204) -> Response:
+def empty_response(status: int = 204) -> Response:
     """An answer with nothing in it, and so without a content type."""
-    answer = Response(status=status)
-    del answer.headers["Content-Type"]
-    return answer
+    response = Response(status=status)
+    del response.headers["Content-Type"]
+    return response
 
 
 def when_read(
@@ -116,22 +116,22 @@ def when_read(
         discard: Lets go of what was read where nobody waits for it any more.
 
     Raises:
-        Refusal: Too many wait for what takes long (429).
+        ApiError: Too many wait for what takes long (429).
     """
     if not is_long:
         return render(read())
     return when_long_read(services().long_reads.begin(app_id(), read), render, discard=discard)
 
 
-def when_deleted(stored: Future[bool], missing: Refusal) -> Response:
+def when_deleted(stored: Future[bool], missing: ApiError) -> Response:
     """Answer when something is deleted on disk, or was not there."""
 
-    def answer(was_there: bool) -> Response:
+    def response(was_there: bool) -> Response:
         if not was_there:
             raise missing
-        return empty_answer()
+        return empty_response()
 
-    return when_stored(stored, answer)
+    return when_stored(stored, response)
 
 
 def when_long_read(
@@ -170,7 +170,7 @@ def when_long_read(
 
 def _not_read() -> Response:
     message = f"nothing was found within {_READ_TIMEOUT_SECONDS} s; give fewer filters, or try again when less is asked"
-    raise Refusal(503, message, retry_after_seconds=_READ_TIMEOUT_SECONDS)
+    raise ApiError(503, message, retry_after_seconds=_READ_TIMEOUT_SECONDS)
 
 
 def when_stored(
@@ -179,19 +179,19 @@ def when_stored(
     """Answer when something is on disk; a 503 tells that this took too long. For ``sent`` see :class:`Deferred`."""
 
     def expired() -> Response:
-        raise Refusal(
+        raise ApiError(
             503, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so look before you repeat it"
         )
 
     return Deferred(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired, sent=sent)
 
 
-def make_conditional(answer: Response) -> None:
+def make_conditional(response: Response) -> None:
     """Give an answer a tag of its content, and leave the content out where the client has it."""
-    answer.add_etag()
-    answer.make_conditional(request)
+    response.add_etag()
+    response.make_conditional(request)
     # Werkzeug adds the date, and the server that sends the answer adds it once more.
-    del answer.headers["Date"]
+    del response.headers["Date"]
 
 
 def when_page_read(
@@ -222,13 +222,13 @@ def when_page_read(
             limit=paging.limit,
             count=paging.count,
         )
-        return page_answer(paging, [show(entry) for entry in found], total)
+        return page_response(paging, [show(entry) for entry in found], total)
 
     is_long = takes_long(conditions, rows=rows, returned=paging.limit, counts=paging.count)
     return when_read(read, lambda page: page, is_long=is_long)
 
 
-def page_answer(paging: Paging, entries: Sequence[Any], total: int | None) -> Response:
+def page_response(paging: Paging, entries: Sequence[Any], total: int | None) -> Response:
     """The page, of up to ``limit + 1`` entries: one more tells that there is more."""
     page = {
         "object": "list",
@@ -238,10 +238,10 @@ def page_answer(paging: Paging, entries: Sequence[Any], total: int | None) -> Re
         "order": "DESC" if paging.descending else "ASC",
         "after": paging.after,
     }
-    return json_answer(page if total is None else page | {"total_count": total})
+    return json_response(page if total is None else page | {"total_count": total})
 
 
-def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int) -> Response:
+def error_response_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int) -> Response:
     """The answer to a request that ended in an error, at once or while somebody waited for its answer.
 
     Args:
@@ -249,53 +249,53 @@ def answer_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int
         environ: The request.
         max_body_bytes: How large a body may be.
     """
-    refusal = _refusal_of(error, environ, max_body_bytes)
+    api_error = _api_error_of(error, environ, max_body_bytes)
     body: dict[str, Any] = {
         "object": "error",
-        "code": refusal.code,
-        "type": "validation_error" if refusal.fields and refusal.code == 400 else ERROR_TYPES[refusal.code],
-        "message": refusal.message,
-        "fields": [{"name": name, "message": message} for name, message in refusal.fields],
+        "code": api_error.code,
+        "type": "validation_error" if api_error.fields and api_error.code == 400 else ERROR_TYPES[api_error.code],
+        "message": api_error.message,
+        "fields": [{"name": name, "message": message} for name, message in api_error.fields],
         "request_id": request_id(environ),
     }
-    if refusal.reason is not None:
-        body["reason"] = refusal.reason
-    body |= refusal.more
-    response = json_answer(body, refusal.code)
-    response.headers.update(refusal.headers)
-    if refusal.code == 401:
+    if api_error.reason is not None:
+        body["reason"] = api_error.reason
+    body |= api_error.more
+    response = json_response(body, api_error.code)
+    response.headers.update(api_error.headers)
+    if api_error.code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if refusal.retry_after_seconds is not None:
-        response.headers["Retry-After"] = str(refusal.retry_after_seconds)
+    if api_error.retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(api_error.retry_after_seconds)
     return response
 
 
-def _refusal_of(error: Exception, environ: WSGIEnvironment, max_body_bytes: int) -> Refusal:
-    if isinstance(error, Refusal):
+def _api_error_of(error: Exception, environ: WSGIEnvironment, max_body_bytes: int) -> ApiError:
+    if isinstance(error, ApiError):
         return error
     if isinstance(error, StorageFailed):
         cure = "nothing was changed, so try again later; the operator finds the cause in the log"
-        return Refusal(
+        return ApiError(
             503, f"the server {error}; {cure}", reason="STORAGE_FAILED", retry_after_seconds=_STORE_AGAIN_SECONDS
         )
     if isinstance(error, TooMuchWaiting):
         message = f"{error}; nothing was changed, so try again in a moment"
-        return Refusal(429, message, reason="TOO_MUCH_WAITING", retry_after_seconds=1)
+        return ApiError(429, message, reason="TOO_MUCH_WAITING", retry_after_seconds=1)
     if isinstance(error, HTTPException):
-        return _refusal_of_http(error, environ, max_body_bytes)
+        return _api_error_of_http(error, environ, max_body_bytes)
     _log.error("request failed", extra={"request_id": request_id(environ)}, exc_info=error)
-    return Refusal(500, "the server failed; try again, and give the operator the request id if it fails again")
+    return ApiError(500, "the server failed; try again, and give the operator the request id if it fails again")
 
 
-def _refusal_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_bytes: int) -> Refusal:
+def _api_error_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_bytes: int) -> ApiError:
     if error.code == 404:
-        return Refusal(404, f"there is no {get_path_info(environ)} here; check the path", reason=PATH_NOT_FOUND)
+        return ApiError(404, f"there is no {get_path_info(environ)} here; check the path", reason=PATH_NOT_FOUND)
     if isinstance(error, MethodNotAllowed):
         method, path = environ["REQUEST_METHOD"], get_path_info(environ)
         why = next((why for which, found, why in _WHY_NOT if which == method and found.fullmatch(path)), "")
         message, allow = f"{method} is not available for {path}{why}; see the header Allow", error.valid_methods or ()
-        return Refusal(405, message, headers={"Allow": ", ".join(allow)})
+        return ApiError(405, message, headers={"Allow": ", ".join(allow)})
     if error.code == 413:
-        return Refusal(413, f"the body is larger than {max_body_bytes} bytes; send less at a time")
+        return ApiError(413, f"the body is larger than {max_body_bytes} bytes; send less at a time")
     code = error.code if error.code in ERROR_TYPES else 400
-    return Refusal(code, error.description or error.name)
+    return ApiError(code, error.description or error.name)

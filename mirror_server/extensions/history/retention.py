@@ -11,9 +11,9 @@ import pyarrow as pa
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.compaction import ROWS_OF_A_SEGMENT, Compaction
 from mirror_server.extensions.history.erasing import Erasing
-from mirror_server.extensions.history.moving import Moving, Trimming
-from mirror_server.extensions.history.sealing import ROWS_OF_A_SEGMENT, Sealing
+from mirror_server.extensions.history.offload import Offload, Trimming
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.hooks import extends
 from mirror_server.store.backend import NotLeader, StorageFailed
@@ -27,7 +27,7 @@ _LOOK_FOR_LEFT = 3_600_000
 """Interval between searches for files that do not count: an earlier leader may have written some since."""
 
 
-class Keeper:
+class Retention:
     """Maintains the history every few seconds on a thread of its own, while this process leads.
 
     Each step is done or not. One that fails is repeated in the next round, and the others go on.
@@ -56,8 +56,8 @@ class Keeper:
     ) -> None:
         self._clock = clock
         self._service = service
-        self._sealing = Sealing(database, segment_rows)
-        self._moving = None if archive is None else Moving(database, archive)
+        self._compaction = Compaction(database, segment_rows)
+        self._offload = None if archive is None else Offload(database, archive)
         self._trimming = Trimming(database, keep_seconds)
         self._erasing = Erasing(database, archive, lambda: self._trimmed)
         self._is_archive_clean = False
@@ -77,10 +77,10 @@ class Keeper:
         self._is_archive_clean = False
         self._thread = threading.Thread(target=self._run, args=(self._is_ending,), name="history", daemon=True)
         self._thread.start()
-        self.look()
+        self.wake()
 
     @extends(specname="clock_advanced")
-    def look(self) -> None:
+    def wake(self) -> None:
         """Start the next round soon."""
         self._wanted.set()
 
@@ -102,31 +102,33 @@ class Keeper:
         with self._looking:
             now, sure_now = self._clock.now(), self._clock.sure_now()
             base_at = self._trimming.base_at(sure_now)
-            self._try("begin a history", lambda: self._sealing.begin(now, sure_now))
+            self._try("begin a history", lambda: self._compaction.begin(now, sure_now))
             # What a killed process left may have rows of an erased device.
-            self._try("tidy up the history", self._sealing.delete_left)
-            self._try("compress new rows of the history", lambda: self._again(lambda: self._sealing.seal(now, base_at)))
+            self._try("tidy up the history", self._compaction.delete_left)
+            self._try(
+                "compress new rows of the history", lambda: self._again(lambda: self._compaction.seal(now, base_at))
+            )
             self._try("delete what was erased from the history", self._erasing.erase)
             self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
-            self._try("merge parts of the history", lambda: self._again(lambda: self._sealing.merge(now)))
+            self._try("merge parts of the history", lambda: self._again(lambda: self._compaction.merge(now)))
             self._try("archive the history", lambda: self._move(now))
             self._try("trim the history", lambda: self._trim(sure_now))
-            self._try("tidy up the history", self._sealing.delete_left)
+            self._try("tidy up the history", self._compaction.delete_left)
 
     def _checkpoint(self, now: Instant) -> None:
         with self._service.reading() as reading:
-            self._sealing.checkpoint(reading, now)
+            self._compaction.checkpoint(reading, now)
 
     def _move(self, now: Instant) -> None:
-        if self._moving is None:
+        if self._offload is None:
             return
         if not self._is_archive_clean or now >= self._archive_looked_at + _LOOK_FOR_LEFT:
             open_now = self._service.readers()
             self._trimmed = {name: readers & open_now for name, readers in self._trimmed.items() if readers & open_now}
-            self._moving.prepare()
-            self._moving.delete_unknown(self._trimmed)
+            self._offload.prepare()
+            self._offload.delete_unknown(self._trimmed)
             self._archive_looked_at = now
-        moving, self._is_archive_clean = self._moving, False
+        moving, self._is_archive_clean = self._offload, False
         self._again(lambda: moving.move(now))
         self._is_archive_clean = not self._trimmed
 

@@ -22,10 +22,10 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.extensions.lwm2m.exchange import Request, Response
 from mirror_server.extensions.lwm2m.payloads import BadPayload, ReportedPayload, content_type, contents, is_doubtful
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
+from mirror_server.extensions.lwm2m.transport_api import Request, Response
 
 if TYPE_CHECKING:  # the sockets need an extra
     from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
@@ -37,7 +37,7 @@ _OTHER_FORMAT = frozenset({"4.06", "4.15"})
 """The device does not have the value in the format of the request."""
 
 
-class Conversation:
+class DeviceSession:
     """Sends requests to devices; the caller sends one at a time to each.
 
     Args:
@@ -63,7 +63,7 @@ class Conversation:
         """Send a command to a device.
 
         Raises:
-            NoAnswer: It did not answer in time.
+            NoResponse: It did not answer in time.
             Unreachable: It cannot be asked.
         """
         try:
@@ -86,7 +86,7 @@ class Conversation:
         """Read the values of a resource or an object instance; none if the device does not return them.
 
         Raises:
-            NoAnswer: It did not answer in time.
+            NoResponse: It did not answer in time.
             Unreachable: It cannot be asked.
         """
         response = await self._get(device, path, None)
@@ -96,7 +96,7 @@ class Conversation:
         """Read the values of which a notification had the first block; none if the device does not return them.
 
         Raises:
-            NoAnswer: It did not answer in time.
+            NoResponse: It did not answer in time.
             Unreachable: It cannot be asked.
         """
         device, path = observed.device, observed.path
@@ -109,7 +109,7 @@ class Conversation:
         """Discover the resources of an object or an object instance; the response has links.
 
         Raises:
-            NoAnswer: It did not answer in time.
+            NoResponse: It did not answer in time.
             Unreachable: It cannot be asked.
         """
         response = await self.endpoint.request(device.peer, Request("GET", device.prefix + path, accept=_LINKS))
@@ -118,11 +118,11 @@ class Conversation:
 
     async def _read(self, device: RegisteredDevice, command: Read) -> DeviceResponse:
         response = await self._get(device, command.path, command.accept)
-        answer = self._answer(device, command.path, response)
-        if command.accept is None or answer.outcome is not Outcome.DONE:
-            return answer
+        result = self._response(device, command.path, response)
+        if command.accept is None or result.outcome is not Outcome.DONE:
+            return result
         # In the very format that was requested.
-        return DeviceResponse(Outcome.DONE, _as_told(command.path, response), answer.answered_at, answer.parts)
+        return DeviceResponse(Outcome.DONE, _as_reported(command.path, response), result.responded_at, result.parts)
 
     async def _get(self, device: RegisteredDevice, path: str, wished: str | None) -> Response:
         """Request a value in one format after the other until the device has it in one."""
@@ -160,7 +160,7 @@ class Conversation:
         if sequence is not None:
             # Notifications with higher numbers are newer.
             observed.sequence, observed.heard_at = sequence, self._clock.now()
-        return self._answer(device, path, response)
+        return self._response(device, path, response)
 
     async def _initial(self, device: RegisteredDevice, observed: ObservedResource) -> DeviceResponse:
         """Return the initial value of a resource that the device sends by itself.
@@ -170,11 +170,11 @@ class Conversation:
         """
         if observed.has_value:
             return DeviceResponse(Outcome.DONE)
-        answer = self._answer(device, observed.path, await self._get(device, observed.path, None))
-        if answer.outcome is not Outcome.DONE:
+        result = self._response(device, observed.path, await self._get(device, observed.path, None))
+        if result.outcome is not Outcome.DONE:
             return DeviceResponse(Outcome.DONE)
         observed.has_value = True
-        return answer
+        return result
 
     async def _cancel(self, device: RegisteredDevice, path: str) -> DeviceResponse:
         observed = device.observed.get(path)
@@ -210,7 +210,7 @@ class Conversation:
         response = await self.endpoint.request(device.peer, request)
         return _ended(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
 
-    def _answer(self, device: RegisteredDevice, path: str, response: Response) -> DeviceResponse:
+    def _response(self, device: RegisteredDevice, path: str, response: Response) -> DeviceResponse:
         if not response.is_success:
             return DeviceResponse(outcome(response))
         told = self._told(device, path, response)
@@ -223,7 +223,7 @@ class Conversation:
         for each in doubtful:
             self._note_unreadable(device, each, BadPayload("an integer where a float is declared; it is not stored"))
         parts = tuple((each.path, each.content) for each in told if each.path not in doubtful)
-        return DeviceResponse(Outcome.DONE, _as_told(path, response), parts=parts)
+        return DeviceResponse(Outcome.DONE, _as_reported(path, response), parts=parts)
 
     def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
         """Return the values in a response; ``None`` where it cannot be read."""
@@ -248,7 +248,7 @@ def _request(device: RegisteredDevice, path: str, number: int) -> Request:
     return Request("GET", device.prefix + path, accept=number)
 
 
-def _as_told(path: str, response: Response) -> Content:
+def _as_reported(path: str, response: Response) -> Content:
     return Content(response.payload, content_type(response.content_format, path), response.max_age_seconds)
 
 

@@ -57,7 +57,7 @@ def _obey(device: SimulatedDevice, resource: RunningResource, command: DeviceCom
 
 def _value(device: SimulatedDevice, path: str, now: Instant) -> DeviceResponse:
     reading = device.reading(path, now)
-    return DeviceResponse(Outcome.DONE, Content(reading.text.encode(), _TEXT), answered_at=reading.measured_at)
+    return DeviceResponse(Outcome.DONE, Content(reading.text.encode(), _TEXT), responded_at=reading.measured_at)
 
 
 def _read(device: SimulatedDevice, resource: RunningResource, command: Read, now: Instant) -> DeviceResponse:

@@ -15,10 +15,10 @@ from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.extensions.history.archive import OTHER_DAY, Archive, name_of_file
 from mirror_server.extensions.history.as_of import state_rows
 from mirror_server.extensions.history.columns import kept, numbers
+from mirror_server.extensions.history.compaction import DAY, day_of, store_segment
 from mirror_server.extensions.history.filters import kept_until
 from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
 from mirror_server.extensions.history.reading import HistoryTransaction, Run, merged, runs_of, sources
-from mirror_server.extensions.history.sealing import DAY, day_of, store_segment
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds
 from mirror_server.store.database import Database
@@ -38,7 +38,7 @@ _ROWS_OF_A_FILE = 500_000
 _BYTES_OF_A_FILE = 32 * 1024 * 1024
 
 
-class Moving:
+class Offload:
     """Moves rows to the archive.
 
     Args:
@@ -82,7 +82,7 @@ class Moving:
             segments.put_files(session, files)
             return True
 
-        return self._database.insist(work).result()
+        return self._database.submit_durable(work).result()
 
     def delete_unknown(self, held: Collection[str] = ()) -> None:
         """Delete files that do not count, which a killed process left, but not those that are still being read.
@@ -112,7 +112,7 @@ class Moving:
             name = session.setting(_NAME_SETTING)
         if name is None:
             name = uuid.uuid4().hex[:8]
-            self._database.insist(partial(Session.put_setting, name=_NAME_SETTING, value=name)).result()
+            self._database.submit_durable(partial(Session.put_setting, name=_NAME_SETTING, value=name)).result()
         return name
 
     def _write(self, runs: list[Run], leader: str | None) -> Iterator[ArchivedFile]:
@@ -173,7 +173,7 @@ class Trimming:
             segments.put(session, state)
             segments.put_base(session, base_at)
 
-        self._database.insist(work).result()
+        self._database.submit_durable(work).result()
         return names
 
 

@@ -93,7 +93,7 @@ class ObserveNotification(NamedTuple):
     is_whole: bool
 
 
-class RequestRefused(Exception):
+class RequestRejected(Exception):
     """A request of a device is rejected: the code of the response, as ``4.00``, and the reason for its payload."""
 
     def __init__(self, code: str, reason: str, max_age_seconds: int | None = None) -> None:
@@ -103,7 +103,7 @@ class RequestRefused(Exception):
         self.response = Response(code, reason.encode(), 0, max_age_seconds)
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """The peer did not respond to any retransmission."""
 
 
@@ -153,7 +153,7 @@ class Counts:
 class Handler(Protocol):
     """Handles what devices send; called on the event loop."""
 
-    async def answer(self, peer: Peer, request: Request) -> Response:
+    async def handle(self, peer: Peer, request: Request) -> Response:
         """Answer a request of a device, which came whole."""
         ...
 
