@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from mirror_sdk._protocol.async_sockets import AsyncSockets
     from mirror_sdk.cassette import AsyncCassette
-    from mirror_sdk.plan.checks import Place
     from mirror_sdk.recording import AsyncRecorder
     from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from mirror_sdk._protocol.sockets import Sockets
     from mirror_sdk.cassette import Cassette
-    from mirror_sdk.plan.checks import Place
     from mirror_sdk.recording import Recorder
     from mirror_sdk.webhook.callback_reader import CallbackReader
 

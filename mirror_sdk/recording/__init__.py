@@ -32,7 +32,7 @@ import mirror_sdk.frames  # noqa: F401 - first, as it says what to install where
 from mirror_sdk.history.changes import CHANGES_SCHEMA
 from mirror_sdk.recording.async_recorder import AsyncRecorder
 from mirror_sdk.recording.audit import Audit, RecordingGap
-from mirror_sdk.recording.reading import Recording, read_recording
+from mirror_sdk.recording.reading import Recording
 from mirror_sdk.recording.recorder import Recorder
 
-__all__ = ["CHANGES_SCHEMA", "AsyncRecorder", "Audit", "Recorder", "Recording", "RecordingGap", "read_recording"]
+__all__ = ["CHANGES_SCHEMA", "AsyncRecorder", "Audit", "Recorder", "Recording", "RecordingGap"]

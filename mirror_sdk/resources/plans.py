@@ -56,6 +56,6 @@ class Plans(ClientResource[ClientSession]):
             write=partial(
                 planner.write_again, cache(lambda: self._session.new_router(self._session.new_log_reader(0)))
             ),
-            see=planner.see,
+            read_state=planner.read_state,
             make_plan=planner.plan_of,
         )

@@ -25,7 +25,7 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.explanation import Facts, explain
 from mirror_sdk.frames import mirror, state_frame
 from mirror_sdk.plan.checks import KnownDevice, check_all
-from mirror_sdk.plan.wanted import Want
+from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models.wording import value_text
 from mirror_sdk.wire.directory import Device
@@ -193,8 +193,8 @@ def test_what_a_device_wrote_does_not_act_on_a_terminal_in_events_and_plans():
     )
     assert not acts(repr(event))
     known = KnownDevice(listed_device(), TAKEN_AT, acting_device().resources)
-    (planned,) = check_all([Want("015f00", "/9998/0/1", "x")], {"015f00": known}, {})
-    assert planned.finding.reason == f"{ESCAPED} has no resource /9998/0/1"
+    (planned,) = check_all([RequestedWrite("015f00", "/9998/0/1", "x")], {"015f00": known}, {})
+    assert planned.reason == f"{ESCAPED} has no resource /9998/0/1"
 
 
 def test_a_table_can_be_printed_with_its_texts_made_visible():

@@ -1,8 +1,7 @@
-"""The history table of a recording. What it lost, or did not look at, is a gap."""
+"""Makes the history table of a recording. Parts of the log that were lost or not read are gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -11,17 +10,16 @@ import pyarrow.compute as pc
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.history.request import up_to_millisecond
-from mirror_sdk.recording.coverage import Span
-from mirror_sdk.recording.selecting import Chosen
+from mirror_sdk.recording.content import RecordingContent
+from mirror_sdk.recording.selection import RowSelection
 from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.history import HistoryParts, Hole, history_of_events
+from mirror_sdk.tables.history import HistoryParts, history_of_events
 from mirror_sdk.wire.model import write_timestamp
 
 
 def history(
-    events: pa.Table,
-    spans: Sequence[Span],
-    wanted: Chosen,
+    content: RecordingContent,
+    selection: RowSelection,
     *,
     begin: datetime | None,
     end: datetime | None,
@@ -29,49 +27,47 @@ def history(
     raw: bool,
     server: str,
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """The history table, and what it is based on.
+    """Return the parts of the history table, and its metadata.
 
     Args:
-        events: The stored events.
-        spans: Which part of the log was looked at.
-        wanted: Which devices and resources.
+        content: The recording.
+        selection: The devices and resources.
         begin: From this instant on.
         end: Up to before this instant.
-        limit: How many rows at most.
+        limit: The most rows.
         raw: Whether the payloads are a column too.
-        server: Where the log is read from.
+        server: Address of the service.
 
     Raises:
         InvalidValue: ``begin`` lies before the recording.
     """
+    spans = content.spans
     from_at = spans[0].from_at if spans else None
     until_at = spans[-1].until_at if spans else None
     if begin is not None and from_at is not None and begin < from_at:
         raise InvalidValue(
             f"begin={write_timestamp(begin)} lies before the recording, which begins at {write_timestamp(from_at)}"
         )
-    table = history_of_events(wanted.of_table(events), list(_holes(spans)), raw=raw)
+    table = history_of_events(
+        selection.of_table(content.events),
+        [(before.until_at, after.from_at) for before, after in pairwise(spans)],
+        raw=raw,
+    )
     parts = HistoryParts(raw=raw)
     parts.add(_between(table, begin, end).slice(0, limit))
-    told = {"taken_at": until_at, "begin": begin, "end": end, "oldest_at": from_at}
-    about = {name: None if one is None else write_timestamp(one) for name, one in told.items()}
+    times = {"taken_at": until_at, "begin": begin, "end": end, "oldest_at": from_at}
+    about = {name: None if one is None else write_timestamp(one) for name, one in times.items()}
     tables, metadata = parts.finish({**about, "server": server})
     is_covered = until_at is not None and (end is None or end <= until_at)
     return tables, {**metadata, "complete": bool(metadata["complete"]) and is_covered}
 
 
-def _holes(spans: Sequence[Span]) -> Iterator[Hole]:
-    """What lies between the parts of the log that were looked at."""
-    for before, after in pairwise(spans):
-        yield before.until_at, after.from_at
-
-
 def _between(table: pa.Table, begin: datetime | None, end: datetime | None) -> pa.Table:
-    """The rows of an interval of time; a gap is one of them where it overlaps it."""
+    """Return the rows of an interval, with the gaps that overlap it."""
     changed_at = table["changed_at"]
     if begin is not None:
         is_gap = pc.equal(table["event"].cast(pa.string()), "gap")
-        # One whose end is not known reaches to the present.
+        # A gap without a known end reaches to the present.
         reaches = pc.fill_null(pc.greater(table["until"], _instant(begin)), True)
         happens = pc.greater_equal(changed_at, _instant(begin))
         table = table.filter(pc.if_else(is_gap, reaches, happens))

@@ -1,4 +1,4 @@
-"""Which devices and resources of a recording are asked for; it knows those that occur in it."""
+"""Selects devices and resources of a recording."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _NAMES = ["device_id", "endpoint_name"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What is asked for.
+class RowSelection:
+    """The devices and resources to read.
 
     Attributes:
         device_ids: Only these devices; ``None`` for all.
@@ -31,45 +31,44 @@ class Chosen:
     patterns: Sequence[str] | None
 
     def of_table(self, table: pa.Table) -> pa.Table:
-        """The rows of these; what has no device or no path is among them."""
-        for name, words in (("device_id", self.device_ids), ("path", self._paths(table["path"]))):
+        """Return the selected rows, and those without a device or a path."""
+        paths = None
+        if self.patterns is not None:
+            paths = [path for path in table["path"].unique().to_pylist() if path and matches_any(self.patterns, path)]
+        for name, words in (("device_id", self.device_ids), ("path", paths)):
             if words is not None:
-                table = table.filter(pc.fill_null(pc.is_in(table[name], pa.array(words, pa.string())), True))
+                is_selected = pc.or_(pc.is_in(table[name], pa.array(words, pa.string())), pc.is_null(table[name]))
+                table = table.filter(is_selected)
         return table
 
     def of_frame(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows of these resources."""
+        """Return the selected rows."""
         if self.device_ids is not None:
             rows = rows[rows["device_id"].isin(self.device_ids)]
         if self.patterns is not None:
             rows = rows[[matches_any(self.patterns, path) for path in rows["path"]]]
         return rows
 
-    def _paths(self, column: pa.ChunkedArray) -> list[str | None] | None:
-        if self.patterns is None:
-            return None
-        return [path for path in column.unique().to_pylist() if path is None or matches_any(self.patterns, path)]
 
-
-def chosen(names: Mapping[str, str | None], devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
-    """What a caller asks for, checked.
+def select(names: Mapping[str, str | None], devices: DevicesLike | None, paths: Sequence[str] | None) -> RowSelection:
+    """Return the selection of a caller.
 
     Args:
-        names: The devices that occur, and the endpoint name of each.
+        names: The recorded devices, with their endpoint names.
         devices: Devices, their ids or endpoint names.
         paths: Path patterns.
 
     Raises:
-        TypeError: Something is no device, or no text.
-        InvalidValue: A device does not occur, several have the name, or a pattern is not one.
+        TypeError: Something is not a device, or not a text.
+        InvalidValue: A device is not recorded, several have the name, or a pattern is invalid.
     """
     patterns = path_patterns(paths)
     if devices is None:
-        return Chosen(None, patterns)
+        return RowSelection(None, patterns)
     ids_of: dict[str, list[str]] = defaultdict(list)
     for device_id, name in names.items():
         ids_of[name or ""].append(device_id)
-    return Chosen([_id_of(one, names, ids_of) for one in given_devices(devices, "devices")], patterns)
+    return RowSelection([_id_of(one, names, ids_of) for one in given_devices(devices, "devices")], patterns)
 
 
 def _id_of(device: DeviceLike, names: Mapping[str, str | None], ids_of: Mapping[str, Sequence[str]]) -> str:
@@ -87,14 +86,10 @@ def _id_of(device: DeviceLike, names: Mapping[str, str | None], ids_of: Mapping[
 
 
 def names_in(events: pa.Table, states: Iterable[pd.DataFrame]) -> dict[str, str | None]:
-    """The devices that occur, and the last endpoint name each was known by."""
+    """Return the recorded devices, with the last known endpoint name of each."""
     names: dict[str, str | None] = {}
-    pieces = [*(state[["device_id", "endpoint_name"]].astype(object).drop_duplicates() for state in states)]
-    pieces.append(
-        events.select(["device_id", "endpoint_name"]).group_by(["device_id", "endpoint_name"]).aggregate([]).to_pandas()
-    )
-    for piece in pieces:
-        for device_id, name in piece.itertuples(index=False, name=None):
+    for table in (*states, events.group_by(_NAMES).aggregate([]).to_pandas()):
+        for device_id, name in table[_NAMES].astype(object).drop_duplicates().itertuples(index=False, name=None):
             if isinstance(device_id, str):
                 names[device_id] = name if isinstance(name, str) else names.get(device_id)
     return names

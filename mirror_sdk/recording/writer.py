@@ -1,4 +1,4 @@
-"""What a recorder writes for what it read."""
+"""Writes what a recorder reads from the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -27,37 +26,25 @@ from mirror_sdk.wire.entries import Batch
 from mirror_sdk.wire.model import write_timestamp
 
 
-class Placed(Protocol):
-    """A reader with a position in the log."""
-
-    @property
-    def position(self) -> int | None:
-        """Number of the last entry it read."""
-
-    @property
-    def served_at(self) -> datetime | None:
-        """The instant before which all stands up to there, by the service's clock."""
-
-
-class Tape:
-    """What is written for what was read, whoever reads.
+class RecordingWriter:
+    """Writes the batches that a reader got from the log.
 
     Args:
         path: The folder of the recording.
-        server: Where the log is read from.
-        key: Tells its access key from others: each has a log of its own.
+        server: Address of the service.
+        key: Identifies the access key: each one has a log of its own.
         devices: Ids of the devices to record; ``None`` for all.
         paths: Path patterns to record; ``None`` for all.
-        rotate_bytes: How large a file may become before the next one is begun.
-        rotate_seconds: After how many seconds an event stands in a file that every program sees.
-        called_from: The line of the program that began to record, to which warnings point.
-        now: Tells the time.
+        rotate_bytes: The size in bytes at which a file is finalized.
+        rotate_seconds: The age in seconds of its oldest event at which a file is finalized.
+        called_from: The line of the program that started to record, to which warnings point.
+        now: Returns the time.
 
     Raises:
         OSError: The folder cannot be written.
-        TypeError: A single text was given where a list of texts belongs.
-        InvalidValue: There is something else, a recording of something else, or another recorder at work, or a
-            rotation is none.
+        TypeError: A single text was passed instead of a list of texts.
+        InvalidValue: The folder contains something else or another recording, another recorder is at work, or a
+            rotation is not above 0.
     """
 
     def __init__(
@@ -98,33 +85,33 @@ class Tape:
         self._named = UnitNames()
         self._known_from: datetime | None = None
 
-    def begin(self, reader: Placed, state: pd.DataFrame) -> None:
-        """Write from where it is recorded, and the state to begin from, which was taken behind that.
+    def begin(self, position: int | None, served_at: datetime | None, state: pd.DataFrame) -> None:
+        """Write the position in the log at which it starts, and a state table that was taken after that.
 
         Raises:
             OSError: They could not be written.
         """
         if self.folder.position is None:
-            self.write(Batch(served_at=reader.served_at), after=None, seq=reader.position)
+            self.write(Batch(served_at=served_at), after=None, seq=position)
         self.write_state(state)
 
-    def write_end(self, end: Placed) -> None:
-        """Write up to when nothing else came, where the log ends at what is recorded.
+    def write_end(self, position: int | None, served_at: datetime | None) -> None:
+        """Write up to when the log has nothing else, if it ends at the last recorded position.
 
         Raises:
             OSError: It could not be written.
         """
-        if end.position == self.folder.position:
-            self.write(Batch(served_at=end.served_at), after=end.position, seq=end.position)
+        if position == self.folder.position:
+            self.write(Batch(served_at=served_at), after=position, seq=position)
 
-    def tell(self, uncovered: str | None) -> None:
-        """Say aloud what nothing covers of what is to be recorded."""
+    def warn_of_uncovered(self, uncovered: str | None) -> None:
+        """Issue a warning about paths that are not subscribed, if there are any."""
         self.uncovered = uncovered
         if uncovered is not None:
             warn(uncovered, NotSubscribedWarning, self._called_from)
 
     def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
-        """Write what a look into the log gave, between two positions; a failed one has neither entries nor a way.
+        """Write a batch of the log, between two positions. The batch of a failed request has no entries.
 
         Raises:
             OSError: It could not be written.
@@ -148,21 +135,21 @@ class Tape:
         warn_of(None, unreadable, self._called_from)
 
     def _unit_of(self, event: Event) -> str | None:
-        """The unit that the device has named since the state was taken, else by then."""
+        """Return the unit that the device named last, since the state table or by then."""
         if event.device_id is None or event.path is None:
             return None
         now = self._units.get((event.device_id, event.path))
         return self._named.unit_of(event.device_id, event.path, now)
 
     def write_state(self, state: pd.DataFrame) -> None:
-        """Keep a state table to begin from.
+        """Write a state table to start from.
 
         Raises:
             OSError: It could not be written.
         """
         about = state.attrs["mirror"]
         if about["taken_at"] is None and self.folder.known_until is not None:
-            # There was no device, which would tell it; so there was none before.
+            # Without devices nothing in the table has a time. There were none before either.
             about["taken_at"] = write_timestamp(self.folder.known_until)
         self.folder.write_state(state)
         self._named = UnitNames()
@@ -172,7 +159,7 @@ class Tape:
             self._known_from = datetime.fromisoformat(about["taken_at"])
 
     def _span(self, batch: Batch, after: int | None, seq: int) -> Span:
-        """The coverage of a look: it goes on from the one before, where there is one and nothing lies between."""
+        """Return the span of a batch. It starts where the previous one ended, if nothing lies between them."""
         served_at = batch.served_at
         if served_at is None or after is None or batch.gap is not None:
             return Span(seq if after is None else after, seq, served_at, served_at)
