@@ -1,4 +1,4 @@
-"""The questions about time: compared with a plain re-computation, and at the borders."""
+"""Analysis over time: compared with a plain re-computation, and at the borders."""
 
 import inspect
 import math
@@ -22,10 +22,10 @@ ANSWERS = {
     "resample": lambda frame: frame.mirror.resample("10s", ["time_weighted_mean", "last", "min", "max", "count"]),
     "resample durations": lambda frame: frame.mirror.resample("10s", "duration"),
     "durations": lambda frame: frame.mirror.durations(TEMPERATURE, above=0),
-    "each duration": lambda frame: frame.mirror.durations(TEMPERATURE, above=0, each=True),
+    "each duration": lambda frame: frame.mirror.durations(TEMPERATURE, above=0, per_interval=True),
     "unchanged": lambda frame: frame.mirror.unchanged("1s"),
     "availability": lambda frame: frame.mirror.availability(),
-    "each presence": lambda frame: frame.mirror.availability(each=True),
+    "each presence": lambda frame: frame.mirror.availability(per_interval=True),
     "gaps": lambda frame: frame.mirror.gaps(),
     "late_arrivals": lambda frame: frame.mirror.late_arrivals("1s"),
     "rates": lambda frame: frame.mirror.rates(TEMPERATURE),
@@ -105,7 +105,7 @@ def test_durations_are_those_of_a_plain_computation(question, condition):
     assert rows_of(found, "device_id path duration intervals longest known") == expected
     shares = [None if row[5] == 0 else row[2] / row[5] for row in expected]
     assert [None if pd.isna(one) else one for one in found["share"]] == pytest.approx(shares)
-    rows = frame.mirror.durations("/3303/*", **arguments, **options, each=True)
+    rows = frame.mirror.durations("/3303/*", **arguments, **options, per_interval=True)
     assert rows_of(rows, "device_id path begin end duration begin_seen end_seen") == intervals
 
 
@@ -132,7 +132,7 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
         (1.0, {"above": "warm"}, r"above='warm' is no number; give one like above=24.0"),
         (1.0, {"below": math.nan}, r"below=nan is no number"),
         (1.0, {"equals": None, "above": True}, r"above=True is no number"),
-        (1.0, {"equals": 1, "above": 1}, r"equals=1 beside above= or below= says two things"),
+        (1.0, {"equals": 1, "above": 1}, r"equals=1 cannot be combined with above= or below="),
         (1.0, {"equals": [1]}, r"equals=\[1\] is no value; give a number, a boolean or a text"),
     ],
 )
@@ -153,7 +153,7 @@ def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_tha
                 count = sum(first <= time < last for time in times)
                 expected.append((device, path, value, first, last, count, last == end))
     found = frame.mirror.unchanged(f"{longer_than}s", **options)
-    assert rows_of(found, "device_id path value_num begin end told lasting") == expected
+    assert rows_of(found, "device_id path value_num begin end count ongoing") == expected
     assert found["duration"].tolist() == (found["end"] - found["begin"]).tolist()
 
 
@@ -165,8 +165,8 @@ def test_what_stays_is_told_how_often_and_whether_it_lasts():
     ]
     found = frame_of(rows).mirror.unchanged("15s", end=at(40))
     assert found["path"].tolist() == ["/3/0/0", TEMPERATURE, TEMPERATURE, "/3311/0/5850"]
-    assert found["told"].tolist() == [1, 2, 3, 2]
-    assert found["lasting"].tolist() == [True, False, True, True]
+    assert found["count"].tolist() == [1, 2, 3, 2]
+    assert found["ongoing"].tolist() == [True, False, True, True]
     assert found.mirror.value.tolist() == ["a", 1.0, 2.0, True]
 
 
@@ -221,11 +221,11 @@ def test_availability_is_that_of_a_plain_computation(question):
         heard = max([second for second in naive.heard(device) if second < end], default=None)
         expected.append((device, *map(sum, lengths.values()), len(absences), max(absences, default=0), heard))
     found = frame.mirror.availability(**options)
-    names = "device_id available absent unknown absences longest_absence last_heard_at"
+    names = "device_id available absent unknown absences longest_absence last_seen_at"
     assert rows_of(found, names) == expected
     for row, share in zip(expected, found["availability"], strict=True):
         assert pd.isna(share) if row[1] + row[2] == 0 else share == pytest.approx(row[1] / (row[1] + row[2]))
-    rows = frame.mirror.availability(**options, each=True)
+    rows = frame.mirror.availability(**options, per_interval=True)
     assert rows_of(rows, "device_id presence begin end") == intervals
 
 
@@ -243,7 +243,7 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
     options = {"begin": at(0), "end": at(100), "silence_limit": "60s"}
     assert frame.mirror.availability(**options)["device_id"].tolist() == ["d1"]
     found = frame.mirror.availability(state=state, **options)
-    assert rows_of(found, "device_id available absent unknown last_heard_at") == [
+    assert rows_of(found, "device_id available absent unknown last_seen_at") == [
         ("d0", 0, 100, 0, -500),
         ("d1", 100, 0, 0, 50),
         ("d2", 0, 100, 0, -500),
@@ -252,7 +252,7 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
     # Without a limit nobody is silent.
     silent = frame.mirror.availability(state=state, begin=at(0), end=at(100))
     assert seconds(silent["available"]) == [100, 100, 100, 0]
-    each = frame_of([]).mirror.availability(state=state, each=True, **options)
+    each = frame_of([]).mirror.availability(state=state, per_interval=True, **options)
     assert each["presence"].tolist() == ["absent", "available", "absent", "absent", "unknown"]
 
 
@@ -297,7 +297,9 @@ def told_again(at, received, value=False, order=5):
 
 def closed(frame, **options):
     """From when to when it was known to be closed, in hours."""
-    rows = frame.mirror.durations(DOOR, equals=False, each=True, begin=at(9 * HOUR), end=at(18 * HOUR), **options)
+    rows = frame.mirror.durations(
+        DOOR, equals=False, per_interval=True, begin=at(9 * HOUR), end=at(18 * HOUR), **options
+    )
     return [(begin / HOUR, end / HOUR) for begin, end in rows_of(rows, "begin end")]
 
 
@@ -310,7 +312,7 @@ def test_what_a_device_that_is_back_tells_with_its_old_time_is_known_again_from_
     counts = back.mirror.resample("1h", "count", begin=at(9 * HOUR), end=at(16 * HOUR))
     assert counts["count"].tolist() == [3, 0, 0, 0, 0, 0, 0]
     stays = back.mirror.unchanged("1h", begin=at(9 * HOUR), end=at(18 * HOUR))
-    assert stays["told"].tolist() == [2, 0]
+    assert stays["count"].tolist() == [2, 0]
     # It holds until the next value, and what did not come back is not known.
     assert closed(door(told_again(9.5, 14), told_again(16, 16, value=True, order=6))) == [(9.5, 13), (14, 16)]
     # Whatever the order of the rows.
@@ -374,7 +376,7 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
             expected.append((row.device, row.path, row.at, row.received, delay, behind))
     # The order of the rows is none that counts: the table numbers them.
     found = frame_of(rows).sample(frac=1, random_state=1).mirror.late_arrivals(limited(longer_than))
-    assert rows_of(found, "device_id path changed_at received_at delay behind") == expected
+    assert rows_of(found, "device_id path changed_at received_at delay lag") == expected
 
 
 def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
@@ -382,7 +384,7 @@ def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
     times = [at(20), at(10), at(30)]
     frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
     found = frame.mirror.late_arrivals()
-    assert seconds(found["behind"]) == [5]
+    assert seconds(found["lag"]) == [5]
     assert seconds(found["delay"]) == [20]
     assert found.drop(columns="delay").equals(frame.iloc[::-1].mirror.late_arrivals().drop(columns="delay"))
 
@@ -519,7 +521,7 @@ def test_times_are_in_the_zone_that_is_asked_for():
         (frame.mirror.gaps(tz="Europe/Berlin"), "begin"),
         (frame.mirror.late_arrivals("1s", tz="Europe/Berlin"), "changed_at"),
         (frame.mirror.in_zone("Europe/Berlin").mirror.unchanged("1s"), "end"),
-        (frame.mirror.availability(tz="Europe/Berlin"), "last_heard_at"),
+        (frame.mirror.availability(tz="Europe/Berlin"), "last_seen_at"),
     ):
         assert str(found[column].dt.tz) == "Europe/Berlin"
 

@@ -1,4 +1,4 @@
-"""The same questions about time, asked of the service's history, of a recording and of events, have one answer."""
+"""The analysis of the service's history, of a recording and of events gives the same results."""
 
 from datetime import timedelta
 
@@ -16,8 +16,8 @@ STATISTICS = ["time_weighted_mean", "last", "min", "max", "count"]
 QUESTIONS = {
     "resample": lambda frame, span: frame.mirror.resample("1min", STATISTICS, paths=[TEMPERATURE], **span),
     "lights": lambda frame, span: frame.mirror.resample("5min", "duration", paths=[SWITCH], **span),
-    "durations": lambda frame, span: frame.mirror.durations(TEMPERATURE, above=22, each=True, **span),
-    "availability": lambda frame, span: frame.mirror.availability(each=True, **span),
+    "durations": lambda frame, span: frame.mirror.durations(TEMPERATURE, above=22, per_interval=True, **span),
+    "availability": lambda frame, span: frame.mirror.availability(per_interval=True, **span),
     "rates": lambda frame, span: frame.mirror.rates(TEMPERATURE, bin="1min", **span),
     "align": lambda frame, span: frame.mirror.align([SWITCH, TEMPERATURE], on="1min", **span),
     "gaps": lambda frame, span: frame.mirror.gaps(**span),

@@ -1,4 +1,4 @@
-"""Pictures of the answers about time."""
+"""Plots of the results of the analysis over time."""
 
 from __future__ import annotations
 
@@ -8,67 +8,67 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pandas as pd
 
+from mirror_sdk.frames.analysis.rows import Floats, instants
+from mirror_sdk.frames.analysis.timeline import Timeline
 from mirror_sdk.frames.axes import axes_for, plain_legend
 from mirror_sdk.frames.legend import line_names
-from mirror_sdk.frames.questions.rows import Floats, instants
-from mirror_sdk.frames.questions.steps import Timeline
 from mirror_sdk.frames.state import value_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_ROWS = 30
-"""As many rows as can be read in one picture."""
+"""The most rows that one plot shows."""
 _DAY = 86_400_000
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _Colour: TypeAlias = "str | tuple[str, float]"
 _Row: TypeAlias = "str | tuple[str, str]"
-# A silence may lie within an absence, and is drawn first.
+# A silence may lie within an absence, so it is drawn first.
 _OF_REASONS: Mapping[str, _Colour] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
 _OF_PRESENCES: Mapping[str, _Colour] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
-_OF_LASTING: Mapping[str, _Colour] = {"still so": "C1", "ended": "C0"}
+_OF_ONGOING: Mapping[str, _Colour] = {"ongoing": "C1", "ended": "C0"}
 _ALL = "all devices"
 
 
-def draw_gaps(told: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw what is not known, a row for each device; the longest first."""
+def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+    """Draw unknown intervals, a row for each device; the longest first."""
     whom = gaps["device_id"].astype(object).fillna(_ALL)
-    # What is of all devices stands above them.
+    # Gaps of all devices come first.
     rows = sorted(_longest(whom, gaps["duration"]), key=lambda row: row != _ALL)
     shown = [names.get(row, row) for row in rows]
-    axes = _bars(told, gaps.assign(row=whom), rows, "reason", _OF_REASONS, shown, ax)
-    return _titled(axes, "what is not known", len(rows), whom.nunique(), "devices")
+    axes = _bars(timeline, gaps.assign(row=whom), rows, "reason", _OF_REASONS, shown, ax)
+    return _titled(axes, "unknown intervals", len(rows), whom.nunique(), "devices")
 
 
-def draw_availability(told: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw when devices were there, a row for each in the order of their names; the longest absent ones."""
+def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+    """Draw presence, a row for each device in the order of names; those that were absent for longest."""
     whom = intervals["device_id"].astype(object)
     longest = _longest(whom, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))
     shown = [names.get(row, row) for row in rows]
-    axes = _bars(told, intervals.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
+    axes = _bars(timeline, intervals.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
     return _titled(axes, "when devices were there", len(rows), whom.nunique(), "devices")
 
 
-def draw_unchanged(told: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw what stayed the same, a row for each resource, with the value; the longest first."""
+def draw_unchanged(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
+    """Draw unchanged values, a row for each resource, with the value; the longest first."""
     whom = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
     longest = intervals["duration"].groupby([intervals["device_id"], intervals["path"]], observed=True).max()
     rows = [(str(device), str(path)) for device, path in longest.sort_values(ascending=False).index[:_MOST_ROWS]]
     lines = line_names(rows, names)
-    state = np.where(intervals["lasting"].to_numpy(dtype=bool), "still so", "ended")
+    state = np.where(intervals["ongoing"].to_numpy(dtype=bool), "ongoing", "ended")
     table = intervals.assign(row=pd.Series(whom, dtype=object), state=state)
-    axes = _bars(told, table, rows, "state", _OF_LASTING, [lines[row] for row in rows], ax, edge="w")
-    _write_values(axes, told, table, rows)
-    return _titled(axes, "what stayed the same", len(rows), len(longest), "resources")
+    axes = _bars(timeline, table, rows, "state", _OF_ONGOING, [lines[row] for row in rows], ax, edge="w")
+    _write_values(axes, timeline, table, rows)
+    return _titled(axes, "unchanged values", len(rows), len(longest), "resources")
 
 
-def draw_late_arrivals(told: Timeline, late: pd.DataFrame, ax: Axes | None) -> Axes:
-    """Draw late values: when they changed, and how much later they came."""
-    delay = late["delay"].fillna(late["behind"]).dt.total_seconds().to_numpy()
+def draw_late_arrivals(timeline: Timeline, late: pd.DataFrame, ax: Axes | None) -> Axes:
+    """Draw late values: when they changed, and how much later they arrived."""
+    delay = late["delay"].fillna(late["lag"]).dt.total_seconds().to_numpy()
     size, unit = _unit(delay)
     axes = axes_for(ax)
-    is_overtaken = (late["behind"] > pd.Timedelta(0)).to_numpy(dtype=bool)
+    is_overtaken = (late["lag"] > pd.Timedelta(0)).to_numpy(dtype=bool)
     for is_shown, colour, label in (
         (is_overtaken, "C1", "overtaken by a newer value"),
         (~is_overtaken, "C0", "not overtaken"),
@@ -79,16 +79,16 @@ def draw_late_arrivals(told: Timeline, late: pd.DataFrame, ax: Axes | None) -> A
     if len(delay) and delay.min() > 0 and delay.max() > 100 * delay.min():
         _log_axis(axes)
     elif len(delay):
-        # The margin of the plot is of the values alone, which may be far from 0.
+        # By default the margins depend on the values alone, which may be far from 0.
         low, high = min(0.0, delay.min() / size), max(0.0, delay.max() / size)
         axes.set_ylim(low, high + 0.05 * (high - low))
-    _time_axis(axes, told, "changed at")
-    axes.set_ylabel(f"came later by ({unit})")
+    _time_axis(axes, timeline, "changed at")
+    axes.set_ylabel(f"delay ({unit})")
     if len(late):
         plain_legend(axes)
     else:
         _nothing(axes)
-    axes.set_title("values that came late", loc="left", fontsize="medium")
+    axes.set_title("late arrivals", loc="left", fontsize="medium")
     axes.grid(visible=True, alpha=0.3)
     return axes
 
@@ -103,13 +103,13 @@ def _log_axis(axes: Axes) -> None:
 
 
 def _longest(whom: pd.Series, durations: pd.Series) -> list[str]:
-    """Whose intervals are the longest in all."""
+    """Return the names with the largest sum of durations."""
     sums = durations.groupby(whom.to_numpy()).sum().sort_values(ascending=False, kind="stable")
     return [str(name) for name in sums.index[:_MOST_ROWS]]
 
 
 def _bars(
-    told: Timeline,
+    timeline: Timeline,
     intervals: pd.DataFrame,
     rows: Sequence[_Row],
     column: str,
@@ -120,7 +120,7 @@ def _bars(
 ) -> Axes:
     """Draw intervals as bars, a row for each of ``rows``, the first one at the top."""
     axes = axes_for(ax, height=max(2.0, 1.3 + 0.3 * len(rows)))
-    begin, end = _clipped(told, intervals)
+    begin, end = _clipped(timeline, intervals)
     number = {row: place for place, row in enumerate(rows)}
     place = np.array([number.get(row, -1) for row in intervals["row"]], dtype=np.int64)
     for word, colour in colours.items():
@@ -128,7 +128,7 @@ def _bars(
         for row in np.unique(place[is_word]):
             is_meant = is_word & (place == row)
             spans = np.column_stack([begin[is_meant], (end - begin)[is_meant]])
-            # With an edge, so that the shortest one is seen too.
+            # The edge keeps the shortest one visible.
             axes.broken_barh(
                 spans.tolist(), (row - 0.35, 0.7), facecolor=colour, edgecolor=edge or colour, linewidth=0.8
             )
@@ -138,7 +138,7 @@ def _bars(
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.set_ylim(max(len(rows), 1) - 0.4, -0.6)
-    _time_axis(axes, told, "time")
+    _time_axis(axes, timeline, "time")
     if len(rows):
         plain_legend(axes, beside=True)
     else:
@@ -148,35 +148,35 @@ def _bars(
     return axes
 
 
-def _clipped(told: Timeline, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Begin and end of intervals as far as they are shown, as dates of matplotlib."""
-    end = intervals["end"].fillna(pd.Timestamp(max(told.known_until, told.begin), unit="ms", tz="UTC"))
-    first, last = told.begin / _DAY, told.end / _DAY
+def _clipped(timeline: Timeline, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Return the visible begin and end of intervals, as dates of matplotlib."""
+    end = intervals["end"].fillna(pd.Timestamp(max(timeline.known_until, timeline.begin), unit="ms", tz="UTC"))
+    first, last = timeline.begin / _DAY, timeline.end / _DAY
     return np.clip(_dates(intervals["begin"]), first, last), np.clip(_dates(end), first, last)
 
 
 def _dates(times: pd.Series) -> Floats:
-    """Times as dates of matplotlib: days since 1970."""
+    """Convert times to dates of matplotlib: days since 1970."""
     return instants(times) / _DAY
 
 
-def _time_axis(axes: Axes, told: Timeline, what: str) -> None:
+def _time_axis(axes: Axes, timeline: Timeline, what: str) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # an extra, and slow to import
 
-    locator = AutoDateLocator(tz=told.tz, minticks=3, maxticks=9)
-    axes.xaxis_date(tz=told.tz)
+    locator = AutoDateLocator(tz=timeline.tz, minticks=3, maxticks=9)
+    axes.xaxis_date(tz=timeline.tz)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=told.tz))
-    if told.end > told.begin:
-        axes.set_xlim(told.begin / _DAY, told.end / _DAY)
-    axes.set_xlabel(f"{what} ({told.tz})")
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=timeline.tz))
+    if timeline.end > timeline.begin:
+        axes.set_xlim(timeline.begin / _DAY, timeline.end / _DAY)
+    axes.set_xlabel(f"{what} ({timeline.tz})")
 
 
-def _write_values(axes: Axes, told: Timeline, intervals: pd.DataFrame, rows: Sequence[_Row]) -> None:
-    """Write in each bar that is long enough which value it was."""
-    begin, end = _clipped(told, intervals)
+def _write_values(axes: Axes, timeline: Timeline, intervals: pd.DataFrame, rows: Sequence[_Row]) -> None:
+    """Write the value into each bar that is long enough."""
+    begin, end = _clipped(timeline, intervals)
     place = {row: number for number, row in enumerate(rows)}
-    shown = max(told.end - told.begin, 1) / _DAY
+    shown = max(timeline.end - timeline.begin, 1) / _DAY
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(intervals, "value")]
     for number, (whom, text) in enumerate(zip(intervals["row"], texts, strict=True)):
         row = place.get(whom)
@@ -186,7 +186,7 @@ def _write_values(axes: Axes, told: Timeline, intervals: pd.DataFrame, rows: Seq
 
 
 def _unit(spans: Floats) -> tuple[float, str]:
-    """The unit of a span of so many seconds, and how many seconds it is."""
+    """Return the length in seconds and the name of the unit for spans."""
     largest = np.abs(spans).max(initial=0.0)
     return next(((size, unit) for size, unit in _UNITS if largest >= 2 * size), _UNITS[-1])
 

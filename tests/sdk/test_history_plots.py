@@ -1,4 +1,4 @@
-"""Pictures of gaps, absences, late values and what stayed the same."""
+"""Plots of gaps, availability, late arrivals and unchanged values."""
 
 import sys
 
@@ -50,7 +50,7 @@ def test_gaps_are_drawn_by_device_those_of_all_at_the_top_and_the_longest_first(
     assert labels(axes) == ["all devices", "d2", "d1"]
     assert bars(axes) == [(0, 60, 65), (1, 40, 100), (2, 10, 20)]
     assert legend(axes) == ["deregistration", "expired", "gap"]
-    assert axes.get_title(loc="left") == "what is not known"
+    assert axes.get_title(loc="left") == "unknown intervals"
     assert axes.get_xlabel() == "time (UTC)"
 
 
@@ -62,7 +62,7 @@ def test_more_devices_than_can_be_read_are_cut_and_the_title_says_so():
     frame = frame_of(rows)
     axes = frame.mirror.plot_gaps(end=at(200))
     assert labels(axes) == [f"d{number:02}" for number in range(39, 9, -1)]
-    assert axes.get_title(loc="left") == "what is not known: the 30 of 40 devices with most of it"
+    assert axes.get_title(loc="left") == "unknown intervals: the 30 of 40 devices with most of it"
     axes = frame.mirror.plot_availability(end=at(200))
     assert labels(axes) == [f"d{number:02}" for number in range(10, 40)]
     assert axes.get_title(loc="left").endswith("the 30 of 40 devices with most of it")
@@ -94,7 +94,7 @@ def test_what_stays_is_drawn_with_its_value():
     ]
     assert bars(axes) == [(0, 0, 100), (1, 0, 100), (2, 0, 50), (2, 50, 100)]
     assert sorted(text.get_text() for text in axes.texts) == ["$\\frac$", "1.5", "2", "True"]
-    assert legend(axes) == ["still so", "ended"]
+    assert legend(axes) == ["ongoing", "ended"]
 
 
 def test_late_values_are_drawn_by_how_much_later_they_came():
@@ -104,7 +104,7 @@ def test_late_values_are_drawn_by_how_much_later_they_came():
     axes = frame.mirror.plot_late_arrivals("1min")
     assert legend(axes) == ["overtaken by a newer value", "not overtaken"]
     assert [line.get_ydata().tolist() for line in axes.lines] == [[2.0], [300 / 3600]]
-    assert axes.get_ylabel() == "came later by (h)"
+    assert axes.get_ylabel() == "delay (h)"
     assert axes.get_xlabel() == "changed at (UTC)"
     assert axes.get_yscale() == "linear"
     assert axes.get_ylim()[1] > 1.01 * 2.0  # a point on the edge would be cut

@@ -1,34 +1,34 @@
-"""The rows of a history or events table as arrays, the same of either."""
+"""The rows of a history or events table as NumPy arrays, the same for both kinds of table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from functools import reduce
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import need_times
-from mirror_sdk.tables.columns import words_at
 from mirror_sdk.tables.history import HISTORY_EVENTS
 from mirror_sdk.values import ValueKind
 
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+T = TypeVar("T", bound=np.generic)
 
 VALUE, GAP = HISTORY_EVENTS.index("reported"), HISTORY_EVENTS.index("gap")
 UP = (HISTORY_EVENTS.index("registration"), HISTORY_EVENTS.index("reg_update"))
 DOWN = (HISTORY_EVENTS.index("deregistration"), HISTORY_EVENTS.index("expired"))
 NONE, NUMBER, BOOLEAN, TEXT = range(4)
-"""What kind of value a row tells."""
+"""The kind of value in a row."""
 
 NEVER = np.iinfo(np.int64).max
-"""Behind every instant."""
+"""Later than every instant."""
 NO_TIME = np.iinfo(np.int64).min
 """No instant."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,35 +41,34 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The rows of a table, one place each. Instants are milliseconds since 1970, by the clocks of the devices.
+    """The rows of a table, one element each. Instants are milliseconds since 1970, by the clocks of the devices.
 
     Attributes:
-        what: Which of ``HISTORY_EVENTS``; -1 for what is none of them.
-        device: Which of ``devices``; -1 for all of them.
-        path: Which of ``paths``; -1 for none.
+        event: Index into ``HISTORY_EVENTS``; -1 for any other event.
+        device: Index into ``devices``; -1 for a row about all devices.
+        path: Index into ``paths``; -1 for none.
         at: When it happened.
-        received: When it was received; the least number where that is not told.
-        came: When it came to the service, or an earlier instant if that is all there is to tell it by; the least number
-            for none.
-        until: The end of a gap; ``NEVER`` where it has none.
-        order: What came later has a larger number; what came at once may have the same.
+        received: When it was received; ``NO_TIME`` if that is unknown.
+        arrived: When it reached the service, or an earlier instant if only that is known; ``NO_TIME`` for none.
+        until: The end of a gap; ``NEVER`` if it has none.
+        order: The order of arrival. Rows that arrived together may have the same number.
         kind: ``NONE``, ``NUMBER``, ``BOOLEAN`` or ``TEXT``.
-        number: The number, or 0 and 1 of a boolean; NaN for anything else.
-        text: Which of ``texts``; -1 for none.
-        unit: Which of ``units`` a number is in; -1 where that is not known.
-        is_counted: Whether it is a row of the table, and not of the state before it.
-        devices: Their ids, sorted.
-        paths: The resource paths, sorted.
-        texts: The values that are texts, sorted.
-        units: The units, sorted.
+        number: The number, or 0 and 1 for a boolean; NaN for anything else.
+        text: Index into ``texts``; -1 for none.
+        unit: Index into ``units`` for a number; -1 if its unit is unknown.
+        is_counted: Whether it is a row of the table, not of the state before it.
+        devices: Device ids, sorted.
+        paths: Resource paths, sorted.
+        texts: Values that are texts, sorted.
+        units: Units, sorted.
     """
 
-    what: Ints
+    event: Ints
     device: Ints
     path: Ints
     at: Ints
     received: Ints
-    came: Ints
+    arrived: Ints
     until: Ints
     order: Ints
     kind: Ints
@@ -85,14 +84,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.at)
 
-    def take(self, places: Ints | Flags) -> Rows:
-        """These rows alone."""
-        return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
+    def take(self, positions: Ints | Flags) -> Rows:
+        """Select rows."""
+        return replace(self, **{name: getattr(self, name)[positions] for name in _COLUMNS})
 
-    def with_rows(self, places: Ints, others: Rows) -> Rows:
-        """These rows, and others of the same words, each before the row that stands at its place."""
+    def with_rows(self, positions: Ints, others: Rows) -> Rows:
+        """Insert rows that use the same words, each before the row at its position."""
         columns: dict[str, Any] = {
-            name: np.insert(getattr(self, name), places, getattr(others, name)) for name in _COLUMNS
+            name: np.insert(getattr(self, name), positions, getattr(others, name)) for name in _COLUMNS
         }
         return replace(self, **columns)
 
@@ -101,28 +100,35 @@ _COLUMNS = tuple(field.name for field in fields(Rows) if field.name not in ("dev
 
 
 def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
-    """The rows of a table.
+    """Read the rows of a table.
 
     Args:
         frame: A history or events table.
-        state: A state table, whose values are told before the first row.
+        state: A state table with the values that held before the first row.
 
     Raises:
-        InvalidValue: The table lacks a column or has it twice, or a column holds something else than its name says.
+        InvalidValue: The table lacks a column or has it twice, or a column has values of another type.
     """
     need(frame, "device_id", "path", "changed_at")
-    what, at, until, order = _what(frame), _at(frame), _until(frame), _order(frame)
+    event, at, until, order = _event(frame), _at(frame), _until(frame), _order(frame)
     if not any(name in frame for name in _TYPED):
         raise InvalidValue(f"the table lacks the columns {', '.join(_TYPED)}; {_NEEDED}")
     if {"origin", "until"}.isdisjoint(frame):
-        # It is an events table, which does not say when a loss began and ended.
-        at, until = _with_losses(frame, what, at, until, order)
-    at = _with_begins(what, at, until)
-    is_counted = np.ones(len(frame), dtype=bool)
+        # An events table does not say when a loss began and ended.
+        at, until = _with_losses(frame, event, at, until, order)
+    at = _with_begins(event, at, until)
     received = instants(frame["received_at"]) if "received_at" in frame else np.full(len(frame), NO_TIME)
-    came = received if _is_numbered(frame, "revision") else _came(frame, what, at, until, order)
-    times = {"at": at, "received": received, "came": came, "until": until}
-    rows = _rows(frame, "value", what=what, **times, order=order, is_counted=is_counted)
+    rows = _rows(
+        frame,
+        "value",
+        event=event,
+        at=at,
+        received=received,
+        arrived=received if _is_numbered(frame, "revision") else _arrived(frame, event, at, until, order),
+        until=until,
+        order=order,
+        is_counted=np.ones(len(frame), dtype=bool),
+    )
     if state is not None:
         rows = _joined(_of_state(state), rows)
     is_timed = rows.at > NO_TIME
@@ -130,35 +136,52 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
 
 
 def need(frame: pd.DataFrame, *names: str) -> None:
-    """See that a table has these columns, each once.
+    """Check that a table has each of these columns once.
 
     Raises:
-        InvalidValue: One is missing, or is there twice.
+        InvalidValue: One is missing, or a column occurs twice.
     """
     missing = [name for name in names if name not in frame]
     if missing:
         raise InvalidValue(f"the table lacks the column {', '.join(missing)}; {_NEEDED}")
-    doubled = [name for name in dict.fromkeys(frame.columns) if (frame.columns == name).sum() > 1]
-    if doubled:
+    doubled = frame.columns[frame.columns.duplicated()].unique()
+    if len(doubled):
         raise InvalidValue(f"the table has the column {', '.join(map(str, doubled))} more than once; leave one")
 
 
 def milliseconds(instant: datetime) -> int:
-    """An instant, since 1970."""
+    """Convert an instant to milliseconds since 1970."""
     return int((instant - _EPOCH) // timedelta(milliseconds=1))
 
 
 def instants(column: pd.Series) -> Ints:
-    """A column of times, in milliseconds since 1970; the least number for what is missing."""
+    """Convert a column of times to milliseconds since 1970; ``NO_TIME`` for missing ones."""
     if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         return np.full(len(column), NO_TIME)
     return pd.DatetimeIndex(column).as_unit("ms").asi8
 
 
-def order_by(*columns: Ints) -> Ints:
-    """The places of rows in order of the first column, then of the next ones; what is equal stays as it stands.
+def is_start(*columns: npt.NDArray[Any]) -> Flags:
+    """Return which rows differ from the row before in any of the columns; the first row does."""
+    differs = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
+    return np.append(True, differs)[: len(columns[0])]
 
-    Several columns are made one number as far as they fit, which is sorted much faster.
+
+def is_end(*columns: npt.NDArray[Any]) -> Flags:
+    """Return which rows differ from the row after in any of the columns; the last row does."""
+    return np.append(is_start(*columns)[1:], True)[: len(columns[0])]
+
+
+def following(values: npt.NDArray[T], last: int = 0) -> npt.NDArray[T]:
+    """Return the value of the next row for each row, and ``last`` for the last one."""
+    moved: npt.NDArray[T] = np.append(values[1:], np.array(last, values.dtype))[: len(values)]
+    return moved
+
+
+def order_by(*columns: Ints) -> Ints:
+    """Return the positions that sort rows by the first column, then by the next ones; the sort is stable.
+
+    Several columns are combined into one number as far as they fit, which is faster to sort.
     """
     keys: list[Ints] = []
     room = 1
@@ -176,26 +199,24 @@ def order_by(*columns: Ints) -> Ints:
 
 
 def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
-    """Which of its words each cell is, -1 for none, and the words, sorted.
+    """Return the index of each cell into the sorted words of a column, -1 for none, and these words.
 
     Raises:
-        InvalidValue: They are no texts.
+        InvalidValue: The column holds something other than texts.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, words = column.cat.codes.to_numpy(), column.cat.categories
     else:
         codes, words = pd.factorize(column)
-        words = pd.Index(words)
-    texts = pd.Index(words.astype(object))
+    texts = pd.Index(words).astype(object)
     if not all(isinstance(text, str) for text in texts):
         raise InvalidValue(
             f"the column {column.name} holds {column.dtype}, not texts alone, as after a text file, in which pandas"
             f' takes 00012 for a number; read that again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
         )
     order = np.argsort(texts.to_numpy(dtype=object), kind="stable")
-    # One more place, for -1.
-    rank = np.empty(len(order) + 1, dtype=np.int64)
-    rank[order], rank[-1] = np.arange(len(order)), -1
+    # The extra rank is for -1.
+    rank = np.append(np.argsort(order), -1)
     return rank[codes], texts[order]
 
 
@@ -219,18 +240,18 @@ def _rows(frame: pd.DataFrame, of: str, **arrays: npt.NDArray[Any]) -> Rows:
     )
 
 
-def _what(frame: pd.DataFrame) -> Ints:
-    """Which of ``HISTORY_EVENTS`` each row is."""
+def _event(frame: pd.DataFrame) -> Ints:
+    """Return the index of each row's event into ``HISTORY_EVENTS``."""
     if "event" not in frame:
         raise InvalidValue(f"the table lacks the column event; {_NEEDED}")
     codes, words = codes_of(frame["event"])
-    known = {word: place for place, word in enumerate(HISTORY_EVENTS)}
+    known = {word: index for index, word in enumerate(HISTORY_EVENTS)}
     meaning = np.array([*(known.get(_EVENTS.get(word, word), -1) for word in words), -1])
-    what: Ints = meaning[codes]
+    event: Ints = meaning[codes]
     if "async_response" not in words:
-        return what
-    # The answer to a write or to an execution brings no value.
-    return np.where((codes == words.get_loc("async_response")) & ~_has_value(frame), -1, what)
+        return event
+    # The response to a write or an execution has no value.
+    return np.where((codes == words.get_loc("async_response")) & ~_has_value(frame), -1, event)
 
 
 def _has_value(frame: pd.DataFrame) -> Flags:
@@ -240,7 +261,7 @@ def _has_value(frame: pd.DataFrame) -> Flags:
 
 
 def _at(frame: pd.DataFrame) -> Ints:
-    """When each row happened: as the device tells it, else when it was received."""
+    """Return when each row happened: the device's time, else the time of receipt."""
     names = [name for name in ("changed_at", "received_at") if name in frame]
     need_times(frame, *names)
     at = instants(frame["changed_at"])
@@ -258,7 +279,7 @@ def _until(frame: pd.DataFrame) -> Ints:
 
 
 def _order(frame: pd.DataFrame) -> Ints:
-    """The order of arrival: as the table numbers its rows, else when they were received, and as they stand there."""
+    """Return the order of arrival: the numbers of the table, else the times of receipt, else the order of the rows."""
     for name in ("revision", "seq"):
         if _is_numbered(frame, name):
             return frame[name].to_numpy(dtype=np.int64)
@@ -269,105 +290,101 @@ def _order(frame: pd.DataFrame) -> Ints:
 
 
 def _is_numbered(frame: pd.DataFrame, name: str) -> bool:
-    """Whether a column numbers all rows."""
+    """Return whether a column has a number for every row."""
     return name in frame and pd.api.types.is_integer_dtype(frame[name]) and not frame[name].isna().any()
 
 
-def _came(frame: pd.DataFrame, what: Ints, at: Ints, until: Ints, order: Ints) -> Ints:
-    """When each row came to the service at the earliest: at the newest instant of its clock that came before.
+def _arrived(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Ints) -> Ints:
+    """Return the earliest time at which each row reached the service: the newest time of its clock before the row.
 
-    The service numbers its history, and tells when it received what. Of any other table the receipt is by another
-    clock, and may be of all at once.
+    The service numbers its history and records when it received each row. In any other table the receipt is by
+    another clock, and many rows may have been received at once.
     """
-    came = np.full(len(frame), NO_TIME)
+    arrived = np.full(len(frame), NO_TIME)
     if "received_at" not in frame and not _is_numbered(frame, "seq"):
-        return came
-    by_service = np.where(np.isin(what, (*UP, *DOWN)), at, np.where((what == GAP) & (until < NEVER), until, NO_TIME))
-    places = np.flatnonzero(by_service > NO_TIME)
-    places = places[np.argsort(order[places])]
-    if not len(places):
-        return came
-    newest = np.maximum.accumulate(by_service[places])
-    before = np.searchsorted(order[places], order, side="right")
+        return arrived
+    by_service = np.where(np.isin(event, (*UP, *DOWN)), at, np.where((event == GAP) & (until < NEVER), until, NO_TIME))
+    positions = np.flatnonzero(by_service > NO_TIME)
+    positions = positions[np.argsort(order[positions])]
+    if not len(positions):
+        return arrived
+    newest = np.maximum.accumulate(by_service[positions])
+    before = np.searchsorted(order[positions], order, side="right")
     return np.where(before > 0, newest[before - 1], NO_TIME)
 
 
-def _with_losses(frame: pd.DataFrame, what: Ints, at: Ints, until: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """From when to when each loss of an events table reaches: from what came before it to what came behind it.
+def _with_losses(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Ints) -> tuple[Ints, Ints]:
+    """Return begin and end of each loss of an events table: from the rows before it up to the rows after it.
 
-    A loss comes with the first entries behind it, so it was received with these, or later than all before it.
+    A loss arrives with the first entries after it, so it was received with these, or later than all before it.
     """
     need(frame, "received_at")
     received = instants(frame["received_at"])
     first = frame["first_seq"].to_numpy(dtype=np.float64, na_value=np.nan) if "first_seq" in frame else None
     at, until = at.copy(), until.copy()
-    is_told = (what != GAP) & (at > NO_TIME)
-    for place in np.flatnonzero(what == GAP):
-        is_before = received < received[place]
-        if first is not None and not np.isnan(first[place]):
-            is_before |= (received == received[place]) & (order < first[place])
-        before, behind = at[is_told & is_before], at[is_told & ~is_before]
-        # What was lost before all that is told leaves no hole in it.
-        begin = before.max() if len(before) else behind.min(initial=received[place])
-        at[place] = begin
-        until[place] = behind[behind > begin].min(initial=NEVER) if len(before) else begin
+    is_other = (event != GAP) & (at > NO_TIME)
+    for position in np.flatnonzero(event == GAP):
+        is_before = received < received[position]
+        if first is not None and not np.isnan(first[position]):
+            is_before |= (received == received[position]) & (order < first[position])
+        before, after = at[is_other & is_before], at[is_other & ~is_before]
+        # A loss before all rows leaves no gap in them.
+        begin = before.max() if len(before) else after.min(initial=received[position])
+        at[position] = begin
+        until[position] = after[after > begin].min(initial=NEVER) if len(before) else begin
     return at, until
 
 
-def _with_begins(what: Ints, at: Ints, until: Ints) -> Ints:
-    """The same, with gaps of which only the end is known from the newest row before that on."""
+def _with_begins(event: Ints, at: Ints, until: Ints) -> Ints:
+    """Let a gap whose begin is unknown begin at the newest row before its end."""
     at = at.copy()
-    for place in np.flatnonzero((what == GAP) & (at == NO_TIME) & (until < NEVER)):
-        at[place] = at[(what != GAP) & (at < until[place])].max(initial=NO_TIME)
+    for position in np.flatnonzero((event == GAP) & (at == NO_TIME) & (until < NEVER)):
+        at[position] = at[(event != GAP) & (at < until[position])].max(initial=NO_TIME)
     return at
 
 
 def _of_state(state: pd.DataFrame) -> Rows:
-    """The values of a state table, each as it was told then."""
+    """Return the values of a state table as rows of the time at which they were reported."""
     need(state, "device_id", "path", "reported_at")
     need_times(state, "reported_at")
     count = len(state)
     reported_at, taken_at = instants(state["reported_at"]), state.attrs.get("mirror", {}).get("taken_at")
     if taken_at is not None:
-        # A service of an earlier version gives the receipt, which may lie behind the instant the state is of.
+        # A service of an earlier version gives the receipt, which may be later than the instant of the state.
         reported_at = np.minimum(reported_at, milliseconds(pd.Timestamp(taken_at)))
+    unknown = np.full(count, NO_TIME)
     return _rows(
         state,
         "reported",
-        what=np.full(count, VALUE),
+        event=np.full(count, VALUE),
         at=reported_at,
-        received=np.full(count, NO_TIME),
-        came=np.full(count, NO_TIME),
+        received=unknown,
+        arrived=unknown,
         until=np.full(count, NEVER),
-        order=np.full(count, NO_TIME),
+        order=unknown,
         is_counted=np.zeros(count, dtype=bool),
     )
 
 
 def _joined(first: Rows, second: Rows) -> Rows:
-    """The rows of both."""
     columns: dict[str, Any] = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in _COLUMNS}
     for name, words in (("device", "devices"), ("path", "paths"), ("text", "texts"), ("unit", "units")):
-        both = [getattr(rows, words) for rows in (first, second)]
-        columns[words] = both[0].union(both[1])
-        codes = [
-            np.append(columns[words].get_indexer(own), -1)[getattr(rows, name)]
-            for own, rows in zip(both, (first, second), strict=True)
-        ]
-        columns[name] = np.concatenate(codes)
+        union = getattr(first, words).union(getattr(second, words))
+        codes = [np.append(union.get_indexer(getattr(one, words)), -1)[getattr(one, name)] for one in (first, second)]
+        columns |= {name: np.concatenate(codes), words: union}
     return Rows(**columns)
 
 
 def _values(frame: pd.DataFrame, of: str) -> tuple[Ints, Floats, Ints, pd.Index]:
-    """The kind, the number, and which text the value of each row is, and the texts."""
+    """Return the kind, number and text index of each value, and the texts."""
     kind = np.zeros(len(frame), dtype=np.int8)
     number = np.full(len(frame), np.nan)
     for name, its_kind in ((f"{of}_num", NUMBER), (f"{of}_bool", BOOLEAN)):
         if name in frame and not frame[name].isna().all():
-            told = _numbers(frame[name])
-            is_told = ~np.isnan(told)
-            number = np.where(is_told, told, number)
-            kind[is_told] = its_kind
+            numbers = _numbers(frame[name])
+            is_number = ~np.isnan(numbers)
+            number = np.where(is_number, numbers, number)
+            kind[is_number] = its_kind
     text, texts = _texts(frame, f"{of}_text")
     kind[text >= 0] = TEXT
     return kind, number, text, texts
@@ -389,48 +406,14 @@ def _texts(frame: pd.DataFrame, name: str) -> tuple[Ints, pd.Index]:
     return codes_of(frame[name])
 
 
-def words_of(codes: Ints, words: pd.Index, places: Ints | None = None) -> pa.DictionaryArray:
-    """A category column of codes into some words, with the words that occur; -1 is none.
-
-    Args:
-        codes: The codes.
-        words: The words.
-        places: Which code each cell has; each has its own by default.
-    """
-    used = np.unique(codes[codes >= 0])
-    indices = pa.array(np.searchsorted(used, codes).astype(np.int32), mask=codes < 0)
-    if places is not None:
-        indices = indices.take(pa.array(places))
-    return pa.DictionaryArray.from_arrays(indices, pa.array(words[used], pa.string()))
-
-
-def names_of(codes: Ints, names: npt.NDArray[np.object_], places: Ints | None = None) -> pa.DictionaryArray:
-    """A category column of the endpoint names of devices; the arguments are those of :func:`words_of`."""
-    used = np.unique(codes[codes >= 0])
-    indices = pa.array(np.searchsorted(used, codes).astype(np.int32), mask=codes < 0)
-    if places is not None:
-        indices = indices.take(pa.array(places))
-    return words_at(indices, pa.array(names[used], pa.string()))
-
-
 def endpoint_names(devices: pd.Index, *frames: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """The endpoint name of each device, as the last row of the last of these tables names it; ``None`` for none."""
+    """Return the endpoint name of each device in the last row that has one; ``None`` for none."""
     names = np.full(len(devices), None, dtype=object)
     for frame in frames:
         if "endpoint_name" in frame:
             device, ids = codes_of(frame["device_id"])
             name, words = codes_of(frame["endpoint_name"])
             is_named = (device >= 0) & (name >= 0)
-            place = devices.get_indexer(ids)[device[is_named]]
-            names[place[place >= 0]] = words.to_numpy()[name[is_named]][place >= 0]
+            index = devices.get_indexer(ids)[device[is_named]]
+            names[index[index >= 0]] = words.to_numpy()[name[is_named]][index >= 0]
     return names
-
-
-def times_of(at: Ints) -> pa.Array:
-    """A column of times; ``NEVER`` and ``NO_TIME`` are none."""
-    return pa.array(at, mask=(at == NEVER) | (at == NO_TIME)).view(pa.timestamp("ms", tz="UTC"))
-
-
-def spans_of(lengths: Ints) -> pa.Array:
-    """A column of spans of time, of milliseconds."""
-    return pa.array(lengths).view(pa.duration("ms"))

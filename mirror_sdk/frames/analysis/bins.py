@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.frames.questions.rows import Ints
+from mirror_sdk.frames.analysis.rows import Ints
 
 _DAY = 86_400_000
 _MONDAY = 4 * _DAY
@@ -37,7 +37,7 @@ class Bins:
         """How long each is."""
         return self.edges[1:] - self.edges[:-1]
 
-    def place(self, at: Ints) -> Ints:
+    def index(self, at: Ints) -> Ints:
         """In which bin an instant lies; -1 or the number of bins for what lies before or behind all."""
         lengths = self.lengths
         if len(lengths) and (lengths == lengths[0]).all():
