@@ -21,7 +21,7 @@ from mirror_sdk._protocol.httpcore_messages import (
     httpx_errors,
 )
 
-# synchronous alone: from mirror_sdk._protocol.network_streams import Backend, Streams
+# synchronous alone: from mirror_sdk._protocol.network_streams import DeadlineBackend, OpenStreams
 
 
 class AsyncNetwork(httpx.AsyncBaseTransport):
@@ -47,8 +47,8 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         self._idle: list[httpcore.AsyncConnectionInterface] = []
         self._open: WeakSet[httpcore.AsyncConnectionInterface] = WeakSet()
         self._is_closed = False
-        # synchronous alone: self._streams = Streams()
-        # synchronous alone: self._options["network_backend"] = Backend(self._streams)
+        # synchronous alone: self._streams = OpenStreams()
+        # synchronous alone: self._options["network_backend"] = DeadlineBackend(self._streams)
         # synchronous alone: self.open()
 
     def open(self) -> httpcore.AsyncConnectionPool:

@@ -20,7 +20,7 @@ from mirror_sdk._protocol.httpcore_messages import (
     httpcore_url,
     httpx_errors,
 )
-from mirror_sdk._protocol.network_streams import Backend, Streams
+from mirror_sdk._protocol.network_streams import DeadlineBackend, OpenStreams
 
 
 class Network(httpx.BaseTransport):
@@ -46,8 +46,8 @@ class Network(httpx.BaseTransport):
         self._idle: list[httpcore.ConnectionInterface] = []
         self._open: WeakSet[httpcore.ConnectionInterface] = WeakSet()
         self._is_closed = False
-        self._streams = Streams()
-        self._options["network_backend"] = Backend(self._streams)
+        self._streams = OpenStreams()
+        self._options["network_backend"] = DeadlineBackend(self._streams)
         self.open()
 
     def open(self) -> httpcore.ConnectionPool:

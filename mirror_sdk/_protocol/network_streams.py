@@ -28,7 +28,7 @@ _SENT_AT_ONCE = 64 * 1024
 _RECEIVED_AT_ONCE = 256 * 1024
 
 
-class Streams:
+class OpenStreams:
     """The connections that were made, until they are closed together.
 
     The pool closes those it knows. One that a thread was making meanwhile would be used, and stay open, all the same.
@@ -69,10 +69,10 @@ class Streams:
             return list(self._open)
 
 
-class Backend(httpcore.NetworkBackend):
+class DeadlineBackend(httpcore.NetworkBackend):
     """Makes connections."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: OpenStreams) -> None:
         self._backend = httpcore.SyncBackend()
         self._streams = streams
 
@@ -136,7 +136,7 @@ class _Stream(httpcore.NetworkStream):
         httpcore.ConnectError: Those are closed already.
     """
 
-    def __init__(self, stream: httpcore.NetworkStream, connecting: float | None, streams: Streams) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, connecting: float | None, streams: OpenStreams) -> None:
         self._stream = stream
         self._connecting = connecting
         self._streams = streams

@@ -103,7 +103,7 @@ class Wire(httpcore.NetworkStream):
 
 
 def stream_of(wire: Wire) -> network_streams._Stream:
-    return network_streams._Stream(wire, None, network_streams.Streams())
+    return network_streams._Stream(wire, None, network_streams.OpenStreams())
 
 
 def test_the_head_of_a_request_goes_with_its_body():
