@@ -25,13 +25,13 @@ from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.request_options import RequestOptions
 from mirror_sdk._protocol.status import Channel
 from mirror_sdk._protocol.steps import Pause, Steps, Work
-from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
-from mirror_sdk._tables import places as places_in
+from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
+from mirror_sdk._table_keys import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, KnownNames, id_of, ids_of, send_about, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_about, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk._protocol.async_sockets import AsyncSockets
     from mirror_sdk.cassette import AsyncCassette
     from mirror_sdk.recording import AsyncRecorder
-    from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
+    from mirror_sdk.webhook import AsyncCallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -87,7 +87,7 @@ class AsyncClientSession:
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: AsyncCallbackReader | None = None
         self.sockets: AsyncSockets | None = None
-        self.names: KnownNames = KnownNames()
+        self.names: NameCache = NameCache()
         self.router: AsyncResponseRouter = AsyncResponseRouter(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
@@ -130,10 +130,10 @@ class AsyncClientSession:
         device: DeviceLike,
         operation: Callable[[str], Operation[T]],
         *,
-        anew: bool = False,
+        refresh: bool = False,
         timeout: float | None = None,
     ) -> T:
-        return await self.run(send_about(self.names, device, operation, anew=anew), timeout)
+        return await self.run(send_about(self.names, device, operation, refresh=refresh), timeout)
 
     async def act_on(
         self,
@@ -141,20 +141,20 @@ class AsyncClientSession:
         path: str | None,
         operation: Callable[..., Operation[None]],
         timeout: float | None,
-        seen: Mapping[Place, int] | None = None,
+        seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
         """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
         if not is_table(devices):
-            await self.about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
+            await self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
         whole = self.sender.total_deadline(timeout)
-        named = await off_loop(places_in, devices, path, "device_id")
+        named = await off_loop(keys_in, devices, path, "device_id")
         warn_if_empty(named, "device_id")
         ids = await self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
         places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
         revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
 
-        async def act(place: Place) -> MirrorError | None:
+        async def act(place: ResourceKey) -> MirrorError | None:
             options = {"revision": revisions[place]} if place in revisions else {}
             try:
                 await self.sender.send(operation(*place, **options), whole)
@@ -169,7 +169,7 @@ class AsyncClientSession:
 
     async def collect(
         self,
-        page: Callable[..., Operation[_operations.ListPage[E]]],
+        page: _operations.PageAfter[E],
         timeout: float | None,
         *,
         limit: int | None = None,
@@ -233,7 +233,7 @@ class AsyncClientSession:
         **asked: Unpack[RequestOptions],
     ) -> Value:
         """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
-        request = await self.submit(
+        request = await self.place(
             method,
             device,
             path,
@@ -245,7 +245,7 @@ class AsyncClientSession:
         )
         return await request.result(wait)
 
-    async def submit(
+    async def place(
         self,
         method: Method,
         device: DeviceLike,
@@ -271,11 +271,11 @@ class AsyncClientSession:
         deadline = self.sender.deadline(timeout)
         await self.sender.prepare()  # asynchronous alone: the first model of all would hold the loop
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = await self.run(id_of(self.names, device, anew=True), deadline)
-        issued_at, clock = utc_now(), self.sender.clock
-        begun_seconds = clock.seconds()
+        device_id = await self.run(id_of(self.names, device, refresh=True), deadline)
+        issued_at, moments = utc_now(), self.sender.clock
+        begun_seconds = moments.seconds()
         expectation = await router.expect(identity, deadline)
-        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        with router.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = await self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
             router.take(accepted.answer)
@@ -291,7 +291,7 @@ class AsyncClientSession:
             expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
+            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
             _router=router,
         )
 
@@ -303,13 +303,13 @@ class AsyncClientSession:
 
     def reset(self) -> None:
         """Know no names and no position in the log, as a client that was just made."""
-        self.names = KnownNames()
+        self.names = NameCache()
         self.router = self.new_router(self.new_reader())
 
-    def new_router(self, reader: AsyncLogReader) -> AsyncResponseRouter:
-        clock = self.sender.clock
-        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
-        return AsyncResponseRouter(reader, inbox, clock.waiting_seconds)
+    def new_router(self, reader: AsyncLogReader | AsyncCallbackReader) -> AsyncResponseRouter:
+        moments = self.sender.clock
+        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
+        return AsyncResponseRouter(reader, inbox, moments.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
         """A reader of the service's log, over a websocket where those are used."""
@@ -319,7 +319,7 @@ class AsyncClientSession:
 
         return AsyncSocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> AsyncLogReader:
+    def new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:

@@ -25,13 +25,13 @@ from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.request_options import RequestOptions
 from mirror_sdk._protocol.status import Channel
 from mirror_sdk._protocol.steps import Pause, Steps, Work
-from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
-from mirror_sdk._tables import places as places_in
+from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
+from mirror_sdk._table_keys import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, KnownNames, id_of, ids_of, send_about, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_about, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk._protocol.sockets import Sockets
     from mirror_sdk.cassette import Cassette
     from mirror_sdk.recording import Recorder
-    from mirror_sdk.webhook.callback_reader import CallbackReader
+    from mirror_sdk.webhook import CallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -87,7 +87,7 @@ class ClientSession:
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: CallbackReader | None = None
         self.sockets: Sockets | None = None
-        self.names: KnownNames = KnownNames()
+        self.names: NameCache = NameCache()
         self.router: ResponseRouter = ResponseRouter(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
@@ -125,10 +125,10 @@ class ClientSession:
         device: DeviceLike,
         operation: Callable[[str], Operation[T]],
         *,
-        anew: bool = False,
+        refresh: bool = False,
         timeout: float | None = None,
     ) -> T:
-        return self.run(send_about(self.names, device, operation, anew=anew), timeout)
+        return self.run(send_about(self.names, device, operation, refresh=refresh), timeout)
 
     def act_on(
         self,
@@ -136,20 +136,20 @@ class ClientSession:
         path: str | None,
         operation: Callable[..., Operation[None]],
         timeout: float | None,
-        seen: Mapping[Place, int] | None = None,
+        seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
         """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
         if not is_table(devices):
-            self.about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
+            self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
         whole = self.sender.total_deadline(timeout)
-        named = places_in(devices, path, "device_id")
+        named = keys_in(devices, path, "device_id")
         warn_if_empty(named, "device_id")
         ids = self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
         places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
         revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
 
-        def act(place: Place) -> MirrorError | None:
+        def act(place: ResourceKey) -> MirrorError | None:
             options = {"revision": revisions[place]} if place in revisions else {}
             try:
                 self.sender.send(operation(*place, **options), whole)
@@ -164,7 +164,7 @@ class ClientSession:
 
     def collect(
         self,
-        page: Callable[..., Operation[_operations.ListPage[E]]],
+        page: _operations.PageAfter[E],
         timeout: float | None,
         *,
         limit: int | None = None,
@@ -228,7 +228,7 @@ class ClientSession:
         **asked: Unpack[RequestOptions],
     ) -> Value:
         """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
-        request = self.submit(
+        request = self.place(
             method,
             device,
             path,
@@ -240,7 +240,7 @@ class ClientSession:
         )
         return request.result(wait)
 
-    def submit(
+    def place(
         self,
         method: Method,
         device: DeviceLike,
@@ -265,11 +265,11 @@ class ClientSession:
         )
         deadline = self.sender.deadline(timeout)
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = self.run(id_of(self.names, device, anew=True), deadline)
-        issued_at, clock = utc_now(), self.sender.clock
-        begun_seconds = clock.seconds()
+        device_id = self.run(id_of(self.names, device, refresh=True), deadline)
+        issued_at, moments = utc_now(), self.sender.clock
+        begun_seconds = moments.seconds()
         expectation = router.expect(identity, deadline)
-        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        with router.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
             router.take(accepted.answer)
@@ -285,7 +285,7 @@ class ClientSession:
             expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
+            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
             _router=router,
         )
 
@@ -297,13 +297,13 @@ class ClientSession:
 
     def reset(self) -> None:
         """Know no names and no position in the log, as a client that was just made."""
-        self.names = KnownNames()
+        self.names = NameCache()
         self.router = self.new_router(self.new_reader())
 
-    def new_router(self, reader: LogReader) -> ResponseRouter:
-        clock = self.sender.clock
-        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
-        return ResponseRouter(reader, inbox, clock.waiting_seconds)
+    def new_router(self, reader: LogReader | CallbackReader) -> ResponseRouter:
+        moments = self.sender.clock
+        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
+        return ResponseRouter(reader, inbox, moments.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> LogReader:
         """A reader of the service's log, over a websocket where those are used."""
@@ -313,7 +313,7 @@ class ClientSession:
 
         return SocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> LogReader:
+    def new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:

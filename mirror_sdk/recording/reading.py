@@ -12,7 +12,7 @@ import pandas as pd
 from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_locked
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.history.changes import CHANGES_COLUMNS
 from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
@@ -91,7 +91,7 @@ class Recording:
         columns = {name: content.events.column(name).to_pylist() for name in schema.names}
         found = audit(content)
         about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
-        return given([to_table(columns, schema)], about, as_=as_, tz=tz)
+        return to_form([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
         """Whether it is complete, from when to when, and what is missing.
@@ -201,7 +201,7 @@ class Recording:
         )
         if most is None:
             about = with_silent(about, tables, paths)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -276,7 +276,7 @@ class Recording:
         complete = values.is_complete(content.spans, at)
         tables, about = replay.as_of(values, at, complete=complete, server=self._about.server)
         about = with_silent(about, tables, paths)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def changes(
@@ -353,7 +353,7 @@ class Recording:
         last = content.now() if end is None else instant_like("end", end, content.now)
         check_interval(first, last, content.now)
         complete = values.is_complete(content.spans, first, last)
-        return given(*replay.changes(values, first, last, complete=complete), as_=as_, tz=tz)
+        return to_form(*replay.changes(values, first, last, complete=complete), as_=as_, tz=tz)
 
     def _select(
         self, content: RecordingContent, devices: DevicesLike | None, paths: Sequence[str] | None

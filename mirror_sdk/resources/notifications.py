@@ -18,7 +18,7 @@ from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.resources.base import ClientResource
 
@@ -258,4 +258,4 @@ class Notifications(ClientResource[ClientSession]):
             parts.add(some)
         state = self._tables.units_of(parts.unitless())
         tables, about = parts.finish(server=self._session.base_url, position=events.position, state=state)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)

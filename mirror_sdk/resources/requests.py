@@ -15,7 +15,7 @@ from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
+from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.naming import DeviceLike, id_of
@@ -60,7 +60,7 @@ class Requests(ClientResource[ClientSession]):
         deadline = self._session.sender.deadline(timeout)
         found = None
         if device_id is not None:
-            found = self._session.run(id_of(self._session.names, device_id, anew=True), deadline)
+            found = self._session.run(id_of(self._session.names, device_id, refresh=True), deadline)
         return self._session.collect(partial(_operations.list_waiting_requests, found), deadline)
 
     def begin_read(
@@ -209,7 +209,7 @@ class Requests(ClientResource[ClientSession]):
         router = self._session.new_router(self._session.new_log_reader(0))
         return DeviceRequest(
             async_id=async_id,
-            device_id=self._session.run(id_of(self._session.names, device_id, anew=True), timeout),
+            device_id=self._session.run(id_of(self._session.names, device_id, refresh=True), timeout),
             path=path,
             method=method,
             issued_at=utc_now(),

@@ -133,7 +133,7 @@ def test_status_of_a_resource_that_was_written(model, client, simulator, device_
     model.load()
     assert row(model, SWITCH)["status"] == "? Unconfirmed"
     assert row(model, SWITCH)["hints"]["status"] == (
-        "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
+        "The device accepted true; the last report, false, is older; read it, or subscribe, to confirm."
     )
     simulator.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
