@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk._protocol.async_sockets import AsyncSockets
     from mirror_sdk.cassette import AsyncCassette
     from mirror_sdk.recording import AsyncRecorder
-    from mirror_sdk.webhook import AsyncCallbackReader
+    from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -169,7 +169,7 @@ class AsyncClientSession:
 
     async def collect(
         self,
-        page: _operations.PageAfter[E],
+        page: Callable[..., Operation[_operations.ListPage[E]]],
         timeout: float | None,
         *,
         limit: int | None = None,
@@ -233,7 +233,7 @@ class AsyncClientSession:
         **asked: Unpack[RequestOptions],
     ) -> Value:
         """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
-        request = await self.place(
+        request = await self.submit(
             method,
             device,
             path,
@@ -245,7 +245,7 @@ class AsyncClientSession:
         )
         return await request.result(wait)
 
-    async def place(
+    async def submit(
         self,
         method: Method,
         device: DeviceLike,
@@ -272,10 +272,10 @@ class AsyncClientSession:
         await self.sender.prepare()  # asynchronous alone: the first model of all would hold the loop
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = await self.run(id_of(self.names, device, refresh=True), deadline)
-        issued_at, moments = utc_now(), self.sender.clock
-        begun_seconds = moments.seconds()
+        issued_at, clock = utc_now(), self.sender.clock
+        begun_seconds = clock.seconds()
         expectation = await router.expect(identity, deadline)
-        with router.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = await self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
             router.take(accepted.answer)
@@ -291,7 +291,7 @@ class AsyncClientSession:
             expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
+            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
             _router=router,
         )
 
@@ -306,10 +306,10 @@ class AsyncClientSession:
         self.names = NameCache()
         self.router = self.new_router(self.new_reader())
 
-    def new_router(self, reader: AsyncLogReader | AsyncCallbackReader) -> AsyncResponseRouter:
-        moments = self.sender.clock
-        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
-        return AsyncResponseRouter(reader, inbox, moments.waiting_seconds)
+    def new_router(self, reader: AsyncLogReader) -> AsyncResponseRouter:
+        clock = self.sender.clock
+        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
+        return AsyncResponseRouter(reader, inbox, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
         """A reader of the service's log, over a websocket where those are used."""
@@ -319,7 +319,7 @@ class AsyncClientSession:
 
         return AsyncSocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
+    def new_reader(self, *, after: int | None = None) -> AsyncLogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:

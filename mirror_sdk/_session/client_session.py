@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk._protocol.sockets import Sockets
     from mirror_sdk.cassette import Cassette
     from mirror_sdk.recording import Recorder
-    from mirror_sdk.webhook import CallbackReader
+    from mirror_sdk.webhook.callback_reader import CallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -164,7 +164,7 @@ class ClientSession:
 
     def collect(
         self,
-        page: _operations.PageAfter[E],
+        page: Callable[..., Operation[_operations.ListPage[E]]],
         timeout: float | None,
         *,
         limit: int | None = None,
@@ -228,7 +228,7 @@ class ClientSession:
         **asked: Unpack[RequestOptions],
     ) -> Value:
         """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
-        request = self.place(
+        request = self.submit(
             method,
             device,
             path,
@@ -240,7 +240,7 @@ class ClientSession:
         )
         return request.result(wait)
 
-    def place(
+    def submit(
         self,
         method: Method,
         device: DeviceLike,
@@ -266,10 +266,10 @@ class ClientSession:
         deadline = self.sender.deadline(timeout)
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
         device_id = self.run(id_of(self.names, device, refresh=True), deadline)
-        issued_at, moments = utc_now(), self.sender.clock
-        begun_seconds = moments.seconds()
+        issued_at, clock = utc_now(), self.sender.clock
+        begun_seconds = clock.seconds()
         expectation = router.expect(identity, deadline)
-        with router.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
             router.take(accepted.answer)
@@ -285,7 +285,7 @@ class ClientSession:
             expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
+            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
             _router=router,
         )
 
@@ -300,10 +300,10 @@ class ClientSession:
         self.names = NameCache()
         self.router = self.new_router(self.new_reader())
 
-    def new_router(self, reader: LogReader | CallbackReader) -> ResponseRouter:
-        moments = self.sender.clock
-        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
-        return ResponseRouter(reader, inbox, moments.waiting_seconds)
+    def new_router(self, reader: LogReader) -> ResponseRouter:
+        clock = self.sender.clock
+        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
+        return ResponseRouter(reader, inbox, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> LogReader:
         """A reader of the service's log, over a websocket where those are used."""
@@ -313,7 +313,7 @@ class ClientSession:
 
         return SocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
+    def new_reader(self, *, after: int | None = None) -> LogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:
