@@ -50,7 +50,7 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
         ValueError: It is no object definition file, it has a document type (entities are never expanded), or an object
             cannot be registered; the message says what to change. Objects before it in the file are registered.
     """
-    objects = list(_parse(_content(source)).iter("Object"))
+    objects = list(_parse(_content(source)).iterfind(".//{*}Object"))
     if not objects:
         raise ValueError("there is no <Object> in this definition; give a file as the OMA LwM2M registry has them")
     return [_register(found, replace=replace) for found in objects]
@@ -65,36 +65,24 @@ def _content(source: str | Path) -> bytes | str:
 
 def _parse(content: bytes | str) -> Element:
     # Only now: every program has the object table, few read files into it.
-    from xml.etree.ElementTree import TreeBuilder
-    from xml.parsers import expat
+    from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
 
-    tree = TreeBuilder()
-    # A text is decoded already, whatever encoding its first line names.
-    parser = expat.ParserCreate("utf-8" if isinstance(content, str) else None)
-    parser.buffer_text = True
-    parser.StartElementHandler = lambda name, attributes: tree.start(_local(name), attributes)
-    parser.EndElementHandler = lambda name: tree.end(_local(name))
-    parser.CharacterDataHandler = tree.data
-    parser.StartDoctypeDeclHandler = _refuse_document_type
+    class Builder(TreeBuilder):
+        def doctype(self, *_: object) -> NoReturn:
+            raise ValueError("this XML has a document type (<!DOCTYPE ...>); entities are not expanded, remove it")
+
+    parser = XMLParser(target=Builder())  # noqa: S314 - a document type, and with it all entities, is rejected
     try:
-        parser.Parse(content, True)
-    except (expat.ExpatError, UnicodeEncodeError, LookupError) as exc:
+        parser.feed(content)
+        root: Element = parser.close()
+    except (ParseError, UnicodeEncodeError, LookupError) as exc:
         raise ValueError(f"this is no XML: {exc}; give an object definition file or its text") from exc
-    return tree.close()
-
-
-def _local(name: str) -> str:
-    """The name of an element without the prefix of its namespace."""
-    return name.rpartition(":")[2]
-
-
-def _refuse_document_type(*_: object) -> NoReturn:
-    raise ValueError("this XML has a document type (<!DOCTYPE ...>); entities are not expanded, remove it")
+    return root
 
 
 def _register(found: Element, *, replace: bool) -> int:
     object_id = _id(_text(found, "ObjectID"), "<ObjectID>")
-    items = {_id(item.get("ID", ""), "ID of an <Item>"): item for item in found.iter("Item")}
+    items = {_id(item.get("ID", ""), "ID of an <Item>"): item for item in found.iterfind(".//{*}Item")}
     declared = {
         resource_id: _declaration(item, f"resource {resource_id} of object {object_id}")
         for resource_id, item in items.items()
@@ -151,7 +139,7 @@ def _range(text: str) -> tuple[float, float] | None:
 
 
 def _text(element: Element, name: str) -> str:
-    return " ".join((element.findtext(name) or "").split())
+    return " ".join((element.findtext(f"{{*}}{name}") or "").split())
 
 
 def _id(text: str, what: str) -> int:

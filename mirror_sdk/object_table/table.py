@@ -32,21 +32,11 @@ def _definitions(
     object_id: int, name: str, resources: Mapping[int, ResourceDeclaration]
 ) -> Iterator[tuple[_Key, ResourceDefinition]]:
     for resource_id, declared in resources.items():
-        label, kind = f"{name} · {declared.name}", ResourceType(declared.type)
-        yield (
-            (object_id, resource_id),
-            ResourceDefinition(
-                object_id,
-                resource_id,
-                label,
-                kind,
-                declared.unit,
-                declared.access,
-                declared.range,
-                declared.multiple,
-                None if declared.personal is None else Personal(declared.personal),
-            ),
-        )
+        # A type may be given by its word.
+        personal = None if declared.personal is None else Personal(declared.personal)
+        exact = declared._replace(type=ResourceType(declared.type), personal=personal)
+        label = f"{name} · {declared.name}"
+        yield (object_id, resource_id), ResourceDefinition(object_id, resource_id, label, *exact[1:])
 
 
 _table: dict[_Key, ResourceDefinition] = {

@@ -6,11 +6,12 @@ Source: wire.md 1 and 2; LwM2M core, data formats.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
+from mirror_sdk.values.codec import Codec, Part, Reading, UnreadablePayload
 from mirror_sdk.values.content_types import (
     ALIASES,
     CBOR,
@@ -24,50 +25,26 @@ from mirror_sdk.values.content_types import (
     TEXT_PLAIN,
     media_type,
 )
-from mirror_sdk.values.declared import HIGHEST_ID, Reading, UnreadablePayload, accepted, plain_scalar, refused
-from mirror_sdk.values.decoders import Codec, registered_codec
-from mirror_sdk.values.items import read_cbor, read_json, write_cbor, write_json
-from mirror_sdk.values.records import (
-    Pack,
-    is_resource,
-    read_lwm2m_json,
-    read_senml_cbor,
-    read_senml_json,
-    split_lwm2m_json,
-    split_senml_cbor,
-    split_senml_json,
-    write_lwm2m_json,
-    write_senml_cbor,
-    write_senml_json,
-)
-from mirror_sdk.values.text import read_links, read_text, write_text
-from mirror_sdk.values.tlv import join_instances, read_tlv, split_tlv, write_tlv
+from mirror_sdk.values.data_types import HIGHEST_ID, accept, invalid_value, plain_scalar
+from mirror_sdk.values.decoders import registered_codec
+from mirror_sdk.values.named_records import LWM2M_JSON_CODEC, SENML_CBOR_CODEC, SENML_JSON_CODEC
+from mirror_sdk.values.single_values import CBOR_CODEC, JSON_CODEC, LINKS_CODEC, OCTETS_CODEC, TEXT_CODEC
+from mirror_sdk.values.tlv import TLV_CODEC, join_instances
 from mirror_sdk.values.value import Value, ValueKind
-from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.paths import is_resource, parse_path
 
 _MAX_INTEGER_BITS = 64
 
-_SPLIT: Mapping[str, Callable[[bytes, str], list[Pack]]] = {
-    SENML_JSON: split_senml_json,
-    SENML_CBOR: split_senml_cbor,
-    LWM2M_JSON: split_lwm2m_json,
-}
-
-
-def _read_octets(raw: bytes, path: str) -> dict[str, Reading]:
-    return {path: Reading(ValueKind.OPAQUE, raw)}
-
-
 _CODECS: Mapping[str, Codec] = {
-    TEXT_PLAIN: Codec(read_text, write_text),
-    OCTET_STREAM: Codec(_read_octets),
-    LINK_FORMAT: Codec(read_links),
-    JSON: Codec(read_json, write_json),
-    CBOR: Codec(read_cbor, write_cbor),
-    SENML_JSON: Codec(read_senml_json, write_senml_json),
-    SENML_CBOR: Codec(read_senml_cbor, write_senml_cbor),
-    LWM2M_TLV: Codec(read_tlv, write_tlv),
-    LWM2M_JSON: Codec(read_lwm2m_json, write_lwm2m_json),
+    TEXT_PLAIN: TEXT_CODEC,
+    OCTET_STREAM: OCTETS_CODEC,
+    LINK_FORMAT: LINKS_CODEC,
+    JSON: JSON_CODEC,
+    CBOR: CBOR_CODEC,
+    SENML_JSON: SENML_JSON_CODEC,
+    SENML_CBOR: SENML_CBOR_CODEC,
+    LWM2M_TLV: TLV_CODEC,
+    LWM2M_JSON: LWM2M_JSON_CODEC,
 }
 
 
@@ -162,20 +139,6 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
     }
 
 
-class Part(NamedTuple):
-    """What a payload says of one resource, as a payload of its own with ``value_count`` values, one an instance.
-
-    ``seconds`` is the time that was told: since 1970, or below 2**28 since now; ``None`` where the format has none.
-    Source: RFC 8428, 4.5.3.
-    """
-
-    path: str
-    raw: bytes
-    content_type: str
-    value_count: int = 1
-    seconds: float | None = None
-
-
 def split(raw: bytes, content_type: str, path: str) -> list[Part]:
     """Split a payload, such as the answer to a read of an object instance, into one a resource, in their order.
 
@@ -193,13 +156,9 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
 
     Source: LwM2M core, data formats.
     """
-    name = media_type(content_type)
-    if name == LWM2M_TLV:
-        return [Part(entry.path, entry.raw, LWM2M_TLV, entry.value_count) for entry in split_tlv(raw, path)]
-    if name in _SPLIT:
-        return [
-            Part(pack.path, pack.raw, SENML_JSON, pack.value_count, pack.seconds) for pack in _SPLIT[name](raw, path)
-        ]
+    codec = _CODECS.get(media_type(content_type))
+    if codec is not None and codec.split is not None:
+        return codec.split(raw, path)
     if not is_resource(path):
         raise UnreadablePayload(f"{content_type} holds the value of one resource, and {path!r} is none")
     return [Part(path, raw, content_type)]
@@ -258,7 +217,7 @@ def encode(
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         return _octets(plain, definition, path), content_type
     resource_type = None if definition is None else definition.type
-    return codec.write(accepted(plain, definition, path), path, resource_type), content_type
+    return codec.write(accept(plain, definition, path), path, resource_type), content_type
 
 
 def _encode_instances(
@@ -306,7 +265,9 @@ def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only:
 
 def _octets(value: object, definition: ResourceDefinition | None, path: str) -> bytes:
     if not isinstance(value, bytes):
-        raise refused(path, definition, value, "bytes with this content type", "give bytes, or leave content_type out")
+        raise invalid_value(
+            path, definition, value, "bytes with this content type", "give bytes, or leave content_type out"
+        )
     return value
 
 

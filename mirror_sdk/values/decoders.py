@@ -7,13 +7,14 @@ import reprlib
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from inspect import signature
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from mirror_sdk._fork import Lock
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values.codec import Codec, Reading, UnreadablePayload
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
-from mirror_sdk.values.declared import HIGHEST_ID, Reading, UnreadablePayload, from_item, plain_scalar
+from mirror_sdk.values.data_types import HIGHEST_ID, plain_scalar, read_item
 from mirror_sdk.values.value import InstanceValues, PythonValue
 
 Decoder: TypeAlias = Callable[[bytes, str], PythonValue | InstanceValues]
@@ -22,13 +23,6 @@ Encoder: TypeAlias = Callable[[PythonValue, str], bytes]
 """Takes a value, already checked against the declared type, and the resource path, and returns the payload."""
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
-
-
-class Codec(NamedTuple):
-    """``read`` raises ``UnreadablePayload``; ``write`` takes a checked value, ``None`` where only bytes are written."""
-
-    read: Callable[[bytes, str], Mapping[str, Reading]]
-    write: Callable[[PythonValue, str, ResourceType | None], bytes] | None = None
 
 
 _registered: Mapping[str, Codec] = {}
@@ -149,7 +143,7 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, R
 def _typed(name: str, path: str, value: object, raw: bytes) -> Reading:
     item = plain_scalar(value)
     definition = lookup(path)
-    reading = from_item(None if definition is None else definition.type, item, raw)
+    reading = read_item(item, path, raw)
     if reading.problem is None:
         return reading
     if definition is None or not isinstance(item, PythonValue | Decimal):

@@ -65,8 +65,8 @@ class ResourceDefinition:
     resource_id: int
     label: str
     type: ResourceType
-    unit: str
     access: Access
+    unit: str
     range: tuple[float, float] | None
     multiple: bool = False
     personal: Personal | None = None

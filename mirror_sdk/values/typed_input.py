@@ -1,11 +1,10 @@
-"""What people type for a value, read as what is declared for its resource; never a guess.
+"""Reads a value that a person typed, as the type declared for its resource; never a guess.
 
-What a text could mean in two ways is refused with both of them, as is what a number of another language looks like.
+A text that could mean two values is rejected with both of them, and so is a number written as in another language.
 """
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from decimal import Decimal
 from mirror_sdk import _arguments
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
-from mirror_sdk.values.declared import accepted, expected, from_epoch, objlink, refused
+from mirror_sdk.values.data_types import accept, expected, from_base64, from_epoch, invalid_value, object_link
 from mirror_sdk.values.value import BASE64_MARK, PythonValue, written
 from mirror_sdk.wire.paths import parse_path
 
@@ -77,7 +76,7 @@ def parse_value(text: str, path: str) -> PythonValue:
     (False, 55, 21.5)
     """
     parse_path(_arguments.text("path", path))
-    return accepted(read_typed(_arguments.text("text", text), path), lookup(path), path)
+    return accept(read_typed(_arguments.text("text", text), path), lookup(path), path)
 
 
 def read_typed(text: str, path: str) -> PythonValue:
@@ -92,7 +91,7 @@ def read_typed(text: str, path: str) -> PythonValue:
     try:
         return _READ[definition.type](text, definition)
     except _NoValue as no_value:
-        raise refused(path, definition, text, expected(definition), str(no_value)) from None
+        raise invalid_value(path, definition, text, expected(definition), str(no_value)) from None
 
 
 def given_value(value: object, text: str | None, path: str) -> object:
@@ -168,7 +167,7 @@ def _time(typed: str, _: ResourceDefinition) -> datetime:
 
 
 def _link(typed: str, _: ResourceDefinition) -> str:
-    link = objlink(typed.strip())
+    link = object_link(typed.strip())
     if link is None:
         raise _NoValue(f"write object and instance id like {LINK_EXAMPLE}")
     return link
@@ -176,7 +175,7 @@ def _link(typed: str, _: ResourceDefinition) -> str:
 
 def _bytes(typed: str, _: ResourceDefinition) -> bytes:
     text = typed.strip()
-    as_hex, as_base64 = _from_hex(text.removeprefix("0x")), _from_base64(text.removeprefix(BASE64_MARK))
+    as_hex, as_base64 = _from_hex(text.removeprefix("0x")), from_base64(text.removeprefix(BASE64_MARK))
     if text.startswith(BASE64_MARK) and as_base64 is not None:
         return as_base64
     if as_hex and as_base64:
@@ -189,13 +188,6 @@ def _bytes(typed: str, _: ResourceDefinition) -> bytes:
 def _from_hex(text: str) -> bytes | None:
     try:
         return bytes.fromhex(text)
-    except ValueError:
-        return None
-
-
-def _from_base64(text: str) -> bytes | None:
-    try:
-        return base64.b64decode(text, validate=True)
     except ValueError:
         return None
 
