@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mirror_sdk.wire.model import Order, Timestamp, WireModel
+from mirror_sdk.wire.model import Page, Timestamp, WireModel
 
 EVENT_TYPES = ("registration", "reg_update", "deregistration", "expired")
 """By the words of the history and of the tables."""
@@ -52,21 +52,7 @@ class DeviceEvent(WireModel):
     data: DeviceEventData | None = None
 
 
-class DeviceEventPage(WireModel):
-    """One page of the device events; ``total_count`` only when it was asked for.
+class DeviceEventPage(Page[DeviceEvent]):
+    """One page of the device events; ``total_count`` only if it was requested."""
 
-    Attributes:
-        data: The events.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-        after: The id the page begins behind, as it was asked for.
-    """
-
-    object: Literal["list"] = "list"
-    data: list[DeviceEvent]
-    has_more: bool
-    limit: int
-    order: Order
-    after: str | None = None
     total_count: int | None = None

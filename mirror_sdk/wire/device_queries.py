@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
-from mirror_sdk.wire.model import Order, Timestamp, WireModel
+from mirror_sdk.wire.model import Page, Timestamp, WireModel
 
 MAX_NAME_CHARACTERS = 200
 MAX_QUERY_CHARACTERS = 1000
@@ -90,21 +90,7 @@ class DeviceQueryUpdate(WireModel):
     etag: str | None = None
 
 
-class DeviceQueryPage(WireModel):
-    """One page of the saved queries; ``total_count`` only when it was asked for.
+class DeviceQueryPage(Page[DeviceQuery]):
+    """One page of the saved queries; ``total_count`` only if it was requested."""
 
-    Attributes:
-        data: The queries.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-        after: The id the page begins behind, as it was asked for.
-    """
-
-    object: Literal["list"] = "list"
-    data: list[DeviceQuery]
-    has_more: bool
-    limit: int
-    order: Order
-    after: str | None = None
     total_count: int | None = None

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field
 from mirror_sdk.wire.device_object import ResourceState, Revision
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_sdk.wire.model import Order, Payload, Timestamp, WireModel
+from mirror_sdk.wire.model import Order, Page, Payload, Timestamp, WireModel
 from mirror_sdk.wire.notifications import AsyncResponse
-from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
+from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
 MAX_EXPIRY_SECONDS = 30 * 24 * 3600
@@ -51,15 +51,10 @@ _QUERY = re.compile(r"[!-~]*")
 
 def _check_uri(uri: str) -> str:
     path, _, query = uri.partition("?")
-    parse_path(path)
+    check_path(path)
     if not _QUERY.fullmatch(query):
         raise ValueError("its query has characters that no query has; write notification rules like ?pmin=5&pmax=120")
     return uri
-
-
-def _check_path(path: str) -> str:
-    parse_path(path)
-    return path
 
 
 def _check_media_type(text: str) -> str:
@@ -75,7 +70,7 @@ _MediaType = Annotated[
 ]
 
 
-_Path = Annotated[str, Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
+_Path = Annotated[str, Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(check_path)]
 _By = Annotated[
     str,
     Field(min_length=1, max_length=MAX_ACKNOWLEDGED_BY, json_schema_extra=PRINTABLE),
@@ -151,22 +146,10 @@ class WaitingRequest(WireModel):
     attempts: int
 
 
-class WaitingRequestPage(WireModel):
-    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id.
+class WaitingRequestPage(Page[WaitingRequest]):
+    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id."""
 
-    Attributes:
-        data: The requests.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-    """
-
-    object: Literal["list"] = "list"
-    data: list[WaitingRequest]
-    has_more: bool
-    limit: int
     order: Order = "ASC"
-    after: str | None = None
 
 
 class DesiredChanged(ErrorBody):

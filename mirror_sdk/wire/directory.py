@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from mirror_sdk._visible import CARD, html_table, time_text, visible
-from mirror_sdk.wire.model import Order, Timestamp, WireModel
+from mirror_sdk.wire.model import Page, Timestamp, WireModel
 
 FILTER_FIELDS = (
     "id",
@@ -216,23 +216,9 @@ class DeviceUpdate(WireModel):
     last_contact_at: str | None = None
 
 
-class DevicePage(WireModel):
-    """One page of the directory; ``total_count`` only when it was asked for.
+class DevicePage(Page[Device]):
+    """One page of the directory; ``total_count`` only if it was requested."""
 
-    Attributes:
-        data: The devices.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-        after: The id the page begins behind, as it was asked for.
-    """
-
-    object: Literal["list"] = "list"
-    data: list[Device]
-    has_more: bool
-    limit: int
-    order: Order
-    after: str | None = None
     total_count: int | None = None
 
 

@@ -8,12 +8,11 @@ import dataclasses
 import json
 import math
 import numbers
-import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -38,7 +37,6 @@ _FAULTS = {
     "too_short": "must not be empty",
     "too_long": "takes at most %(max_length)s entries",
 }
-_OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")
 
 
 def place_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
@@ -95,13 +93,6 @@ class WireModel(BaseModel, JsonForm):
     def to_wire(self) -> dict[str, Any]:
         """The JSON form: wire names, nothing that was not given."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
-
-
-def read_timestamp(value: object) -> object:
-    """Accept an offset without its colon (``+0000``), as some servers of the public API send it."""
-    if isinstance(value, str) and not value.endswith("Z"):
-        return _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value)
-    return value
 
 
 def in_utc(instant: datetime) -> datetime:
@@ -167,7 +158,6 @@ def _instant(at: datetime) -> str:
 
 Timestamp = Annotated[
     AwareDatetime,
-    BeforeValidator(read_timestamp),
     AfterValidator(in_utc),
     PlainSerializer(write_timestamp, return_type=str, when_used="json"),
 ]
@@ -226,3 +216,23 @@ def _kind_of(hint: Any) -> Kind:
 
 
 Order = Literal["ASC", "DESC"]
+Entry = TypeVar("Entry")
+
+
+class Page(WireModel, Generic[Entry]):
+    """One page of a list.
+
+    Attributes:
+        data: The entries.
+        has_more: Whether another page follows.
+        limit: The most entries that a page has.
+        order: The order of the entries.
+        after: The id after which the page begins, as it was requested.
+    """
+
+    object: Literal["list"] = "list"
+    data: list[Entry]
+    has_more: bool
+    limit: int
+    order: Order
+    after: str | None = None

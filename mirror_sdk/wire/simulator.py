@@ -8,14 +8,9 @@ from pydantic import AfterValidator, Field
 
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.model import Timestamp, WireModel
-from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
+from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 
 AnswerMode = Literal["normal", "reject", "silent"]
-
-
-def _check_path(path: str) -> str:
-    parse_path(path)
-    return path
 
 
 _Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterValidator(check_printable)]
@@ -47,7 +42,7 @@ class SimulatorNewResource(SimulatorResourceBody):
         path: The resource path.
     """
 
-    path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
+    path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(check_path)]
 
 
 class SimulatorNewDevice(WireModel):

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from mirror_sdk.wire.model import WireModel
-from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern, matches
+from mirror_sdk.wire.paths import TEXT_PATTERN, check_path_pattern, check_pattern, matches
 
 MAX_RULES = 1024
 MAX_PATHS = 256
@@ -46,16 +46,10 @@ _Name = Annotated[
 ]
 
 
-def _check_path_pattern(pattern: str) -> str:
-    if not pattern.startswith("/") and pattern != "*":
-        raise ValueError(f"{pattern!r} must start with a slash, like /3303/0/5700 or /3303/*")
-    return check_pattern(pattern)
-
-
 _PathPattern = Annotated[
     str,
     Field(min_length=1, max_length=128, json_schema_extra={"pattern": r"^(?:/[^*]*\*?|\*)$"}),
-    AfterValidator(_check_path_pattern),
+    AfterValidator(check_path_pattern),
 ]
 
 
