@@ -52,7 +52,8 @@ class DeviceEvent(WireModel):
     data: DeviceEventData | None = None
 
 
-class DeviceEventPage(Page[DeviceEvent]):
+class DeviceEventPage(Page):
     """One page of the device events; ``total_count`` only if it was requested."""
 
+    data: list[DeviceEvent]
     total_count: int | None = None

@@ -90,7 +90,8 @@ class DeviceQueryUpdate(WireModel):
     etag: str | None = None
 
 
-class DeviceQueryPage(Page[DeviceQuery]):
+class DeviceQueryPage(Page):
     """One page of the saved queries; ``total_count`` only if it was requested."""
 
+    data: list[DeviceQuery]
     total_count: int | None = None

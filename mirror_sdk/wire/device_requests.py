@@ -146,9 +146,10 @@ class WaitingRequest(WireModel):
     attempts: int
 
 
-class WaitingRequestPage(Page[WaitingRequest]):
+class WaitingRequestPage(Page):
     """A page of the application's waiting device requests, oldest first; ``after`` is an async-id."""
 
+    data: list[WaitingRequest]
     order: Order = "ASC"
 
 

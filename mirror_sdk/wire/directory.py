@@ -216,9 +216,10 @@ class DeviceUpdate(WireModel):
     last_contact_at: str | None = None
 
 
-class DevicePage(Page[Device]):
+class DevicePage(Page):
     """One page of the directory; ``total_count`` only if it was requested."""
 
+    data: list[Device]
     total_count: int | None = None
 
 

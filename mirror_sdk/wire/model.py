@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -216,10 +216,9 @@ def _kind_of(hint: Any) -> Kind:
 
 
 Order = Literal["ASC", "DESC"]
-Entry = TypeVar("Entry")
 
 
-class Page(WireModel, Generic[Entry]):
+class Page(WireModel):
     """One page of a list.
 
     Attributes:
@@ -231,7 +230,8 @@ class Page(WireModel, Generic[Entry]):
     """
 
     object: Literal["list"] = "list"
-    data: list[Entry]
+    # A generic model would take as long to import as all others together.
+    data: list[Any]
     has_more: bool
     limit: int
     order: Order
