@@ -38,12 +38,12 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
     """Register the objects of an object definition file (XML), see :func:`~mirror_sdk.register_object`.
 
     Args:
-        source: The file's path, or its text: what begins with ``<`` is taken as the text.
-        replace: Take them in the place of the declarations there are.
+        source: The file's path, or its text, which begins with ``<``.
+        replace: Replace existing declarations.
 
     Returns:
-        The ids of the objects. Resources without an operation, which no client can use, are left out; and with a
-        warning those that have no type and are not executable, as one of the registry's object 10482.
+        The ids of the objects. Resources without an operation are left out, because no client can use them. Resources
+        that have no type and are not executable, as one of the registry's object 10482, are left out with a warning.
 
     Raises:
         OSError: The file cannot be read.
@@ -59,12 +59,12 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
 def _content(source: str | Path) -> bytes | str:
     if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
         return source.lstrip("\ufeff \t\r\n")
-    # A declaration of XML may stand only at the beginning; some files have an empty line before it.
+    # An XML declaration is allowed only at the beginning; some files have an empty line before it.
     return Path(source).read_bytes().lstrip()
 
 
 def _parse(content: bytes | str) -> Element:
-    # Only now: every program has the object table, few read files into it.
+    # Imported here: every program has the object table, few read files into it.
     from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
 
     class Builder(TreeBuilder):
@@ -106,7 +106,7 @@ def _is_usable(item: Element, what: str) -> bool:
 
 
 def _operations(item: Element) -> str:
-    """The operations as an access, in whichever of the usual spellings they are."""
+    """Return the operations, in any of the usual spellings, as an access."""
     word = re.sub(r"[\s,/]", "", _text(item, "Operations")).upper()
     return _OPERATIONS.get(word, word)
 
@@ -130,7 +130,7 @@ def _declaration(item: Element, what: str) -> ResourceDeclaration:
 
 
 def _range(text: str) -> tuple[float, float] | None:
-    """The range, where it is one: the element also holds lists, lengths and prose, which are no limits of a number."""
+    """Return the range, if it is one: the element may also hold lists, lengths and prose."""
     limits = _RANGE.fullmatch(text)
     if limits is None:
         return None

@@ -2,9 +2,9 @@
 
 Payloads in text, TLV, SenML, CBOR and JSON are typed by the table of LwM2M and IPSO objects
 (:mod:`mirror_sdk.object_table`; ``register_object`` and ``load_object_definitions`` add objects of your own).
-text/plain and TLV say nothing of types: the object table does, and what it does not declare stays text or bytes. JSON,
-CBOR and SenML have types of their own, which the table narrows down. A payload that is not what it should be becomes a
-value of kind ``opaque`` with its bytes and the reason, never an error.
+text/plain and TLV have no types: the object table has them, and undeclared values stay text or bytes. JSON, CBOR and
+SenML have types of their own, which the table narrows down. A payload that cannot be read as its type becomes a value
+of kind ``opaque`` with its bytes and the reason, never an error.
 
 >>> from mirror_sdk.values import decode, encode, parse_value
 >>> decode(b"21.5", "text/plain", "/3303/0/5700").python
@@ -19,8 +19,8 @@ same as JSON text in their columns of texts, with the ``value_kind`` ``multiple`
 >>> decode(bytes.fromhex("88070842000ed842011388"), "application/vnd.oma.lwm2m+tlv", "/3/0/7").python
 {0: 3800, 1: 5000}
 
-What people type is read by :func:`~mirror_sdk.parse_value`, as ``write_value(..., text=...)``, a plan's column
-``text`` and ``mirror write`` do: "off" and " 55 " are values, and what is none, as "5,5", is refused with the reason.
+:func:`~mirror_sdk.parse_value` reads text that people type, and so do ``write_value(..., text=...)``, a plan's column
+``text`` and ``mirror write``: "off" and " 55 " are values. Text that is none, such as "5,5", fails with the reason.
 
 >>> parse_value(" 55 ", "/3311/0/5851")
 55
@@ -29,8 +29,8 @@ Traceback (most recent call last):
 mirror_sdk.errors.InvalidValue: ...
 
 A content type of your own gets a decoder, and for writes an encoder, with :func:`~mirror_sdk.register_decoder`. Every
-client, table, explanation and widget of the process then has its values; a payload that the decoder rejects stays
-``opaque``. Processes that others start, such as workers of Dask, register it themselves.
+client, table, explanation and widget of the process then uses it; a payload that the decoder rejects stays ``opaque``.
+Other processes, such as workers of Dask, have to register it themselves.
 
 >>> import json
 >>> from mirror_sdk import register_decoder, unregister_decoder

@@ -1,4 +1,4 @@
-"""What a codec is: how payloads of one content type are read, written and split."""
+"""The codec of a content type: how its payloads are read, written and split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders that programs register for content types that are not read here."""
+"""Decoders that programs register for content types of their own."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _registering = Lock()
 def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None = None) -> None:
     """Read payloads of a content type of your own, and write them too if ``encode`` is given.
 
-    The decoder is that of the process: every client, table, explanation and widget uses it from then on. Threads may
-    register and read at the same time. Registering a content type again replaces its decoder, so that a cell of a
-    notebook may run twice. Tables that exist, and recordings, keep the values they have.
+    Every client, table, explanation and widget of the process uses it from then on. Threads may register and read at
+    the same time. Registering a content type again replaces its decoder, so that a notebook cell may run twice.
+    Existing tables, and recordings, keep their values.
 
-    The value is narrowed down by the object table, as an item of JSON is: 21 becomes 21.0 where a float is declared. If
+    The object table narrows the value down, as an item of JSON: 21 becomes 21.0 where a float is declared. If
     ``decode`` raises, or returns something that is no value, the resource keeps its bytes with the kind ``opaque``, and
     ``Value.problem`` has the reason: one bad payload never breaks a table.
 
     Args:
-        content_type: Such as ``application/vnd.example+json``, in any case. It matches payloads whose content type
-            has parameters, too, except for a ``charset`` that is not UTF-8.
+        content_type: Such as ``application/vnd.example+json``, in any case. It also matches payloads whose content
+            type has parameters, except for a ``charset`` that is not UTF-8.
         decode: Called with the payload, ``bytes``, and the resource path. It returns a ``float``, ``int``, ``str``,
             ``bool``, aware ``datetime`` or ``bytes``, or a dict of these by id: by resource instance for a resource
             with several, by resource for the path of an object instance. It may be called in any thread.
-        encode: Called with the value to write, which the resource takes, and the resource path; it returns the payload.
+        encode: Called with the value to write, already checked, and the resource path; it returns the payload.
             ``write_value(..., content_type=...)`` and plans use it. Without it only ``bytes`` are written, as they are.
 
     Raises:
         TypeError: ``decode`` or ``encode`` cannot be called with two arguments.
-        ValueError: ``content_type`` is no name of a content type without parameters, or is one that is read here
-            already: the types of LwM2M, JSON and CBOR mean the same in every program.
+        ValueError: ``content_type`` is no name of a content type without parameters, or is a built-in one: the types of
+            LwM2M, JSON and CBOR mean the same in every program.
 
     >>> from mirror_sdk import register_decoder, unregister_decoder
     >>> from mirror_sdk.values import decode
@@ -97,7 +97,7 @@ def unregister_decoder(content_type: str) -> None:
 
 
 def registered_codec(name: str) -> Codec | None:
-    """Return what is registered for a content type, whose name is in lower case and without parameters."""
+    """Return the registered codec of a content type; its name is in lower case and has no parameters."""
     return _registered.get(name)
 
 

@@ -1,4 +1,4 @@
-"""LwM2M TLV: values by type, id and length; what the bytes of a value mean, the object table alone says.
+"""LwM2M TLV: values by type, id and length; only the object table has the meaning of their bytes.
 
 Source: LwM2M core, TLV data format (1.0: 6.4.3; 1.1: 7.4.3).
 """
@@ -30,13 +30,13 @@ _LEVELS: Mapping[_Kind, int] = {
     _Kind.RESOURCE: 2,
     _Kind.RESOURCE_INSTANCE: 3,
 }
-"""Where in a path (object, instance, resource, resource instance) the id of an entry stands."""
+"""The position of the id of an entry in a path of object, instance, resource and resource instance."""
 
 _HOLDS_ENTRIES = frozenset({_Kind.OBJECT_INSTANCE, _Kind.MULTIPLE_RESOURCE})
 _WIDE_ID = 0x20
 _SHORT = 8
 _MOST_BYTES = 2**24 - 1 - 6
-"""What a length of three bytes can name, less the head of an entry within."""
+"""The largest length of three bytes, less the head of an inner entry."""
 
 
 def _read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
@@ -46,11 +46,11 @@ def _read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
 
 def _split_tlv(raw: bytes, path: str) -> list[Part]:
     """Return a TLV for each resource with all its instances, in their order."""
-    asked = _ids(path)
-    if len(asked) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
-        return [Part(path, raw, LWM2M_TLV) for _ in _values(raw, asked, lowest=1)]
+    parent = _ids(path)
+    if len(parent) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
+        return [Part(path, raw, LWM2M_TLV) for _ in _values(raw, parent, lowest=1)]
     found: dict[tuple[int, ...], tuple[_Kind, list[bytes]]] = {}
-    for ids, content in _values(raw, asked, lowest=1):
+    for ids, content in _values(raw, parent, lowest=1):
         is_instance = len(ids) > _LEVELS[_Kind.RESOURCE_INSTANCE]
         resource = ids[:-1] if is_instance else ids
         kind = _Kind.MULTIPLE_RESOURCE if is_instance else _Kind.RESOURCE
@@ -75,15 +75,15 @@ def _ids(path: str) -> tuple[int, ...]:
         raise UnreadablePayload(f"TLV names resources relative to a path: {exc}") from exc
 
 
-def _values(raw: bytes, asked: tuple[int, ...], lowest: int) -> Iterator[tuple[tuple[int, ...], bytes]]:
+def _values(raw: bytes, parent: tuple[int, ...], lowest: int) -> Iterator[tuple[tuple[int, ...], bytes]]:
     seen: set[int] = set()
     for kind, number, content in _entries(raw):
         level = _LEVELS[kind]
-        # An entry stands at its own level below what was asked, or repeats the id that was asked for.
-        if not lowest <= level <= len(asked) or number != (*asked, number)[level]:
+        # An entry stands at its own level below the requested path, or repeats the requested id.
+        if not lowest <= level <= len(parent) or number != (*parent, number)[level]:
             name = kind.name.lower().replace("_", " ")
-            raise UnreadablePayload(f"the TLV holds {name} {number}, which is not in {_path(asked)}")
-        ids = (*asked[:level], number)
+            raise UnreadablePayload(f"the TLV holds {name} {number}, which is not in {_path(parent)}")
+        ids = (*parent[:level], number)
         if number in seen:
             raise UnreadablePayload(f"the TLV holds {_path(ids)} twice")
         seen.add(number)

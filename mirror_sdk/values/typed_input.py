@@ -35,14 +35,13 @@ class _NoValue(ValueError):
 
 
 def parse_value(text: str, path: str) -> PythonValue:
-    """Read what people type, in a form or a cell of a table, as a value of the type declared for a resource.
+    """Read a text that a person typed, in a form or a cell of a table, as the type declared for a resource.
 
-    Blanks around it are left out, except of a text. What is shown of a value can be typed again: ``str()`` of a
-    :class:`Value`, and of bytes their hex digits; not of a text with characters that are shown as escapes, nor of a
-    multiple resource.
+    Blanks around it are ignored, unless the type is a text. The ``str()`` of a :class:`Value` can be typed again, and
+    so can the hex digits of bytes; exceptions are a text with characters shown as escapes, and a multiple resource.
 
     ============  ==========================================================================================
-    declared      what is taken, and what comes of it
+    declared      accepted texts, and the type of the value
     ============  ==========================================================================================
     boolean       ``true``, ``on``, ``yes``, ``1``, ``false``, ``off``, ``no``, ``0``, in any case: ``bool``
     integer       ``55``, ``-3``, ``5.5e1``, of at most 64 bits and in the declared range: ``int``
@@ -56,16 +55,16 @@ def parse_value(text: str, path: str) -> PythonValue:
     declared
     ============  ==========================================================================================
 
-    Whether the resource may be written is not looked at here.
+    This does not check whether the resource may be written.
 
     Args:
-        text: What was typed.
+        text: The text.
         path: Resource path such as ``/3311/0/5850``.
 
     Raises:
         InvalidValue: It is no such value (``5,5``, ``12abc``, ``nan``, nothing at all), not in the declared range, or
-            could be two; or the resource is executable. The message names the resource and what it takes, with an
-            example.
+            could be two; or the resource is executable. The message names the resource and the values it takes, with
+            an example.
         ValueError: ``path`` is no resource path.
         TypeError: One of the two is no text.
 
@@ -80,7 +79,7 @@ def parse_value(text: str, path: str) -> PythonValue:
 
 
 def read_typed(text: str, path: str) -> PythonValue:
-    """Read a text like :func:`parse_value`, for what may be no path, and whatever the declared range is.
+    """Read a text like :func:`parse_value`, but ignore the declared range, and whether ``path`` is a resource path.
 
     Raises:
         InvalidValue: It is no such value.
@@ -95,7 +94,7 @@ def read_typed(text: str, path: str) -> PythonValue:
 
 
 def given_value(value: object, text: str | None, path: str) -> object:
-    """The value of a call that takes one, or else a text that people typed.
+    """Return the value of a call, which takes either a value or a text that a person typed.
 
     Raises:
         InvalidValue: There are both or neither, or the text is no value for the resource.

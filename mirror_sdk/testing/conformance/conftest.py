@@ -27,23 +27,23 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
     with service.http:
         try:
             service.http.delete(CALLBACK)
-            answer = service.http.get(PULL, params={"hold": 0})
+            response = service.http.get(PULL, params={"hold": 0})
         except httpx.TransportError as exc:
-            pytest.exit(f"there is no answer from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
-        if answer.status_code in {401, 403}:
-            pytest.exit(f"{settings.base_url} does not take the key: {answer.text}", pytest.ExitCode.USAGE_ERROR)
+            pytest.exit(f"no response from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
+        if response.status_code in {401, 403}:
+            pytest.exit(f"{settings.base_url} does not take the key: {response.text}", pytest.ExitCode.USAGE_ERROR)
         yield service
 
 
 @pytest.fixture(scope="session")
 def found_simulator(service: Service) -> SimulatedDevices | str:
     """The simulator, or why there is none."""
-    answer = service.http.get("/sim/v1/clock")
-    if answer.status_code == 403:
+    response = service.http.get("/sim/v1/clock")
+    if response.status_code == 403:
         return "the key lacks the scope admin, which plays the server's simulated devices"
-    if answer.status_code != 200:
+    if response.status_code != 200:
         return "the server has no simulator (/sim/v1), so no test can play a device"
-    return SimulatedDevices(service, is_manual=answer.json().get("manual", False))
+    return SimulatedDevices(service, is_manual=response.json().get("manual", False))
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def loopback(service: Service) -> Service:
     if not is_here:
         pytest.skip(f"{host} is another machine, which cannot call a webhook on this one")
     with WebhookReceiver() as receiver:
-        answer = service.call("PUT", CALLBACK, json={"url": receiver.url, "headers": dict(receiver.headers)})
-        if answer.status_code == 400 and any(field["name"] == "url" for field in answer.json()["fields"]):
+        response = service.call("PUT", CALLBACK, json={"url": receiver.url, "headers": dict(receiver.headers)})
+        if response.status_code == 400 and any(field["name"] == "url" for field in response.json()["fields"]):
             pytest.skip("the server calls nothing on its own machine (no --allow-callbacks-to 127.0.0.0/8)")
         service.http.delete(CALLBACK)
     return service

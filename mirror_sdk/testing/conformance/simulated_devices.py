@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from mirror_sdk.testing.conformance.service import Service
+from mirror_sdk.testing.conformance.service import Service, in_words
 
 TEMPERATURE = "/3303/0/5700"
 SWITCH = "/3311/0/5850"
@@ -22,7 +22,7 @@ RESOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class SimulatedDevices:
-    """Plays devices of its own.
+    """Controls simulated devices of its own.
 
     Attributes:
         service: The server.
@@ -33,7 +33,7 @@ class SimulatedDevices:
     is_manual: bool
 
     def add(self, *, endpoint_type: str = "Conformance", queue_mode: bool = False) -> str:
-        """A new device with the resources above; gives its id."""
+        """Add a device with the resources above and return its id."""
         body = {
             "endpoint_name": f"conformance-{uuid.uuid4().hex[:12]}",
             "endpoint_type": endpoint_type,
@@ -43,31 +43,31 @@ class SimulatedDevices:
         device_id: str = self.service.json("POST", "/sim/v1/devices", json=body)["id"]
         return device_id
 
-    def patch(self, device_id: str, **behaviour: Any) -> None:
-        """Say how a device behaves."""
-        self._act("PATCH", f"/sim/v1/devices/{device_id}", json=behaviour)
+    def patch(self, device_id: str, **behavior: Any) -> None:
+        """Change the behavior of a device."""
+        self._act("PATCH", f"/sim/v1/devices/{device_id}", json=behavior)
 
     def set_value(self, device_id: str, path: str, value: str, **flags: bool) -> None:
-        """A device changes a value of its own."""
+        """Have a device change a value of its own."""
         self._act("PUT", f"/sim/v1/devices/{device_id}/resources{path}", json={"value": value, **flags})
 
     def remove(self, device_id: str, path: str) -> None:
-        """A device removes a resource."""
+        """Have a device remove a resource."""
         self._act("DELETE", f"/sim/v1/devices/{device_id}/resources{path}")
 
     def registration(self, device_id: str, method: str) -> None:
-        """A device registers (``POST``), updates its registration (``PUT``) or leaves (``DELETE``)."""
+        """Have a device register (``POST``), update its registration (``PUT``) or deregister (``DELETE``)."""
         self._act(method, f"/sim/v1/devices/{device_id}/registration")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the server's clock."""
         self._act("POST", "/sim/v1/clock", json={"advance_seconds": seconds})
 
     def now(self) -> str:
-        """The server's present."""
+        """Return the time of the server's clock."""
         now: str = self.service.json("GET", "/sim/v1/clock")["now"]
         return now
 
     def _act(self, method: str, path: str, **options: Any) -> None:
-        answer = self.service.call(method, path, **options)
-        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        response = self.service.call(method, path, **options)
+        assert response.is_success, in_words(response)

@@ -14,7 +14,7 @@ from mirror_sdk.errors import AccessDenied, BeforeHistory, NotFound
 from mirror_sdk.events import Event, EventKind, read_events, utc_now
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import Value, ValueKind
-from mirror_sdk.wire.history import HAPPENINGS
+from mirror_sdk.wire.history import EVENT_KINDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ LOOKED_BACK = timedelta(days=1)
 """How far back a history is looked at, from where the log begins."""
 _FEWER = 2
 
-_KINDS = {kind.value: kind for kind in EventKind if kind.value in HAPPENINGS} | {"reported": EventKind.OBSERVATION}
+_KINDS = {kind.value: kind for kind in EventKind if kind.value in EVENT_KINDS} | {"reported": EventKind.OBSERVATION}
 """What a row of a history is among events; an end of a write is none."""
 
 

@@ -31,7 +31,7 @@ from mirror_sdk.widgets.models.past import Past, read_past
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import WINDOWS, Interval, TimeWindow
 from mirror_sdk.widgets.models.wording import count_text, value_text
-from mirror_sdk.wire.entries import count_missing
+from mirror_sdk.wire.log_entries import count_missing
 from mirror_sdk.wire.paths import check_pattern
 
 if TYPE_CHECKING:
