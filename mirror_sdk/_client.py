@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Self
+from weakref import ref
 
 from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
+from mirror_sdk._members import WithMembers, shown_as_its_own
 from mirror_sdk._methods.device_methods import DeviceMethods
 from mirror_sdk._methods.event_methods import EventMethods
 from mirror_sdk._methods.table_methods import TableMethods
@@ -34,11 +36,27 @@ if TYPE_CHECKING:
     from mirror_sdk.resources.subscriptions import Subscriptions
 
 
-class MirrorClient(DeviceMethods, EventMethods, TableMethods):
+@shown_as_its_own
+class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     """A client of a device state mirror. Any number of threads may use one client at once.
 
-    The verbs of every day are methods of the client. All others are in groups: :attr:`devices`, :attr:`requests`,
-    :attr:`subscriptions`, :attr:`notifications`, :attr:`fleet`, :attr:`plans`, :attr:`cassettes` and :attr:`service`.
+    Where to find things::
+
+        read a value from a device     client.read_value(device, path)
+        write a value to a device      client.write_value(device, path, value)
+        values the mirror has          client.get_device(device), client.state_frame(), client.fleet.snapshot()
+        devices with an attribute      client.devices.list(attributes={"site": "Berlin"})
+        history of a device            client.history([device])
+        subscribe, or add a rule       client.subscribe(device, path), client.subscriptions.rules.add([rule])
+        events as they come            client.events(), client.watch(callback)
+        many writes at once            client.plan(writes)
+        requests without a response    client.requests.frame()
+        connection of a device         client.devices.connection(device)
+        notification channel           client.notifications.channel
+        decoder for a content type     mirror_sdk.register_decoder(content_type, decode)
+
+    All other methods are in groups: :attr:`devices`, :attr:`requests`, :attr:`subscriptions`, :attr:`notifications`,
+    :attr:`fleet`, :attr:`plans`, :attr:`cassettes` and :attr:`service`.
 
     A forked process may use the client too: it opens connections of its own, and both processes get the responses to
     their requests. Watches and recorders stay with the parent. Closing the client in one process leaves it open in the
@@ -116,6 +134,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
     def _hold(self, session: ClientSession) -> None:
         """Take what all methods share. A client for tests passes a session of its own."""
         self._session = session
+        session.client = ref(self)  # a weak one: the client ends when nobody uses it any more
         self._tables = TableReader(session)
         self.base_url: str = session.base_url
 
@@ -238,10 +257,6 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods):
 
     def __repr__(self) -> str:
         return f"<MirrorClient {self.base_url}>"
-
-    def __dir__(self) -> list[str]:
-        # Completion shows what users call.
-        return [name for name in super().__dir__() if not name.startswith("_") or name.startswith("__")]
 
     def __reduce__(self) -> NoReturn:
         raise cannot_be_sent(self)

@@ -1,4 +1,4 @@
-"""A fleet or a history larger than memory as a Dask DataFrame: each partition has the devices of a range of ids.
+"""Dask DataFrames of a fleet or a history larger than memory, partitioned by ranges of device ids.
 
 >>> from mirror_sdk.dask import read_mirror
 >>> fleet = read_mirror(paths=["/3303/*"], devices_per_partition=5)     # API_HOST and API_KEY, as for a client
@@ -7,31 +7,42 @@
 >>> fleet.groupby("path", observed=True)["reported_num"].count().compute().to_dict()
 {'/3303/0/5700': 2, '/3303/0/5701': 0}
 
-**What the partitions show.** A partition is loaded when it is computed, on the worker that computes it. It is one
-consistent read, as of an instant of its own, and its ``attrs["mirror"]`` tells ``taken_at``, ``revision`` and its range
-of ids; Dask drops ``attrs`` when it puts partitions together. Different partitions show different instants, and what is
-computed twice is loaded twice, unless it is kept with ``persist()``. Every device is in one partition only, one that
-registers after the ranges were made too. For all devices as of one instant, write a dataset with
-``client.fleet.dataset()`` and read that with :func:`read_dataset`, where every worker reaches its
-folder.
+Consistency
+-----------
 
-**What happened.** :func:`read_history` gives the history the same way, in partitions by ranges of ids and, with
-``time_per_partition``, by intervals; each is in the order of device, path and time. Where an ``end`` is given
-that lies in the past, all partitions together show what ``client.history`` would, but for what comes late meanwhile.
+A partition is loaded when it is computed, on the worker that computes it. Each load is one consistent read as of an
+instant of its own. Different partitions show different instants, and a partition that is computed twice is loaded
+twice, unless you keep it with ``persist()``.
+
+The ``attrs["mirror"]`` of a partition contains ``taken_at``, ``revision`` and its range of ids. Dask drops ``attrs``
+when it concatenates partitions. Every device is in exactly one partition, including devices that registered after the
+ranges were made.
+
+To get all devices as of one instant, write a dataset with ``client.fleet.dataset()`` and read it with
+:func:`read_dataset`. Every worker needs access to its folder.
+
+A history
+---------
+
+:func:`read_history` reads the history in the same way. Partitions are ranges of ids and, with ``time_per_partition``,
+intervals. Each partition is sorted by device, path and time. If ``end`` lies in the past, the partitions together equal
+the result of ``client.history``, except for events that arrive late in between.
 
 >>> from mirror_sdk.dask import read_history
 >>> rows = read_history(begin=begin, end=end, paths=["/3303/*"], devices_per_partition=5)
 >>> rows.npartitions, len(rows) == len(client.history(begin=begin, end=end, paths=["/3303/*"]))
 (3, True)
 
-**What Dask knows.** Columns and dtypes are those of ``client.fleet.snapshot()``, and of
-:meth:`mirror_sdk.MirrorClient.history`. Categories differ from partition to partition, so Dask does not know them
-beforehand, but those that are fixed, such as of ``value_kind``. The
-index of each partition begins at 0, so divisions are unknown. All rows of a device are in one partition.
+Reference
+---------
 
-**What the workers need.** ``API_HOST`` and ``API_KEY`` in their environment, as here. A key that is given to
-:func:`read_mirror` goes to the workers with the work and is shown nowhere. The ranges come from the server
-(``GET /v3/device-echo/ranges``), with as many devices each. The extra is ``dask``.
+Columns and dtypes are those of ``client.fleet.snapshot()`` and of :meth:`mirror_sdk.MirrorClient.history`. Categories
+differ between partitions, so Dask does not know them in advance; fixed categories such as those of ``value_kind`` are
+known. The index of each partition starts at 0, so divisions are unknown. All rows of a device are in one partition.
+
+Workers need ``API_HOST`` and ``API_KEY`` in their environment. A key that you pass to :func:`read_mirror` is sent to
+the workers with the task and is never displayed. The server divides the ids into ranges with equal numbers of devices
+(``GET /v3/device-echo/ranges``). The extra is ``dask``.
 """
 
 from __future__ import annotations
@@ -81,6 +92,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["read_dataset", "read_history", "read_mirror"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _MAX_RETRIES = 11
 """How often a refused request is sent again, for about two minutes: a service sends a few snapshots at once, and a

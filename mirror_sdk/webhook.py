@@ -1,9 +1,10 @@
-"""Receiving notifications by a webhook: what a service sends, as entries; and a small server that takes it.
+"""Webhooks: notifications that the service pushes, received by a small server or by your application.
 
-``client.notifications.use_webhook(WebhookReceiver(...))`` has notifications pushed instead of polled,
-``client.notifications.use_long_polling()`` ends that; events and answers come as they do by long polling. A
-:class:`WebhookReceiver` listens by itself. In a web application of your own keep a :class:`CallbackInbox` and hand it
-each request; with Flask::
+``client.notifications.use_webhook(WebhookReceiver(...))`` switches from long polling to a webhook.
+``client.notifications.use_long_polling()`` switches back. Events and responses arrive as they do with long polling.
+
+A :class:`WebhookReceiver` listens on a port of its own. In a web application of your own, keep a :class:`CallbackInbox`
+and pass each request to it. With Flask::
 
     inbox = CallbackInbox()
 
@@ -11,15 +12,17 @@ each request; with Flask::
     def callback():
         return "", inbox.receive(request.get_data(), request.headers)
 
-and with FastAPI::
+With FastAPI::
 
     @app.put("/callback")
     async def callback(request: Request) -> Response:
         return Response(status_code=inbox.receive(await request.body(), request.headers))
 
-Then ``client.notifications.use_webhook(inbox, url="https://app.example.com/callback")``. ``python -m
-mirror_sdk.example_app`` is a whole small application (:mod:`mirror_sdk.example_app`), ``mirror-server help
-notifications`` says what a service does with a webhook, and what a program that changes channels gets.
+Then call ``client.notifications.use_webhook(inbox, url="https://app.example.com/callback")``.
+
+``python -m mirror_sdk.example_app`` is a complete small application (:mod:`mirror_sdk.example_app`).
+``mirror-server help notifications`` describes how the service calls a webhook, and what a program receives when it
+changes channels.
 
 Source: specification E4, E5; wire.md 4 and 5.
 """

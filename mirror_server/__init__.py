@@ -1,127 +1,147 @@
-"""Reference server of the device state mirror service; this text is for who operates one.
+"""Operating the reference server of the device state mirror: settings, keys, storage, monitoring, deployment.
 
-An access key first, then the server::
+Create an access key, then start the server::
 
     mirror-server keys create my-app --scope read --scope write
     mirror-server run --database sqlite:///mirror.db
 
-What extensions add is told in topics of their own: ``mirror-server help`` lists them all. This one is about the core.
+This topic covers the core. Each extension has a topic of its own, and ``mirror-server help`` lists them all.
 
 Settings
 --------
 
-Each is an option of ``mirror-server run``, whose ``--help`` says what it does and what holds without it, and a variable
-of the environment, ``MIRROR_`` with the option's name: ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Where several
-values may be given, a variable has them separated by spaces.
+Each setting is an option of ``mirror-server run`` and an environment variable: ``MIRROR_`` with the name of the option.
+For example, ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Separate several values in a variable with spaces.
+``mirror-server run --help`` shows the meaning and the default of each.
 
-- Where it listens: ``--host``, ``--port``. It speaks plain HTTP on loopback; TLS is an extension's (``help tls``), or a
-  proxy's.
-- Where the state is: ``--database``, ``sqlite:///FILE`` or ``postgresql://USER@HOST/NAME`` (extra ``postgresql``,
-  PostgreSQL 14 or newer). Begin with SQLite, which needs nothing.
-- What is kept of notifications, for how long and how much for one application: ``--keep-log-seconds``,
-  ``--keep-log-bytes``.
-- What a request may: ``--max-body-bytes``, ``--request-timeout-seconds`` (the head and then the body),
-  ``--write-timeout-seconds`` (each 64 KiB of an answer), ``--failed-keys-per-minute`` (of IPv6, one ``/64`` is an
-  address).
-- What one application may: ``--max-parked-polls`` for all, and of these, and of the eight snapshots and histories that
-  are sent at once, ``--poll-share``; ``--max-unread-bytes``. Under another WSGI server ``--max-blocking-polls``,
-  which is the variable ``MIRROR_MAX_BLOCKING_POLLS`` alone.
-- Who is called: ``--allow-callbacks-to``.
-- How long a device may take to answer: ``--answer-timeout-seconds``.
-- What time it is: ``--clock``. With a manual one times, expiry and the devices' rhythms stand still until the simulator
-  advances them, before the year 9999.
-- What it consists of: ``--without`` leaves an extension out, and so does a missing package. The log at the
-  start and ``/healthz`` tell which there are. More in ``mirror-server help extensions``.
+- Address: ``--host``, ``--port``. The server speaks plain HTTP on loopback. For TLS use the extension (``help tls``) or
+  a proxy.
+- Database: ``--database``, ``sqlite:///FILE`` or ``postgresql://USER@HOST/NAME`` (extra ``postgresql``, PostgreSQL 14
+  or newer). Start with SQLite, which needs no setup.
+- Retention of notifications per application: ``--keep-log-seconds``, ``--keep-log-bytes``.
+- Limits of a request: ``--max-body-bytes``, ``--request-timeout-seconds`` (the head, and then the body),
+  ``--write-timeout-seconds`` (each 64 KiB of a response), ``--failed-keys-per-minute`` per address (an IPv6 ``/64``
+  counts as one address).
+- Limits of an application: ``--max-parked-polls`` for all applications together. ``--poll-share`` is the share of one
+  application in these polls, and in the eight snapshots and histories that can be sent at once. ``--max-unread-bytes``
+  limits unread responses. Under another WSGI server, the variable ``MIRROR_MAX_BLOCKING_POLLS``
+  (``--max-blocking-polls``) limits polls instead.
+- Allowed webhook networks: ``--allow-callbacks-to``.
+- Timeout of a device: ``--answer-timeout-seconds``.
+- Clock: ``--clock``. With a manual clock, times, expiry and reporting intervals stand still until the simulator
+  advances them, at most to the end of year 9998.
+- Extensions: ``--without`` leaves one out. An extension whose package is missing is left out too. The startup log and
+  ``/healthz`` list the loaded extensions. See ``mirror-server help extensions``.
 
-Limits of the interface itself are fixed: 20 waiting requests a device, 1024 presubscription rules of 256 paths,
-10,000 notifications or 4 MiB a message.
+Limits of the interface are fixed: 20 pending requests per device, 1024 presubscription rules of 256 paths each, and
+10,000 notifications or 4 MiB per message.
 
 Keys
 ----
 
-A key is an application. Its scopes: ``read`` (devices, reading), ``write`` (writing, executing; what is said of devices
-in the directory and the filters saved there, which all applications share), ``subscribe`` (subscriptions and rules),
-``admin`` (the simulator, and ``/metrics``). It is printed once; only its hash is stored.
+A key is an application. Its scopes are:
 
-``mirror-server keys renew my-app`` prints another key for the same application, whose log, rules, subscriptions,
-channel and positions stay; the key it had is good for another day (``--overlap 7d``; ``--overlap 0`` ends it at once,
-where it is in wrong hands), as ``keys list`` tells. ``mirror-server keys revoke KEY_ID`` ends the key and its webhook
-or websocket, rules and subscriptions, and deletes its notifications. Polls, streams and reads that are held open with a
-key that ended deliver nothing more; a poll gets a ``401``.
+- ``read``: devices, and reading values.
+- ``write``: writing and executing, and the directory's descriptions of devices and saved filters, which all
+  applications share.
+- ``subscribe``: subscriptions and rules.
+- ``admin``: the simulator, and ``/metrics``.
 
-Who comes with wrong keys again and again is told ``429`` for a while. The right key is let in whatever others did with
-its id, which stands in logs and is no secret.
+A key is printed once; the server stores only its hash.
 
-What is stored
---------------
+``mirror-server keys renew my-app`` prints a new key for the same application. The log, rules, subscriptions, channel
+and positions stay. The old key works for another day, as ``keys list`` shows. Set another time with ``--overlap 7d``.
+If the old key has leaked, ``--overlap 0`` ends it at once.
 
-Every accepted request is on disk before its ``202``. After a crash the server goes on where it was: queued commands are
-delivered, expired ones fail, and the notification log continues with the next number. A read or write that was sent
-and had no response yet is sent again. An execute (``POST``) is not, because the device would execute it twice: it ends
-with 504 ``TIMEOUT``, which says that its outcome is unknown. For the same reason it has no ``retry`` by default.
+``mirror-server keys revoke KEY_ID`` ends the key, its webhook or websocket, its rules and its subscriptions, and
+deletes its notifications. Open polls, streams and reads of the key deliver nothing more; a poll gets a ``401``.
 
-A restart makes no event: what devices sent is not told again, and the times of a resource never go back. A device
-object is kept until six months after the device's last connection.
+A client that repeatedly sends wrong keys gets ``429`` for a while. The right key is always accepted, whatever others
+sent with its id. The id of a key appears in logs and is not a secret.
 
-Values may be personal data of the people who use the devices: the database file and its backups need the same care as
-those data, and answers tell proxies and browsers not to keep them (``Cache-Control: no-store``). Keys of real devices
-stand there as they are. Files are made readable by their owner alone. These commands look after them::
+Storage
+-------
 
-    mirror-server backup FILE        while it runs; 'restore FILE' makes a database from it
-    mirror-server mark-restored      where it was put back by other means than 'restore'
-    mirror-server check              damaged tables, and the invariants of the database
-    mirror-server erase DEVICE_ID    all that is stored of a device, rules that name it too; a receipt
+Every accepted request is on disk before its ``202`` is sent. After a crash the server continues: it delivers queued
+commands, fails expired ones, and continues the notification log with the next number.
 
-After ``restore`` programs are told that something is lost: a reader of notifications gets a gap (``Mirror-Gap``, which
-names numbers that were never given, too), and what was taken of the mirror before is taken anew. A database that is
-back at an earlier state by other means (``pg_restore``, a copied file, an earlier state of the disk or of a virtual
-machine) gives numbers of what was lost once more, and who read the former ones passes over the new ones without a word:
-``mirror-server mark-restored``, before a server runs on it, does for it what ``restore`` does. A file that is removed
-or replaced while it is served takes nothing more: ``503`` until it is back under its name.
+A read or write that was sent and had no response is sent again. An execute (``POST``) is not, because the device would
+execute it twice. It ends with 504 ``TIMEOUT``: the outcome is unknown. For the same reason an execute has no ``retry``
+by default.
 
-``backup`` and ``restore`` are for files; a PostgreSQL database is backed up with ``pg_dump``. A newer version brings a
-database to its schema when it starts, or with any of its commands but ``backup``; stop the older server first. A schema
-is made or upgraded in one transaction, so a kill or a full disk in the middle changes nothing, and who comes second
+A restart creates no events: values are not reported again, and the times of a resource never decrease. A device object
+is stored until six months after the last connection of the device.
+
+Values can be personal data of the people who use the devices. Protect the database file and its backups accordingly.
+Responses tell proxies and browsers not to store them (``Cache-Control: no-store``). The database contains the keys of
+real devices in plain form. All files are readable by their owner only. These commands maintain the database::
+
+    mirror-server backup FILE        copy a running database; 'restore FILE' makes a database from it
+    mirror-server mark-restored      after a restore by other means than 'restore'
+    mirror-server check              check for damaged tables and violated invariants
+    mirror-server erase DEVICE_ID    erase all data of a device, and rules that name it; prints a receipt
+
+Restoring a database
+--------------------
+
+After ``restore``, clients are informed of the loss. A reader of notifications gets a gap (``Mirror-Gap``), which also
+includes numbers that were never used. Tables that were read before are reloaded completely at the next refresh.
+
+If you restore a database by other means, run ``mirror-server mark-restored`` before you start a server on it. Other
+means are ``pg_restore``, a copied file, or a snapshot of the disk or virtual machine. Without it, the server reuses the
+numbers of the lost changes, and clients that read the lost ones skip the new ones without notice.
+
+A database file that is removed or replaced while it is served accepts no more changes: requests get ``503`` until the
+file is back under its name.
+
+Backups and upgrades
+--------------------
+
+``backup`` and ``restore`` are for SQLite files. Back up a PostgreSQL database with ``pg_dump``.
+
+A newer version upgrades the schema when it starts, or with any of its commands except ``backup``. Stop the older server
+first. A schema is created or upgraded in one transaction, so a kill or a full disk changes nothing. A second process
 waits.
 
-A damaged file is refused by everything but ``check``, which names the tables and counts what is wrong: ``restore`` a
-backup. To find that out, opening reads the file once, about five seconds a GB. A file has one server, by whatever path,
-symbolic or hard link; commands use the name that is served. The thread that writes keeps up to 32 MB of a SQLite
-database in memory; the ``-wal`` file beside the database grows to about 33 MB under load.
+Only ``check`` accepts a damaged file. It lists the damaged tables and counts the violations: ``restore`` a backup. To
+detect damage, the server reads the file once when it opens it, which takes about five seconds per GB.
 
-A clock that jumps
-------------------
+A file has one server, even if others use another path, symbolic link or hard link. Commands have to use the name that
+is served. The writer thread caches up to 32 MB of a SQLite database. The ``-wal`` file next to the database grows to
+about 33 MB under load.
 
-Times are those of the clock of the system, which is best kept right by NTP. Where it is set by a minute or more, or the
-machine slept, the log says so, and at the start if things are stored that are yet to come. What a program waits for
-goes on by a clock that is not set, and so do time-outs of devices and pauses of webhooks.
-
-- Ahead, or after a sleep: what is due by then is due at once. Requests end with ``REQUEST_EXPIRED``, registrations that
-  were not updated end, and devices that come back register again. What is deleted for its age (notifications, device
-  events, history, devices that were not connected for six months, webhooks that failed for a day) goes after an hour,
-  not at once, so that a clock that was set wrong can be set right before; so it is too after a start that is much later
-  than the last end. A clock that is wrong for longer deletes what is old by it.
-- Back: requests, registrations and what is kept end at the instants that were told, so that much later. What came later
-  has the larger ``seq`` and ``revision`` all the same; a time alone does not tell.
-- ``--clock manual`` begins behind all that is stored; the clock of the system behind a manual one goes back.
-
-Watching it
+Clock jumps
 -----------
 
-- ``GET /healthz`` says that the process answers, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
+Times come from the system clock. Use NTP. If the clock is set by a minute or more, or the machine slept, the log
+reports it. At startup the log reports stored times that lie in the future. Timeouts of devices, waits of programs and
+retry delays of webhooks use a monotonic clock and are not affected.
+
+- Forward, or after a sleep: whatever is due by then happens at once. Requests end with ``REQUEST_EXPIRED``,
+  registrations without an update end, and devices that return register again. Deletions by age wait for an hour, so
+  that you can correct a wrong clock first: notifications, device events, history, devices not connected for six months,
+  webhooks that failed for a day. The same applies to a start long after the last stop. If the clock stays wrong for
+  longer, data that is old by that clock is deleted.
+- Backward: requests, registrations and retention end at the recorded times, and so that much later. Newer entries still
+  have larger ``seq`` and ``revision`` numbers; do not order by time alone.
+- ``--clock manual`` starts after the newest stored time. The system clock after a manual one counts as a jump back.
+
+Monitoring
+----------
+
+- ``GET /healthz`` shows that the process responds, ``GET /readyz`` that it can store (503 if not). Neither needs a key.
 - ``GET /metrics`` is for Prometheus (``help metrics``). The log goes to stderr (``help logs``).
-- A disk that is full or cannot be written makes requests that change something answer ``503``, while all else is read
-  on. What devices did meanwhile is stored as soon as it can be. More than 5000 changes that wait make the next one
-  ``429``.
-- One application has a share of the polls, streams and websockets, and of questions that take long, as filters by name,
-  description and attributes, long lists and many notifications at once do; the answers it does not read are bounded.
-  Beyond that it is told ``429``, and nobody else. Applications take turns with questions that take long.
-- ``SIGTERM`` stops it within seconds: open polls are answered, what was accepted is on disk.
+- If the disk is full or read-only, requests that change something get ``503``; reads continue. Changes by devices are
+  stored as soon as possible. If more than 5000 changes wait, the next one gets ``429``.
+- Each application has a share of polls, streams, websockets and slow queries, and a limit on unread responses. Beyond
+  that only this application gets ``429``. Slow queries are filters by name, description and attributes, long lists, and
+  many notifications at once. Applications take turns with slow queries.
+- ``SIGTERM`` stops the server within seconds: open polls are completed, and accepted requests are on disk.
 
 As a service
 ------------
 
-Of systemd, for instance, ``/etc/systemd/system/mirror-server.service``::
+With systemd, for example, ``/etc/systemd/system/mirror-server.service``::
 
     [Unit]
     Description=Device state mirror
@@ -145,8 +165,8 @@ Of systemd, for instance, ``/etc/systemd/system/mirror-server.service``::
 Behind a proxy
 --------------
 
-The proxy has to let an answer take a minute and pass server-sent events on at once. With nginx, and
-``MIRROR_TRUST_PROXY=127.0.0.1`` in the service's environment::
+The proxy has to allow responses that take a minute, and to pass server-sent events without buffering. With nginx, and
+``MIRROR_TRUST_PROXY=127.0.0.1`` in the environment of the service::
 
     server {
         listen 443 ssl;
@@ -163,22 +183,20 @@ The proxy has to let an answer take a minute and pass server-sent events on at o
         }
     }
 
-Websockets take two lines more, as ``mirror-server help streams`` has them.
+Websockets need two more lines; see ``mirror-server help streams``. ``mirror-server help connections`` describes which
+client addresses of a proxy the server trusts. A public server should also limit requests in the proxy
+(``limit_req_zone $binary_remote_addr ...``).
 
-A server for everybody should also limit requests in the proxy (``limit_req_zone $binary_remote_addr ...``). Which word
-of a proxy is believed for who sends a request tells ``mirror-server help connections``.
+Web page, API description and compatibility
+-------------------------------------------
 
-What it serves
---------------
+The web page at ``/`` shows devices, drift, pending requests and events. It needs an access key. ``/openapi.json``
+describes the whole interface in OpenAPI 3.1, and ``/reference/`` the Python packages. Both need no key.
 
-A browser sees the devices, their drift, what waits and what happens at ``/``, with an access key. The whole interface
-is described in OpenAPI 3.1 at ``/openapi.json`` of a running server, and the Python packages at ``/reference/``; both
-need no key.
-
-Programs written for the public API that the interface follows (Arm Pelion, Izuma Device Management: Connect,
-Notifications, Device Echo) run against it; the tests run one with the vendor's own Python SDK, unmodified. There is one
-exception: ``PUT /v2/subscriptions`` is answered by ``202``, as the specification has it, where that API answers
-``204``, so a program that takes nothing but ``204`` for success has to take both.
+The interface follows a public API: Arm Pelion, later Izuma Device Management (Connect, Notifications, Device Echo).
+Programs for that API run against the server; the tests run the vendor's own Python SDK unmodified. There is one
+exception: ``PUT /v2/subscriptions`` returns ``202``, as the specification requires, where that API returns ``204``. A
+program that accepts only ``204`` has to accept both.
 """
 
 from typing import TYPE_CHECKING

@@ -1,20 +1,20 @@
-"""Extensions: what may be added to the server, how, and when it is called.
+"""Extensions: how to add routes, settings, storage and other features to the server, and when each hook is called.
 
-The server is a small core and extensions. The folders of ``mirror_server/extensions`` are extensions, and another
-package adds one of its own. ``mirror-server run --without NAME`` leaves one out, and one whose package is not installed
-is left out by itself. The log at the start and ``GET /healthz`` name those that are there, and
-``mirror-server help extensions`` ends with a list of all.
+The server is a small core and extensions. The folders of ``mirror_server/extensions`` are extensions, and other
+packages can add their own. ``mirror-server run --without NAME`` leaves one out. An extension whose package is not
+installed is left out automatically. The startup log and ``GET /healthz`` list the loaded extensions; ``mirror-server
+help extensions`` ends with a list of all.
 
-To write one
-------------
+Writing an extension
+--------------------
 
-Make a package with a module that has functions of the names below, each marked with ``@extends``, and name it under the
-entry-point group ``mirror_server.extensions``::
+Make a package with a module that contains functions with the names of hooks (below), each marked with ``@extends``.
+Name the module under the entry-point group ``mirror_server.extensions``::
 
     [project.entry-points."mirror_server.extensions"]
     greeting = "mirror_greeting"
 
-All of it is optional. This one adds a route, a setting and a metric::
+All hooks are optional. This extension adds a route, a setting and a metric::
 
     from dataclasses import dataclass
     from flask import Blueprint
@@ -26,7 +26,7 @@ All of it is optional. This one adds a route, a setting and a metric::
 
     @dataclass(frozen=True, kw_only=True)
     class Greeting:
-        greeting: str = setting("hello", "What is said.")     # --greeting, MIRROR_GREETING
+        greeting: str = setting("hello", "The text of the greeting.")   # --greeting, MIRROR_GREETING
 
     @extends
     def settings():
@@ -38,25 +38,32 @@ All of it is optional. This one adds a route, a setting and a metric::
 
     @extends
     def measurements():
-        return [Measurement("greetings", "How many there are.", 1)]
+        return [Measurement("greetings", "The number of greetings.", 1)]
 
     @routes.get("/greeting")
-    @requires()                                               # no key; requires(Scope.READ) wants one with that scope
+    @requires()                                               # no key; requires(Scope.READ) needs one with that scope
     def greet():
         return services().settings.of(Greeting).greeting
 
-What belongs to one server is an object that ``build(services)`` makes. It may have hooks too, as marked methods, and a
-view finds it with ``services().part(ItsClass)``. A hook may take fewer arguments than it is specified with, but those
-that are called for each request or value take all. ``@extends(specname="lead")`` marks a function of another name.
+State of one server belongs into an object that ``build(services)`` returns. The object can have hooks too, as marked
+methods. A view gets it with ``services().part(ItsClass)``. A hook may take fewer arguments than its specification;
+hooks that are called for each request or value take all. ``@extends(specname="lead")`` marks a function with another
+name.
 
-A view without ``@requires`` wants a key of any scope, and is 401 without one. A setting is an option of
-``mirror-server run`` and a variable for other WSGI servers (``help wsgi``); ``demo`` has it where ``setting(...,
-commands=("run", "wsgi", "demo"))`` says so. What else ``click.option`` takes, ``setting`` takes too:
-``type=click.IntRange(1, 100)`` for a range. Two settings, options, routes, metrics, storage branches or device fields
-of the same name keep a server from starting: begin names with that of the extension.
+A view without ``@requires`` needs a key of any scope, and returns 401 without one.
 
-To store something, give a :class:`~mirror_server.store.backend.Storage` with a
-:class:`~mirror_server.store.schema.Branch`, which is a folder of files of SQL, ``0001.sql`` and so on::
+A setting is an option of ``mirror-server run`` and a variable for other WSGI servers (``help wsgi``). ``setting(...,
+commands=("run", "wsgi", "demo"))`` adds it to ``demo``. ``setting`` accepts all arguments of ``click.option``, for
+example ``type=click.IntRange(1, 100)`` for a range.
+
+Two settings, options, routes, metrics, storage branches or device fields of the same name prevent the server from
+starting. Prefix your names with the name of the extension.
+
+Storage
+-------
+
+Return a :class:`~mirror_server.store.backend.Storage` with a :class:`~mirror_server.store.schema.Branch`, which is a
+folder of SQL files, ``0001.sql`` and so on::
 
     @extends
     def storage():
@@ -66,39 +73,39 @@ To store something, give a :class:`~mirror_server.store.backend.Storage` with a
         return {"greetings": session.run("DELETE FROM greetings WHERE device_id = :id", id=device_id)}
 
     @extends
-    def devices_deleted(session, device_ids):                 # these were silent for months
+    def devices_deleted(session, device_ids):                 # these were not connected for months
         for device_id in device_ids:
             erase(session, device_id, None)
 
-Tables with rows of devices need both. What ``erase`` returns is in the receipt of ``mirror-server erase``. All
-extensions share its names, so begin these with that of the extension too. While an extension is left out, its tables
-stay as they are.
+Tables with rows of devices need both functions. The result of ``erase`` is part of the receipt of
+``mirror-server erase``. All extensions share its names, so prefix these too. While an extension is left out, its tables
+stay unchanged.
 
-Simulated devices report what is subscribed, as real ones do: subscribe a resource to see ``values_reported`` called.
+Simulated devices report subscribed resources only, as real ones do. To test ``values_reported``, subscribe a resource.
 
-An extension that publishes each reported value, with a route, a setting, a metric and a table, in less than a hundred
-lines, is ``tests/extensions/sample`` in the source distribution of ``device-state-mirror``.
+``tests/extensions/sample`` in the source distribution of ``device-state-mirror`` is a complete extension of less than a
+hundred lines. It publishes each reported value, with a route, a setting, a metric and a table.
 
 The hooks, in the order in which a server calls them
 ----------------------------------------------------
 
-- Before there is a server: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
+- Before a server is built: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
   ``configure_logging``, ``check_settings``, ``in_common``.
-- When it is built: ``build``, ``blueprints``, ``configure_server``, ``accept``.
+- While it is built: ``build``, ``blueprints``, ``configure_server``, ``accept``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
   ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
-- In the transaction of a change, on the thread of the writer: ``values_reported``, ``write_finished``,
-  ``registration_changed``, ``devices_deleted``, ``responses_added``. Batches have what one group of changes
-  stores, up to some thousand values; an exception undoes the group. Send things out behind the transaction, with
-  ``session.after_commit``.
-- For each request: ``rewrite_path``, ``request_answered``; for each device request ``device_request``; for one with a
-  wrong key ``client_of``.
-- When somebody asks: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``,
-  ``device_fields``, ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
+- In the transaction of a change, on the writer thread: ``values_reported``, ``write_finished``,
+  ``registration_changed``, ``devices_deleted``, ``responses_added``. A batch contains the values that one group of
+  changes stores, up to some thousand; an exception rolls the group back. Send anything to the outside after the
+  transaction, with ``session.after_commit``.
+- For each request: ``rewrite_path``, ``response_ready``. For each device request: ``device_request``. For a request
+  with a wrong key: ``client_of``.
+- On demand: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``, ``device_fields``,
+  ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
 - For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
 
-Each is documented in ``mirror_server.hooks``. A hook that nobody has costs nothing for a request or a value. The module
-of an extension is loaded with every command: it imports what takes long where it is used.
+Each hook is documented in ``mirror_server.hooks``. A hook without implementations costs nothing per request or value.
+The module of an extension is imported for every command, so import slow modules only where they are used.
 """
 
 from __future__ import annotations
@@ -316,7 +323,7 @@ class Handling(NamedTuple):
 
     Attributes:
         check: Called in the transaction that queues it, unless it was queued before under its async-id. It may raise
-            :class:`~mirror_server.core.errors.Refusal`.
+            :class:`~mirror_server.core.errors.ApiError`.
         respond: Makes the response in place of the server. It takes the future of the command, and the function that
             makes the usual 202 of that, with further members of its body.
         is_conditional: Whether ``check`` is about the request's ``If-Match``, which is refused where no one checks it.
@@ -399,7 +406,7 @@ def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
 
 
 @specifies
-def request_answered(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
+def response_ready(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
     """A request has its answer, which may still be changed, and is sent behind this.
 
     Called for each request, on the thread that answers, and must take microseconds.
@@ -486,7 +493,7 @@ class DeviceField(NamedTuple):
         column: SQL for its value, of a row of the table ``devices``. It must not be NULL:
             ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
         read: Reads a value, from the name of the filter and the text; may raise a
-            :class:`~mirror_server.core.errors.Refusal`. Values are texts without it.
+            :class:`~mirror_server.core.errors.ApiError`. Values are texts without it.
     """
 
     name: str

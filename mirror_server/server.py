@@ -78,7 +78,7 @@ class Coordinator:
         """
         self._services.begin_to_lead()
 
-    def answer_with(self, app: Any) -> None:
+    def respond_with(self, app: Any) -> None:
         """Answer requests of other processes with a WSGI app whenever this process leads."""
 
     def is_alive(self, process_id: str) -> bool:  # noqa: ARG002 - there is no other
@@ -236,13 +236,13 @@ class Services:
         # Another process may have led since an interruption.
         self.devices.forget_interruption()
         # First, while what is stored tells when a service was there last.
-        self.database.insist(self.devices.resume)
+        self.database.submit_durable(self.devices.resume)
         # A manual clock begins at the same instant in each new database.
-        self.database.insist(partial(maintenance.begin_counting, at=wall_time()))
+        self.database.submit_durable(partial(maintenance.begin_counting, at=wall_time()))
         self.extensions.hook.lead()
         names = " ".join(self.extensions.names)
-        self.database.insist(partial(Session.put_setting, name=EXTENSIONS, value=names))
-        self.database.insist(self.commands.end_interrupted)
+        self.database.submit_durable(partial(Session.put_setting, name=EXTENSIONS, value=names))
+        self.database.submit_durable(self.commands.end_interrupted)
         self._housekeeping.start()
         self.extensions.hook.connect_devices()
         self.dispatcher.wake_all()
@@ -275,7 +275,7 @@ class Services:
         self.extensions.hook.caught_up()
         if self.is_leader():
             self.dispatcher.wake_all()
-            self._housekeeping.look_at_commands()
+            self._housekeeping.expire_commands()
 
     def close(self) -> None:
         """Stop; what was accepted is on disk, and what waits goes on at the next start."""
@@ -300,9 +300,9 @@ class Services:
 
         def work(session: Session) -> None:
             self.devices.resume(session)
-            session.after_commit(self._housekeeping.look_at_registrations)
+            session.after_commit(self._housekeeping.expire_registrations)
 
-        self.database.insist(work)
+        self.database.submit_durable(work)
 
     def probe(self) -> Future[None]:
         """Write something; the future raises what a write raises. One write at a time serves all, who need no key."""
@@ -326,13 +326,19 @@ class Services:
         if self.is_leader():
             self._housekeeping.commands.at_latest(min(map(int, instants)))
 
-    def _finish(self, job: Job, answer: DeviceResponse | None) -> Future[None]:
-        touched = (job.device_id, logs.EVERY)
+    def _finish(self, job: Job, response: DeviceResponse | None) -> Future[None]:
+        conflict_keys = (job.device_id, logs.EVERY)
         if job.command is not None:
             return self.database.enqueue(
-                self.commands.finish, items=[(job.command, answer)], insists=True, by_leader=True, touched=touched
+                self.commands.finish,
+                items=[(job.command, response)],
+                until_stored=True,
+                by_leader=True,
+                conflict_keys=conflict_keys,
             )
-        return self.database.insist(lambda session: self.subscriptions.finish(session, job, answer), touched=touched)
+        return self.database.submit_durable(
+            lambda session: self.subscriptions.finish(session, job, response), conflict_keys=conflict_keys
+        )
 
 
 def _clock(settings: Settings, database: Database) -> Clock:

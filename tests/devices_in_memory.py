@@ -223,7 +223,7 @@ class DevicesInMemory:
                 return DeviceResponse(_write_attributes(resource, command.query))
             case CancelObservation():
                 resource.observed = False
-        return DeviceResponse(Outcome.DONE, content, answered_at=None if content is None else resource.value_at)
+        return DeviceResponse(Outcome.DONE, content, responded_at=None if content is None else resource.value_at)
 
     def _write(self, resource: Resource, content: Content) -> Outcome:
         if not resource.writable:

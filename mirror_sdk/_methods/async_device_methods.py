@@ -17,7 +17,7 @@ from mirror_sdk.values import InstanceValues, PythonValue
 
 if TYPE_CHECKING:
     from mirror_sdk.plan import AsyncPlan
-    from mirror_sdk.plan.wanted import Wanted
+    from mirror_sdk.plan.requested import RequestedWrites
 
 
 class AsyncDeviceMethods:
@@ -140,7 +140,7 @@ class AsyncDeviceMethods:
 
     async def plan(
         self,
-        writes: Wanted,
+        writes: RequestedWrites,
         *,
         value: object = None,
         path: str | None = None,
@@ -188,16 +188,16 @@ class AsyncDeviceMethods:
         <AsyncPlan: 1 to write; nothing was sent, apply() sends>
         """
         await import_off_loop("mirror_sdk.plan", "mirror_sdk.resources.async_planner")
-        from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
+        from mirror_sdk.plan.requested import names_in, read_requested, with_ids
         from mirror_sdk.resources.async_planner import AsyncPlanner
 
         # What makes the rows may belong to this thread.
         rows = writes if is_table(writes) else list(writes)
-        wants = await off_loop(partial(read_wanted, rows, value=value, path=path, if_match=if_match))
+        requested = await off_loop(partial(read_requested, rows, value=value, path=path, if_match=if_match))
         whole = self._session.sender.whole(timeout)
-        found = await self._session.run(look_up(self._session.names, await off_loop(names_in, wants)), whole)
+        found = await self._session.run(look_up(self._session.names, await off_loop(names_in, requested)), whole)
         return await AsyncPlanner(self._session).plan_of(
-            await off_loop(with_ids, wants, found.ids),
+            await off_loop(with_ids, requested, found.ids),
             await self._session.run(unclear(found), whole),
             whole,
             read_first=read_first,

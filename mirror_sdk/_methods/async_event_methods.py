@@ -180,13 +180,13 @@ class AsyncEventMethods:
         """
         await import_off_loop("mirror_sdk.recording.async_recorder")
         from mirror_sdk.recording.async_recorder import begin_recording
-        from mirror_sdk.recording.subscribing import Subscribing
-        from mirror_sdk.recording.tape import Tape
+        from mirror_sdk.recording.rules import RecordingRules
+        from mirror_sdk.recording.writer import RecordingWriter
 
         whole = self._session.sender.whole(timeout)
         chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
-        make_tape = partial(
-            Tape,
+        make_writer = partial(
+            RecordingWriter,
             path,
             server=self._session.base_url,
             key=self._session.key_mark,
@@ -197,11 +197,11 @@ class AsyncEventMethods:
             called_from=calling_line(),
         )
         recorder = await begin_recording(
-            make_tape,
+            make_writer,
             self._session.new_log_reader,
             lambda within: self._tables.state_to_record(chosen, paths, within),
             self._session.run,
-            Subscribing(chosen, paths, adds_rules=subscribe),
+            RecordingRules(chosen, paths, adds_rules=subscribe),
             whole,
         )
         self._session.watches.add(recorder)

@@ -18,7 +18,7 @@ from mirror_sdk.values import InstanceValues, PythonValue
 
 if TYPE_CHECKING:
     from mirror_sdk.plan import Plan
-    from mirror_sdk.plan.wanted import Wanted
+    from mirror_sdk.plan.requested import RequestedWrites
 
 
 class DeviceMethods:
@@ -137,7 +137,7 @@ class DeviceMethods:
 
     def plan(
         self,
-        writes: Wanted,
+        writes: RequestedWrites,
         *,
         value: object = None,
         path: str | None = None,
@@ -185,16 +185,16 @@ class DeviceMethods:
         <Plan: 1 to write; nothing was sent, apply() sends>
         """
         import_whole("mirror_sdk.plan", "mirror_sdk.resources.planner")
-        from mirror_sdk.plan.wanted import names_in, read_wanted, with_ids
+        from mirror_sdk.plan.requested import names_in, read_requested, with_ids
         from mirror_sdk.resources.planner import Planner
 
         # What makes the rows may belong to this thread.
         rows = writes if is_table(writes) else list(writes)
-        wants = partial(read_wanted, rows, value=value, path=path, if_match=if_match)()
+        requested = partial(read_requested, rows, value=value, path=path, if_match=if_match)()
         whole = self._session.sender.whole(timeout)
-        found = self._session.run(look_up(self._session.names, names_in(wants)), whole)
+        found = self._session.run(look_up(self._session.names, names_in(requested)), whole)
         return Planner(self._session).plan_of(
-            with_ids(wants, found.ids),
+            with_ids(requested, found.ids),
             self._session.run(unclear(found), whole),
             whole,
             read_first=read_first,

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from mirror_sdk._arguments import shown, text
+from mirror_sdk._arguments import closest, shown, text
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import visible_line
@@ -535,7 +535,14 @@ def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
     # All of them can be iterated over too.
     if isinstance(rules, PresubscriptionRule | Mapping | str):
         raise TypeError(f"rules must be a list of rules, not {shown(rules)}; put brackets around a single one")
-    return _checked(PRESUBSCRIPTION_RULES.validate_python, list(rules))
+    listed = list(rules)
+    found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed)
+    for index, rule in enumerate(found):
+        # A rule that was listed may have members of a later version; in a mapping such a name was mistyped.
+        if isinstance(listed[index], Mapping) and rule.model_extra:
+            (name, *_) = rule.model_extra
+            raise InvalidValue(f"{index}.{name}: a rule has no such member; {closest(name, type(rule).model_fields)}")
+    return found
 
 
 def delete_presubscriptions() -> Operation[None]:

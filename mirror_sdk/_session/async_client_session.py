@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_whole
+from mirror_sdk._members import WithMembers
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.asked import RequestOptions
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from mirror_sdk._protocol.async_sockets import AsyncSockets
     from mirror_sdk.cassette import AsyncCassette
-    from mirror_sdk.plan.checks import Place
     from mirror_sdk.recording import AsyncRecorder
     from mirror_sdk.webhook import AsyncCallbackReader
 
@@ -61,7 +61,10 @@ class AsyncClientSession:
         callbacks: The reader of the webhook, where notifications come by one.
         sockets: The websockets, where notifications come by them.
         cassette: The cassette to end when the client is closed.
+        client: Returns the client, for the names of its members; ``None`` if it no longer exists.
     """
+
+    client: Callable[[], WithMembers | None]
 
     def __init__(
         self,

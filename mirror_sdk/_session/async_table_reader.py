@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from mirror_sdk.history.reading import HistoryOutcome
+    from mirror_sdk.history.reading import HistoryResult
     from mirror_sdk.history.request import HistoryRequest
-    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
+    from mirror_sdk.snapshot.reading import Keep, SnapshotResult
     from mirror_sdk.snapshot.request import SnapshotRequest
     from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.tables.units import NamedUnits, Unitless
@@ -54,7 +54,8 @@ class AsyncTableReader:
         await import_off_loop("mirror_sdk.tables.one_by_one")
         from mirror_sdk.tables.one_by_one import StateParts
 
-        parts = await off_loop(StateParts, paths=paths, raw=raw)
+        tables: list[pa.Table] = []
+        parts = await off_loop(StateParts, tables.append, paths=paths, raw=raw)
         if devices is None:
             chosen = await self._list_ids({}, timeout)
         else:
@@ -63,7 +64,8 @@ class AsyncTableReader:
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
             rows = await ask_each(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
             await off_loop(parts.add, rows)
-        return await off_loop(parts.finish, server=self._session.base_url)
+        taken_at, count = await off_loop(parts.finish)
+        return tables, {"taken_at": taken_at, "devices": count, "complete": True, "server": self._session.base_url}
 
     async def state_to_record(
         self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
@@ -90,12 +92,14 @@ class AsyncTableReader:
 
         return await off_loop(snapshot_parts, request, *await self.take_tables(request, timeout))
 
-    async def take_tables(self, request: SnapshotRequest, timeout: float | None = None) -> tuple[Taken, list[pa.Table]]:
+    async def take_tables(
+        self, request: SnapshotRequest, timeout: float | None = None
+    ) -> tuple[SnapshotResult, list[pa.Table]]:
         tables: list[pa.Table] = []
         taken = await self.take(request, tables.append, timeout)
         return taken, tables
 
-    async def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
+    async def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
         await import_off_loop("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
@@ -112,9 +116,16 @@ class AsyncTableReader:
                     # Which says so, unless it has come meanwhile.
                     await self._session.sender.send(_operations.get_directory_device(device_id), timeout)
                 return taken
-        return await self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
+        return await self._take_one_by_one(request, keep, timeout)
 
-    async def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
+    async def _take_one_by_one(
+        self, request: SnapshotRequest, keep: Keep, timeout: float | None = None
+    ) -> SnapshotResult:
+        await import_off_loop("mirror_sdk.tables.one_by_one")
+        from mirror_sdk.snapshot.reading import SnapshotResult
+        from mirror_sdk.tables.one_by_one import StateParts
+
+        parts = await off_loop(StateParts, keep, paths=request.selection.paths, raw=request.raw)
         chosen = await self._ids_of(request.selection, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
@@ -122,7 +133,8 @@ class AsyncTableReader:
                 take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
                 await off_loop(parts.add, await ask_each_at_once(take, some))
                 bar.update(len(some))
-        return parts.taken()
+        taken_at, device_count = await off_loop(parts.finish)
+        return SnapshotResult(taken_at=taken_at, device_count=device_count)
 
     async def _ids_of(self, selection: Selection, timeout: float | None = None) -> Sequence[str]:
         if selection.names_devices:
@@ -141,7 +153,7 @@ class AsyncTableReader:
         timeout: float | None = None,
         *,
         raw: bool = False,
-    ) -> HistoryOutcome:
+    ) -> HistoryResult:
         """Read a history to its end and have its rows kept as they arrive, whatever cuts it on the way."""
         from mirror_sdk.history.reading import HistoryReader
 
@@ -151,10 +163,10 @@ class AsyncTableReader:
                 try:
                     await self._session.sender.receive(operation, reader.read, timeout)
                 except ConnectionFailed as failure:
-                    reader.cut(failure)
+                    reader.require_progress(failure)
                 except APIError as refusal:
-                    reader.refused(refusal)
-        return reader.told
+                    reader.try_other_form(refusal)
+        return reader.result
 
     async def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
         """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
@@ -191,7 +203,7 @@ class AsyncTableReader:
             return None
 
     async def units_over_time(
-        self, unitless: Unitless | None, request: HistoryRequest, told: HistoryOutcome
+        self, unitless: Unitless | None, request: HistoryRequest, told: HistoryResult
     ) -> NamedUnits | None:
         """What tells the units which devices named in the time of a history, as far as it may be read."""
         from mirror_sdk.tables.history import HistoryParts

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from mirror_sdk.history.reading import HistoryOutcome
+    from mirror_sdk.history.reading import HistoryResult
     from mirror_sdk.history.request import HistoryRequest
-    from mirror_sdk.snapshot.reading import Keep, OneByOne, Taken
+    from mirror_sdk.snapshot.reading import Keep, SnapshotResult
     from mirror_sdk.snapshot.request import SnapshotRequest
     from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.tables.units import NamedUnits, Unitless
@@ -55,13 +55,15 @@ class TableReader:
         import_whole("mirror_sdk.tables.one_by_one")
         from mirror_sdk.tables.one_by_one import StateParts
 
-        parts = StateParts(paths=paths, raw=raw)
+        tables: list[pa.Table] = []
+        parts = StateParts(tables.append, paths=paths, raw=raw)
         chosen = self._list_ids({}, timeout) if devices is None else self._session.ids_of(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
             rows = ask_each(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
             parts.add(rows)
-        return parts.finish(server=self._session.base_url)
+        taken_at, count = parts.finish()
+        return tables, {"taken_at": taken_at, "devices": count, "complete": True, "server": self._session.base_url}
 
     def state_to_record(
         self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
@@ -88,12 +90,14 @@ class TableReader:
 
         return snapshot_parts(request, *self.take_tables(request, timeout))
 
-    def take_tables(self, request: SnapshotRequest, timeout: float | None = None) -> tuple[Taken, list[pa.Table]]:
+    def take_tables(
+        self, request: SnapshotRequest, timeout: float | None = None
+    ) -> tuple[SnapshotResult, list[pa.Table]]:
         tables: list[pa.Table] = []
         taken = self.take(request, tables.append, timeout)
         return taken, tables
 
-    def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> Taken:
+    def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
         import_whole("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
@@ -110,9 +114,14 @@ class TableReader:
                     # Which says so, unless it has come meanwhile.
                     self._session.sender.send(_operations.get_directory_device(device_id), timeout)
                 return taken
-        return self._take_one_by_one(request, reading.OneByOne(request, keep), timeout)
+        return self._take_one_by_one(request, keep, timeout)
 
-    def _take_one_by_one(self, request: SnapshotRequest, parts: OneByOne, timeout: float | None = None) -> Taken:
+    def _take_one_by_one(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
+        import_whole("mirror_sdk.tables.one_by_one")
+        from mirror_sdk.snapshot.reading import SnapshotResult
+        from mirror_sdk.tables.one_by_one import StateParts
+
+        parts = StateParts(keep, paths=request.selection.paths, raw=request.raw)
         chosen = self._ids_of(request.selection, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
@@ -120,7 +129,8 @@ class TableReader:
                 take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
                 parts.add(ask_each_at_once(take, some))
                 bar.update(len(some))
-        return parts.taken()
+        taken_at, device_count = parts.finish()
+        return SnapshotResult(taken_at=taken_at, device_count=device_count)
 
     def _ids_of(self, selection: Selection, timeout: float | None = None) -> Sequence[str]:
         if selection.names_devices:
@@ -139,7 +149,7 @@ class TableReader:
         timeout: float | None = None,
         *,
         raw: bool = False,
-    ) -> HistoryOutcome:
+    ) -> HistoryResult:
         """Read a history to its end and have its rows kept as they arrive, whatever cuts it on the way."""
         from mirror_sdk.history.reading import HistoryReader
 
@@ -149,10 +159,10 @@ class TableReader:
                 try:
                     self._session.sender.receive(operation, reader.read, timeout)
                 except ConnectionFailed as failure:
-                    reader.cut(failure)
+                    reader.require_progress(failure)
                 except APIError as refusal:
-                    reader.refused(refusal)
-        return reader.told
+                    reader.try_other_form(refusal)
+        return reader.result
 
     def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
         """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
@@ -189,7 +199,7 @@ class TableReader:
             return None
 
     def units_over_time(
-        self, unitless: Unitless | None, request: HistoryRequest, told: HistoryOutcome
+        self, unitless: Unitless | None, request: HistoryRequest, told: HistoryResult
     ) -> NamedUnits | None:
         """What tells the units which devices named in the time of a history, as far as it may be read."""
         from mirror_sdk.tables.history import HistoryParts

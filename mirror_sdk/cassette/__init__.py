@@ -1,30 +1,44 @@
-"""Cassettes: what a service said, in a file that answers in its place later, without a server and without a key.
+"""Cassettes: recorded sessions that replay without a server and without a key.
 
-The same program, notebook or test gives the same tables and values wherever it runs::
+The same program, notebook or test produces the same tables and values wherever it runs::
 
     with client.cassettes.use("run.zip"):
         frame = client.fleet.snapshot()
 
-The first time the service is asked, and what it says is recorded; each time after that it is answered out of the file,
-and nothing is sent. ``mode="record"`` records anew, ``"replay"`` never asks the service, ``"none"`` leaves the cassette
-out. A client that is nothing but a cassette needs neither an address nor a key, so that a notebook can be shipped with
-its own and run anywhere, on Binder too::
+The first run sends requests to the service and records the responses. Later runs replay the file and send nothing.
+
+A client can consist of a cassette alone, without an address and a key. So you can ship a notebook with its cassette and
+run it anywhere, on Binder too::
 
     with MirrorClient.from_cassette("run.zip") as client:
         frame = client.fleet.snapshot()
 
-Requests are known again by what they ask. What is asked several times is answered in the order of the recording, and
-what only looks may be asked more often than it was. Polls of the notification log, watches and waits for devices are
-answered no earlier than they could be; times in tables are those of the recording. What was never asked is a
-:class:`~mirror_sdk.NotRecorded` that names it: most often it depends on the time of day, for which
-``cassette.begun_at`` stands in, or on chance.
+Modes
+-----
 
-Access keys, headers and bodies of requests are not in the file. What the service told is: names, ids and values, also
-those that were written where it shows them. :mod:`mirror_sdk.privacy` tells which of them may be personal. A recording
-that ends in an error, or is killed, leaves the file as it was before. Notifications by a webhook come past a cassette,
-and are refused with one. A cassette is of one client and its key.
+``mode="record"`` records again. ``mode="replay"`` never contacts the service. ``mode="none"`` ignores the cassette.
 
-Tests use the marker of the pytest plugin; see :mod:`mirror_sdk.testing`.
+How requests are matched
+------------------------
+
+A request matches a recorded request with the same content. Repeated requests get their responses in the order of the
+recording. Read-only requests may be sent more often than they were recorded. Polls of the notification log, watches and
+waits for devices return no earlier than they could. Times in tables are those of the recording.
+
+A request without a match raises :class:`~mirror_sdk.NotRecorded` with the request. Most often it depends on the time of
+day or on a random number. Use ``cassette.begun_at`` in place of the current time.
+
+Contents and limits
+-------------------
+
+The file contains no access keys and no headers or bodies of requests. It contains the responses of the service: names,
+ids and values, including written values that a response shows. :mod:`mirror_sdk.privacy` describes which of them can be
+personal.
+
+A recording that is killed or ends with an error leaves the previous file unchanged. Notifications by webhook bypass a
+cassette, so webhooks are rejected while one is in use. A cassette belongs to one client and its key.
+
+For tests there is a marker of the pytest plugin; see :mod:`mirror_sdk.testing`.
 """
 
 from mirror_sdk.cassette.async_inserted import AsyncCassette

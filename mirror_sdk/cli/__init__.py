@@ -1,6 +1,6 @@
 """The ``mirror`` command: the client in a shell.
 
-::
+Some of its commands::
 
     mirror devices --state registered
     mirror write light-01 /3311/0/5851 40
@@ -42,10 +42,10 @@ A mirror to try things out
 ``mirror lab`` starts a mirror with simulated devices, and JupyterLab with copies of the notebooks::
 
     mirror lab --database fleet.db
-    mirror lab --beside watcher
+    mirror lab --widget watcher
 
-``--database FILE`` keeps the fleet and its access key for the next start. ``--beside watcher`` opens the events of all
-devices next to the notebook, ``--beside fleet`` all devices. A tile in JupyterLab's launcher opens the mirror's web
+``--database FILE`` keeps the fleet and its access key for the next start. ``--widget watcher`` opens the events of all
+devices next to the notebook, ``--widget fleet`` all devices. A tile in JupyterLab's launcher opens the mirror's web
 page.
 
 A notebook starts its own mirror if none is running. Time passes in the notebooks, so a mirror that is already running

@@ -4,64 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from mirror_sdk.cli.arguments import (
-    DeviceName,
     ValueCommand,
     connect,
     device_argument,
+    device_option,
     expiry_option,
+    limit_option,
     path_argument,
     patterns_option,
+    revision_option,
+    state_option,
     timeout_option,
 )
 from mirror_sdk.cli.group import main
-from mirror_sdk.cli.output import Form, Row, form_options, show
-from mirror_sdk.device import DeviceObject
+from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, show
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
-from mirror_sdk.wire.device_events import EVENT_TYPES, DeviceEvent
+from mirror_sdk.wire.device_events import EVENT_TYPES
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER
 from mirror_sdk.wire.paths import matches
 
-if TYPE_CHECKING:
-    _PairType = click.ParamType[tuple[str, str]]
-else:
-    # Older versions of click have no type parameter here.
-    _PairType = click.ParamType
+_DEVICE = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at", "name"]
+_CONNECTION = ["protocol", "lwm2m_version", "binding", "reachable", "lifetime_seconds", "last_contact_at", "address"]
+_EVENT = ["changed_at", "device_id", "endpoint_name", "event", "state_change"]
+_RULE = ["endpoint_name", "endpoint_type", "resource_path"]
+_REQUEST = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
+_RESOURCE: dict[str, Callable[[Resource], object]] = {
+    "path": lambda resource: resource.path,
+    "label": lambda resource: resource.label,
+    "reported": lambda resource: resource.reported and plain_text(resource.reported.value),
+    "reported_at": lambda resource: resource.reported and resource.reported.reported_at,
+    "desired": lambda resource: resource.desired and plain_text(resource.desired.value),
+    "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
+    "status": lambda resource: resource.desired and resource.desired.status and resource.desired.status.name.lower(),
+    "desired_revision": lambda resource: resource.desired and resource.desired.revision,
+    "acknowledged_at": lambda resource: resource.desired and resource.desired.acknowledged_at,
+    "acknowledged_by": lambda resource: resource.desired and resource.desired.acknowledged_by,
+    "subscribed": lambda resource: resource.subscribed,
+}
+_FOR_PROGRAMS = {"desired_revision", "acknowledged_at", "acknowledged_by"}
 
 
-class _Attribute(_PairType):
-    """A custom attribute and its value."""
-
-    name = "name=value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """The name and the value."""
-        if isinstance(value, tuple):
-            return value
-        name, equals, wanted = value.partition("=")
-        if not name or not equals:
-            self.fail(f"{value!r} is no attribute with its value; write one like room=B12", param, ctx)
-        return name, wanted
+def _attribute(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not an attribute with its value; write one like room=B12")
+    return name, value
 
 
 @main.command()
-@click.option("--state", type=click.Choice(["registered", "deregistered"]), help="Only those in this state.")
-@click.option("--type", "endpoint_type", help="Only those of this endpoint type.")
-@click.option("--query", metavar="NAME", help="Only those that the filter saved under this name selects.")
+@state_option
+@click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
+@click.option("--query", metavar="NAME", help="Only devices that the filter saved under this name selects.")
 @click.option(
     "--where",
-    type=_Attribute(),
+    type=_attribute,
     multiple=True,
-    help="Only those with this custom attribute, such as room=B12; may be given several times.",
+    metavar="NAME=VALUE",
+    help="Only devices with this custom attribute, such as room=B12. Can be repeated.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
-@click.option("--connections", is_flag=True, help="Also how each is connected: a request for each device.")
+@limit_option(help="Show at most this many devices.")
+@click.option("--connections", is_flag=True, help="Also show how each device is connected. One request per device.")
 @form_options
 def devices(
     state: str | None,
@@ -83,33 +91,30 @@ def devices(
     with connect() as client:
         filters = {f"{ATTRIBUTE_FILTER}__{name}": value for name, value in where}
         found = client.devices.list(state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit)
-        rows: list[dict[str, object]] = [{name: getattr(device, name) for name in _DEVICE} for device in found]
+        rows = attribute_rows(found, _DEVICE)
         if connections:
-            for row, device in zip(rows, found, strict=True):
-                connection = client.devices.connection(device)
-                row |= {name: getattr(connection, name) for name in _CONNECTION}
+            each = attribute_rows(map(client.devices.connection, found), _CONNECTION)
+            rows = [row | connection for row, connection in zip(rows, each, strict=True)]
     if state is None and endpoint_type is None and query is None and not where:
-        nothing = "the mirror knows no device yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
+        if_empty = "the mirror has no devices yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
     else:
-        nothing = "no device is like that; without options 'mirror devices' lists all"
-    show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form, nothing)
+        if_empty = "no device matches; without options 'mirror devices' lists all"
+    show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form, if_empty)
 
 
 @main.command("device-events")
-@click.option(
-    "--device", "names", type=DeviceName(), multiple=True, help="Only of this one; may be given several times."
-)
+@device_option("names", multiple=True, help="Only events of this device. Can be repeated.")
 @click.option(
     "--type",
     "event_types",
     type=click.Choice(EVENT_TYPES),
     multiple=True,
-    help="Only these; may be given several times.",
+    help="Only events of this type. Can be repeated.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="How many at most, the newest.")
+@limit_option(help="Show at most this many events, the newest.")
 @form_options
 def device_events(names: Sequence[str], event_types: Sequence[str], limit: int | None, form: Form) -> None:
-    """List when devices registered and left, the oldest first, as far back as the service keeps it.
+    """List registrations and deregistrations of devices, oldest first, as far back as the service stores them.
 
     \b
       mirror device-events --device light-01 --limit 20
@@ -117,10 +122,20 @@ def device_events(names: Sequence[str], event_types: Sequence[str], limit: int |
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.devices.events(names or None, event_types=event_types or None, limit=limit)
-    nothing = "no device has registered yet, or left"
+    if_empty = "no device has registered or deregistered yet"
     if names or event_types:
-        nothing = "no such event is kept; without options 'mirror device-events' lists all there are"
-    show((_event_row(event) for event in found), _EVENT, form, nothing)
+        if_empty = "no event matches; without options 'mirror device-events' lists all"
+    rows = [
+        {
+            "changed_at": event.date_time,
+            "device_id": event.device_id,
+            "endpoint_name": event.data and event.data.endpoint_name,
+            "event": event.event_type,
+            "state_change": event.state_change,
+        }
+        for event in found
+    ]
+    show(rows, _EVENT, form, if_empty)
 
 
 @main.command()
@@ -128,17 +143,22 @@ def device_events(names: Sequence[str], event_types: Sequence[str], limit: int |
 @patterns_option
 @form_options
 def get(device: str, paths: Sequence[str], form: Form) -> None:
-    """Show the last reported and the last desired values of a DEVICE, without asking it.
+    """Show the last reported and desired values of a DEVICE, without a request to the device.
 
     \b
       mirror get light-01 --path '/3311/*'
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.get_device(device)
-    nothing = f"{device} has no such resource; 'mirror get {device}' lists those it has"
+    if_empty = f"{device} has no such resource; 'mirror get {device}' lists those it has"
     if not paths:
-        nothing = f"{device} has told of no resource yet; it does when it registers"
-    show(_resource_rows(found, paths), list(_COLUMNS) if form else _FOR_PEOPLE, form, nothing)
+        if_empty = f"{device} has reported no resources yet; it does when it registers"
+    rows = [
+        {name: read_column(resource) for name, read_column in _RESOURCE.items()}
+        for resource in found.resources.values()
+        if not paths or any(matches(pattern, resource.path) for pattern in paths)
+    ]
+    show(rows, [name for name in _RESOURCE if form or name not in _FOR_PROGRAMS], form, if_empty)
 
 
 @main.command()
@@ -148,14 +168,16 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
 @expiry_option
 @form_options
 def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: Form) -> None:
-    """Ask a DEVICE for the value at PATH now; a real device also for each value of an object instance.
+    """Read the value at PATH from a DEVICE now.
+
+    A real device also returns all values of an object instance.
 
     \b
       mirror read weather-station-01 /3303/0/5700
       mirror read my-sensor /3303/0
       mirror read weather-station-01 /3303/0/5700 --json
     """  # noqa: D301 - click wants the character, not its escape
-    with connect() as client, _not_taken_back():
+    with connect() as client, _request_continues():
         request = client.requests.begin_read(device, path, expiry_seconds=expiry_seconds)
         value = request.result(timeout)
     found = decode_many(value.raw, value.content_type, path)
@@ -172,12 +194,9 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
 @click.argument("value")
 @timeout_option
 @expiry_option
-@click.option("--allow-read-only", is_flag=True, help="Also what is declared read-only, for a device that takes it.")
-@click.option(
-    "--if-match",
-    type=click.IntRange(min=0),
-    metavar="REVISION",
-    help="Only while the desired value has this revision, which 'mirror get --json' shows; 0 where there is none.",
+@click.option("--allow-read-only", is_flag=True, help="Write a resource that is declared read-only, too.")
+@revision_option(
+    help="Only write if the desired value has this revision, which 'mirror get --json' shows. 0 if there is none."
 )
 def write(
     device: str,
@@ -188,9 +207,9 @@ def write(
     allow_read_only: bool,
     if_match: int | None,
 ) -> None:
-    """Have a DEVICE take a VALUE at PATH; done when it has.
+    """Write a VALUE to PATH of a DEVICE, and wait until the device has accepted it.
 
-    A VALUE that begins with a dash and is no number goes behind two dashes.
+    Write two dashes before a VALUE that begins with a dash and is not a number.
 
     \b
       mirror write light-01 /3311/0/5850 on
@@ -199,7 +218,7 @@ def write(
       mirror write light-01 /3/0/15 -- -none-
     """  # noqa: D301 - click wants the character, not its escape
     typed = _typed(value, path)
-    with connect() as client, _not_taken_back():
+    with connect() as client, _request_continues():
         request = client.requests.begin_write(
             device, path, typed, expiry_seconds=expiry_seconds, allow_read_only=allow_read_only, if_match=if_match
         )
@@ -213,15 +232,15 @@ def write(
 @timeout_option
 @expiry_option
 def execute(device: str, path: str, argument: str | None, timeout: float | None, expiry_seconds: int | None) -> None:
-    """Have a DEVICE execute the resource at PATH, with an ARGUMENT where it takes one; done when it has.
+    """Execute the resource at PATH of a DEVICE, with an optional ARGUMENT, and wait until the device has done it.
 
-    An ARGUMENT that begins with a dash and is no number goes behind two dashes.
+    Write two dashes before an ARGUMENT that begins with a dash and is not a number.
 
     \b
       mirror execute light-01 /3/0/4
       mirror execute my-device /33000/0/1 "0='fast'"
     """  # noqa: D301 - click wants the character, not its escape
-    with connect() as client, _not_taken_back():
+    with connect() as client, _request_continues():
         request = client.requests.begin_execute(device, path, argument, expiry_seconds=expiry_seconds)
         request.result(timeout)
 
@@ -229,15 +248,13 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
 @main.command()
 @device_argument
 @path_argument
-@click.option("--by", metavar="TEXT", help="Who acknowledges it; the name of the access key by default.")
-@click.option(
-    "--if-match",
-    type=click.IntRange(min=0),
-    metavar="REVISION",
-    help="Only the failed write with this desired revision, which 'mirror drift --json' and 'mirror get --json' show.",
+@click.option("--by", metavar="TEXT", help="Who acknowledges it. By default the name of the access key.")
+@revision_option(
+    help="Only acknowledge the failed write with this desired revision, which 'mirror drift --json' and"
+    " 'mirror get --json' show."
 )
 def acknowledge(device: str, path: str, by: str | None, if_match: int | None) -> None:
-    """Acknowledge the failed write at PATH of a DEVICE, so that it does not count as failed any more.
+    """Acknowledge the failed write at PATH of a DEVICE, so that it no longer counts as failed.
 
     \b
       mirror acknowledge light-01 /3311/0/5851 --by 'night shift'
@@ -252,7 +269,7 @@ def acknowledge(device: str, path: str, by: str | None, if_match: int | None) ->
 @path_argument
 @click.option("--end", is_flag=True, help="End the subscription instead.")
 def subscribe(device: str, path: str, end: bool) -> None:
-    """Have changes of the value at PATH of a DEVICE reported from now on.
+    """Subscribe to the value at PATH of a DEVICE: from now on its changes are reported.
 
     \b
       mirror subscribe light-01 /3311/0/5851
@@ -264,16 +281,16 @@ def subscribe(device: str, path: str, end: bool) -> None:
 
 
 @main.command()
-@click.option("--add", "change", flag_value="add", help="Add the rule that --device, --type and --path make.")
-@click.option("--remove", "change", flag_value="remove", help="Take this rule away instead.")
+@click.option("--add", "change", flag_value="add", help="Add the rule of --device, --type and --path.")
+@click.option("--remove", "change", flag_value="remove", help="Remove this rule.")
 @click.option("--device", metavar="PATTERN", help="Only devices with this id or endpoint name, such as 'light-*'.")
 @click.option("--type", "endpoint_type", metavar="PATTERN", help="Only devices of this endpoint type.")
 @patterns_option
 @form_options
 def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
-    """List, add or remove the presubscription rules of this key, which all that use it share.
+    """List, add or remove the presubscription rules of this key, which all users of the key share.
 
-    A rule subscribes resources of the devices there are and of those that register later. The other rules stay.
+    A rule subscribes to resources of the present devices and of those that register later. Other rules do not change.
 
     \b
       mirror rules --add --type Light --path '/3311/*'
@@ -281,65 +298,49 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
       mirror rules --json
     """  # noqa: D301 - click wants the character, not its escape
     if "" in {device, endpoint_type}:
-        # As of a variable that is not set; without a word on it the rule would be one for all.
-        raise click.BadParameter("it is empty; '*' takes all", param_hint="--device" if device == "" else "--type")
+        # An unset variable results in an empty word. Without a word on it the rule would be one for all devices.
+        raise click.BadParameter("it is empty; '*' matches all", param_hint="--device" if device == "" else "--type")
     given = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
     rule = {name: value for name, value in given.items() if value}
     if (change is None) == bool(rule):
-        raise click.UsageError("a rule is --add or --remove with some of --device, --type and --path; '*' takes all")
+        raise click.UsageError("give --add or --remove with some of --device, --type and --path; '*' matches all")
     with connect() as client:
         if change == "add":
             client.subscriptions.rules.add([rule], apply_now=True)
         elif change == "remove" and not client.subscriptions.rules.remove([rule]):
             raise click.ClickException("this key has no such rule; 'mirror rules' lists those it has")
         found = client.subscriptions.rules.list()
-    columns = ["endpoint_name", "endpoint_type", "resource_path"]
-    nothing = "this key has no rule; 'mirror rules --add' with --device, --type or --path makes one"
-    show(({name: getattr(rule, name) for name in columns} for rule in found), columns, form, nothing)
+    if_empty = "this key has no rules; 'mirror rules --add' with --device, --type or --path adds one"
+    show(attribute_rows(found, _RULE), _RULE, form, if_empty)
 
 
 @main.command()
 @form_options
 def requests(form: Form) -> None:
-    """List the requests of this key that have no answer yet.
+    """List the requests of this key that have no response yet.
 
     \b
       mirror requests --json
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         waiting = client.requests.list()
-    columns = ["async_response_id", "device_id", "method", "uri", "state", "placed_at", "expires_at", "attempts"]
-    nothing = "no request of this key waits for an answer"
-    show(({name: getattr(request, name) for name in columns} for request in waiting), columns, form, nothing)
+    show(attribute_rows(waiting, _REQUEST), _REQUEST, form, "no request of this key waits for a response")
 
 
 @contextmanager
-def _not_taken_back() -> Iterator[None]:
-    """Whoever does not wait for a device is told that the request is not taken back by that."""
+def _request_continues() -> Iterator[None]:
+    """After Ctrl-C, say that the request is not cancelled."""
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("what was asked goes on, and the device may do it; 'mirror requests' shows what waits", err=True)
+        click.echo(
+            "the request continues, and the device may carry it out; 'mirror requests' shows what waits", err=True
+        )
         raise
 
 
-def _event_row(event: DeviceEvent) -> Row:
-    return {
-        "changed_at": event.date_time,
-        "device_id": event.device_id,
-        "endpoint_name": None if event.data is None else event.data.endpoint_name,
-        "event": event.event_type,
-        "state_change": event.state_change,
-    }
-
-
-_EVENT = ["changed_at", "device_id", "endpoint_name", "event", "state_change"]
-_DEVICE = ["id", "endpoint_name", "endpoint_type", "state", "queue_mode", "updated_at", "name"]
-_CONNECTION = ["protocol", "lwm2m_version", "binding", "reachable", "lifetime_seconds", "last_contact_at", "address"]
-
-
 def _typed(text: str, path: str) -> PythonValue:
-    # A word of a shell that is no text is told as any other is, not as a value that is wrong.
+    # A word that is not valid text is reported as for any other argument, not as a wrong value.
     text.encode()
     try:
         return parse_value(text, path)
@@ -355,34 +356,3 @@ def _value_row(device_id: str, path: str, value: Value) -> Row:
         "kind": value.kind.value,
         "value": value.python if is_plain else plain_text(value),
     }
-
-
-def _status_word(resource: Resource) -> str | None:
-    status = resource.desired.status if resource.desired else None
-    return None if status is None else status.name.lower()
-
-
-_COLUMNS: dict[str, Callable[[Resource], object]] = {
-    "path": lambda resource: resource.path,
-    "label": lambda resource: resource.label,
-    "reported": lambda resource: resource.reported and plain_text(resource.reported.value),
-    "reported_at": lambda resource: resource.reported and resource.reported.reported_at,
-    "desired": lambda resource: resource.desired and plain_text(resource.desired.value),
-    "desired_at": lambda resource: resource.desired and resource.desired.desired_at,
-    "status": _status_word,
-    "desired_revision": lambda resource: resource.desired and resource.desired.revision,
-    "acknowledged_at": lambda resource: resource.desired and resource.desired.acknowledged_at,
-    "acknowledged_by": lambda resource: resource.desired and resource.desired.acknowledged_by,
-    "subscribed": lambda resource: resource.subscribed,
-}
-_FOR_PEOPLE = [name for name in _COLUMNS if name not in {"desired_revision", "acknowledged_at", "acknowledged_by"}]
-
-
-def _resource_rows(device: DeviceObject, patterns: Sequence[str]) -> Iterator[Row]:
-    for resource in device.resources.values():
-        if not patterns or any(matches(pattern, resource.path) for pattern in patterns):
-            yield _resource_row(resource)
-
-
-def _resource_row(resource: Resource) -> Row:
-    return {name: read_column(resource) for name, read_column in _COLUMNS.items()}

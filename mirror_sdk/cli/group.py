@@ -1,4 +1,4 @@
-"""The group of commands: what there is, and how failures are told. It is all that ``mirror --help`` loads."""
+"""The group of commands, and the messages of their errors. ``mirror --help`` loads no other module."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _MODULES = {
         "subscribe",
         "write",
     ],
+    "mirror_sdk.cli.event_commands": ["record", "watch"],
     "mirror_sdk.cli.fleet_commands": ["drift", "plan", "snapshot"],
     "mirror_sdk.cli.help_command": ["help"],
+    "mirror_sdk.cli.history_commands": ["as-of", "history"],
     "mirror_sdk.cli.lab_command": ["lab"],
-    "mirror_sdk.cli.log_commands": ["record", "watch"],
-    "mirror_sdk.cli.past_commands": ["as-of", "history"],
 }
 
 
 _ENDED_BY_CTRL_C = {"lab", "watch"}
-_WHERE_IT_WAITS = (
+_WAITING_ADVICE = (
     "'mirror requests' shows whether it waits, 'mirror devices --connections' whether the device can be reached"
 )
 
 
-_OF_THE_SHELL = [
+_SHELL_PHRASES = [
     (r"\ballow_read_only=True", "--allow-read-only"),
     (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
     (r"\bexpiry_seconds= makes", "--expiry-seconds makes"),
@@ -71,20 +71,20 @@ _OF_THE_SHELL = [
     (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),
     (r"\bdoes base_url point elsewhere\?", "does API_HOST point elsewhere?"),
 ]
-"""What errors name for programs, and what it is here; whole phrases, as a device or a file may have any name."""
+"""Phrases of error messages for programs, and those of the shell. Whole phrases, since a device may have any name."""
 
 
-class _NoAnswer(click.ClickException):
-    """The device, or the mirror, did not answer in time."""
+class _NoResponse(click.ClickException):
+    """The device or the mirror did not respond in time."""
 
     exit_code = 3
 
 
 class _ClientCommands(LazyGroup):
-    """Tells what went wrong in one line."""
+    """Reports each error in one line."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, from its module; a Ctrl-C meanwhile ends at once what is to run until Ctrl-C."""
+        """Return the command, from its module. Ctrl-C meanwhile is the normal end of ``lab`` and ``watch``."""
         try:
             return super().get_command(ctx, cmd_name)
         except KeyboardInterrupt:
@@ -96,49 +96,49 @@ class _ClientCommands(LazyGroup):
         """Run the command."""
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _tell_warning
+                warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
-            # Of the last of them: whoever read the output has enough; click ends quietly.
+            # BrokenPipeError: the reader of the output has closed it; click ends quietly.
             raise
         except Exception as error:
-            told = _told(error)
-            if told is None:
+            reported = _reported(error)
+            if reported is None:
                 raise
-            raise told from error
+            raise reported from error
 
 
-def _told(error: Exception) -> click.ClickException | None:
-    """The error in one line; ``None`` for one that nobody expects."""
-    # After a command, which has loaded them: the help of the group needs neither.
+def _reported(error: Exception) -> click.ClickException | None:
+    """Return the error for one line of output; ``None`` for an unexpected one."""
+    # Imported here, because the help of the group needs neither.
     from mirror_sdk.errors import CallTimeout, MirrorError, WaitTimeout
     from mirror_sdk.lab.demo import DemoError
 
     if isinstance(error, WaitTimeout):
-        return _NoAnswer(in_words_of_the_shell(f"{error}; {_WHERE_IT_WAITS}"))
+        return _NoResponse(in_words_of_the_shell(f"{error}; {_WAITING_ADVICE}"))
     if isinstance(error, CallTimeout):
-        return _NoAnswer(in_words_of_the_shell(str(error)))
+        return _NoResponse(in_words_of_the_shell(str(error)))
     if isinstance(error, OSError) and error.filename and error.strerror and not isinstance(error, MirrorError):
         return click.ClickException(f"{error.filename}: {error.strerror}")
     if isinstance(error, MirrorError | DemoError | ImportError | OSError):
         return click.ClickException(in_words_of_the_shell(str(error)))
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         encoding = sys.getfilesystemencoding()
-        cure = "write it in that" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
-        return click.ClickException(f"{error.object!a} is no text in {encoding}, the encoding of words here; {cure}")
+        cure = "give it in that encoding" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
+        return click.ClickException(f"{error.object!a} is not a text in {encoding}, the encoding of arguments; {cure}")
     return None
 
 
-def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning without the line of this program that it came from."""
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning without the line of source code that caused it."""
     click.echo(f"Warning: {in_words_of_the_shell(str(message))}", err=True)
 
 
-def in_words_of_the_shell(told: str) -> str:
-    """What is told to programs, as whoever sits at a shell may do it."""
-    for of_programs, here in _OF_THE_SHELL:
-        told = re.sub(of_programs, here, told)
-    return told
+def in_words_of_the_shell(message: str) -> str:
+    """Return a message for programs with the options and commands of the shell instead of Python calls."""
+    for pattern, replacement in _SHELL_PHRASES:
+        message = re.sub(pattern, replacement, message)
+    return message
 
 
 @click.group(cls=_ClientCommands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -146,22 +146,22 @@ def in_words_of_the_shell(told: str) -> str:
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    help="Seconds each call of the mirror may take as a whole; 30 by default.",
+    help="The most seconds that each call of the mirror may take in total. By default 30.",
 )
 @click.option(
     "--max-retries",
     type=click.IntRange(min=0),
-    help="How often a call is tried again when the mirror is busy or out of reach; 2 by default.",
+    help="How often a call is repeated if the mirror is busy or unreachable. By default 2.",
 )
 def main(timeout: float | None, max_retries: int | None) -> None:
-    """Work with a device state mirror.
+    """Use a device state mirror.
 
     \b
-    Begin here: a mirror with simulated devices, and JupyterLab on the first notebook:
+    To start, run a mirror with simulated devices, and JupyterLab with the first notebook:
       mirror lab
 
     \b
-    All other commands but 'help' ask the mirror that API_HOST and API_KEY lead to; without API_HOST
+    All other commands except 'help' use the mirror of API_HOST and API_KEY. Without API_HOST
     that is http://127.0.0.1:8080, where 'mirror-server demo' and 'run' listen:
       export API_HOST=http://127.0.0.1:8080 API_KEY=ak_...
       mirror devices --state registered
@@ -182,5 +182,5 @@ def main(timeout: float | None, max_retries: int | None) -> None:
       mirror help
 
     \b
-    Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no answer in time.
+    Exit status: 0 success, 1 rejected or failed, 2 wrong usage, 3 no response in time.
     """  # noqa: D301 - click wants the character, not its escape

@@ -28,7 +28,7 @@ TOPICS = {
 @main.command("help")
 @click.argument("topic", required=False)
 def help_(topic: str | None) -> None:
-    """Explain a TOPIC of the manual; without one, list the topics.
+    """Show a TOPIC of the manual. Without a topic, list the topics.
 
     \b
       mirror help plans

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
 
 from mirror_sdk import examples
+from mirror_sdk.cli.event_commands import stop
 from mirror_sdk.cli.group import main
-from mirror_sdk.cli.log_commands import stop
-from mirror_sdk.lab.laboratory import BESIDE, run_lab
+from mirror_sdk.lab.demo import DemoServer, check_installed
+from mirror_sdk.lab.jupyterlab import WIDGETS, jupyterlab
+from mirror_sdk.lab.real_devices import LabDevices
 
 
 @main.command()
@@ -20,76 +23,73 @@ from mirror_sdk.lab.laboratory import BESIDE, run_lab
     type=click.Path(file_okay=False, path_type=Path),
     default="mirror-notebooks",
     show_default=True,
-    help="Where the notebooks are copied to. What is there already stays as it is.",
+    help="Copy the notebooks into this folder. Existing files are not changed.",
 )
 @click.option(
-    "--devices",
-    "device_count",
-    type=click.IntRange(min=1),
-    default=12,
-    show_default=True,
-    help="How many devices to have.",
+    "--devices", "device_count", type=click.IntRange(min=1), default=12, show_default=True, help="Number of devices."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same devices and values.")
 @click.option(
     "--database",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the devices and all that is known of them in this file for the next time, and the access key in FILE.key"
-    " beside it. Without it they are lost.",
+    help="Store the devices and their data in this file for the next start, and the access key in FILE.key next to it."
+    " Without this option they are lost.",
 )
 @click.option(
-    "--beside",
-    type=click.Choice(sorted(BESIDE)),
-    help="Open a widget beside the first notebook, running: the events (watcher) or all devices (fleet). Its notebook,"
-    " beside_watcher.ipynb or beside_fleet.ipynb, is made anew.",
+    "--widget",
+    type=click.Choice(sorted(WIDGETS)),
+    help="Open a running widget next to the first notebook: the events (watcher) or all devices (fleet). Its notebook,"
+    " widget_watcher.ipynb or widget_fleet.ipynb, is overwritten.",
 )
 @click.option(
     "--coap",
     is_flag=True,
-    help="Have four real devices too: programs that come by CoAP from this machine, and end with the mirror.",
+    help="Also start four real devices: programs that use CoAP from this machine, and end with the mirror.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab; by default 8888 or the next free one.")
-@click.option("--no-browser", is_flag=True, help="Do not open a browser; JupyterLab prints the address to open.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab. By default 8888 or the next free one.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser. JupyterLab prints the address to open.")
 def lab(
     folder: Path,
     device_count: int,
     seed: int,
     database: Path | None,
-    beside: str | None,
+    widget: str | None,
     port: int | None,
     no_browser: bool,
     coap: bool,
 ) -> None:
-    """Start a mirror with simulated devices, and JupyterLab on the notebooks.
+    """Start a mirror with simulated devices, and JupyterLab with the notebooks.
 
-    API_HOST and API_KEY are set in the notebooks. The last lines it prints lead to them and to the mirror's own page,
-    which a tile in JupyterLab's launcher opens too. JupyterLab asks nothing about news and fetches none, and trusts
-    the notebooks as long as they are as they came.
+    API_HOST and API_KEY are set in the notebooks. The last lines of the output are the addresses of the notebooks and
+    of the mirror's page, which a tile in JupyterLab's launcher opens too. JupyterLab does not fetch news, and trusts
+    the notebooks until they are changed.
 
-    The mirror lives as long as JupyterLab, and what it knows with it, unless --database names a file to keep it in. Its
-    time is simulated: it begins on Monday 5 January 2026, 08:00 UTC, passes as usual, and a notebook can let hours of
-    it pass in a moment.
+    The mirror ends with JupyterLab, and its data are lost unless --database names a file to store them in. Its time is
+    simulated: it starts on Monday 5 January 2026, 08:00 UTC, passes at the usual pace, and a notebook can advance it
+    by hours at once.
 
     \b
       mirror lab --devices 50 --database fleet.db
-      mirror lab --beside watcher
+      mirror lab --widget watcher
       mirror lab --coap
     """  # noqa: D301 - click wants the character, not its escape
     signal.signal(signal.SIGTERM, stop)
-    options = ["--no-browser"] if no_browser else []
-    if port is not None:
-        options.append(f"--ServerApp.port={port}")
+    first, *_ = examples.copy(folder)
+    options = [*(["--no-browser"] if no_browser else []), *([] if port is None else [f"--ServerApp.port={port}"])]
+    check_installed("jupyterlab", "jupyter_server_proxy", extra="notebook")
     try:
-        status = run_lab(
-            examples.copy(folder),
-            devices=device_count,
-            seed=seed,
-            database=database,
-            beside=beside,
-            coap=coap,
-            options=options,
-            say=click.echo,
-        )
+        with ExitStack() as running:
+            server = DemoServer(devices=device_count, seed=seed, database=database, coap=coap)
+            running.enter_context(closing(server))
+            click.echo(f"Mirror with {server.count_devices()} simulated devices: {server.base_url}")
+            if coap:
+                client = running.enter_context(server.client())
+                real = running.enter_context(closing(LabDevices(server.coap_url, client)))
+                click.echo(f"Real devices, by {server.coap_url}: {', '.join(real.names)}")
+            click.echo(f"Database: {'temporary' if database is None else database.resolve()}")
+            click.echo(f"Notebooks: {first.parent.resolve()}")
+            process = running.enter_context(jupyterlab(first, widget, options, server.environment))
+            status = process.wait()
     except KeyboardInterrupt:
         status = 0
     sys.exit(status)

@@ -1,32 +1,47 @@
-"""Tables for pandas. A pyarrow schema defines each table: its columns, types and order.
-
-``client.state_frame()`` and ``client.fleet.snapshot()`` give the state of devices,
-``client.notifications.events_frame()`` what happened, ``client.requests.frame(handles)`` a ledger of requests as the
-notification log has them now, ``client.devices.list()`` with ``to_frame()`` the directory,
-``client.devices.events_frame()`` when its devices came and went. With this module imported every frame has the accessor
-``mirror``, for what is asked of a table (:class:`~mirror_sdk.frames.accessor.MirrorAccessor`): ``drift`` tells where
-desired and reported differ and why, ``stale`` what is old and which devices are, ``plot_timeline`` draws events,
-``wide`` has a column for each resource. Questions about time are for a history, a recording or events: ``resample``,
-``durations``, ``availability``, ``rates``, ``align``, ``compare``, ``gaps``, ``late_arrivals``, ``unchanged``. Type
-checkers take ``frame.mirror`` for a column; ``mirror(frame)`` is the same to pandas, and known to them.
+"""Tables for pandas, Arrow and Polars, and the accessor ``frame.mirror``.
 
 >>> client.write_value("light-01", "/3311/0/5851", 40)
 >>> state = client.state_frame()
 >>> state.mirror.drift()[["path", "desired_num", "kind"]].to_dict("records")
 [{'path': '/3311/0/5851', 'desired_num': 40.0, 'kind': 'never_reported'}]
 
-A write that failed stays in the drift table until the next write. ``client.requests.acknowledge_failed_write(device,
-path)`` acknowledges it: then drift, FleetTable and the server's page leave it out, and ``drift(acknowledged=True)``
-shows it. Given a drift or state table, it acknowledges the failures that the table shows; one of a later write is
-refused.
+- ``client.state_frame()`` and ``client.fleet.snapshot()``: the state of devices.
+- ``client.notifications.events_frame()``: events of the notification log.
+- ``client.requests.frame(handles)``: requests and their results, as in the notification log now.
+- ``client.devices.list()`` with ``to_frame()``: the directory.
+- ``client.devices.events_frame()``: registrations and deregistrations of devices.
 
-Tables are built by column (lists to pyarrow arrays to pandas). Missing is ``NA``; times are UTC in milliseconds unless
-a ``tz`` is given. All instants are told by the service, by its clock, so that they may be compared with each other;
-``received_at`` alone is of the clock here. Spans of the client, such as ``latency``, are measured. The metadata
-of a table is ``attrs["mirror"]``, which pandas writes into Parquet files, and drops when it merges, joins or
-pivots: ``frame.mirror.join(other)`` keeps it, ``frame.mirror.with_metadata_from(original)`` brings it back.
+A pyarrow schema defines the columns, types and order of each table.
 
-To put values next to those of another source by time, give both times one unit, as ``pandas.merge_asof`` takes no two:
+Questions to a table
+--------------------
+
+When this module is imported, every frame has the accessor ``mirror``
+(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`). Type checkers take ``frame.mirror`` for a column.
+``mirror(frame)`` is the same accessor in a form that they understand.
+
+- ``drift``: where desired and reported values differ, and why.
+- ``stale``: outdated values, and silent devices.
+- ``wide``: one column per resource. ``plot_timeline``: a plot of events.
+- For the history, recordings and events: ``resample``, ``durations``, ``availability``, ``rates``, ``align``,
+  ``compare``, ``gaps``, ``late_arrivals`` and ``unchanged``.
+
+A failed write stays in the drift table until the next write. ``client.requests.acknowledge_failed_write(device, path)``
+acknowledges it: drift, FleetTable and the web page then omit it. ``drift(acknowledged=True)`` shows it. Pass a drift or
+state table to acknowledge all failures that the table shows. The failure of a later write is rejected.
+
+Times, missing values and metadata
+----------------------------------
+
+Missing values are ``NA``. Times are UTC in milliseconds unless you set ``tz``. All times come from the clock of the
+service, so you can compare them with each other. The exceptions are ``received_at``, which is the client's clock, and
+durations such as ``latency``, which the client measures.
+
+The metadata of a table is ``attrs["mirror"]``. pandas writes it into Parquet files, and drops it in merges, joins and
+pivots. ``frame.mirror.join(other)`` keeps it; ``frame.mirror.with_metadata_from(original)`` restores it.
+
+To join values with those of another source by time, convert both times to one unit, which ``pandas.merge_asof``
+requires:
 
 >>> import pandas as pd
 >>> weather = pd.DataFrame({"at": pd.to_datetime(["2026-01-01T00:00Z"]), "outside": [3.5]})
@@ -38,13 +53,12 @@ To put values next to those of another source by time, give both times one unit,
 >>> both[["value_num", "outside"]].values.tolist()
 [[21.5, 3.5]]
 
-``as_="arrow"`` gives a table as a ``pyarrow.Table`` and ``as_="polars"`` as a ``polars.DataFrame``, both of the same
-Arrow columns, made without pandas: the extras ``arrow`` and ``polars`` do not install it. pyarrow loads pandas by
-itself where it is installed; nothing here does. What the table is based on stands in the metadata of its schema, as
-JSON under ``mirror``, and goes into the Parquet files of Arrow and back; ``from_arrow`` makes the frame of it. Polars
-has no place for it. There a category is ``Categorical``, one whose categories are fixed ``Enum``, ordered as they are.
-All three give their columns by ``__arrow_c_stream__``, so that Polars, DuckDB and others take any of them as it is. Of
-a frame of pandas DuckDB before 1.2 takes a missing number for 0; 1.4.4 and later are tested.
+Arrow and Polars
+----------------
+
+``as_="arrow"`` returns a ``pyarrow.Table``, ``as_="polars"`` a ``polars.DataFrame``. Both have the same Arrow columns
+and are made without pandas, which the extras ``arrow`` and ``polars`` do not install. pyarrow itself loads pandas if it
+is installed.
 
 >>> from mirror_sdk.frames import from_arrow
 >>> table = client.fleet.snapshot(paths=["/3311/*"], as_="arrow")
@@ -53,17 +67,27 @@ a frame of pandas DuckDB before 1.2 takes a missing number for 0; 1.4.4 and late
 >>> client.fleet.snapshot(paths=["/3303/*"], as_="polars")["path"].to_list()
 ['/3303/0/5700']
 
-In a notebook a table of this package has its ids and times in one line, ``—`` where a value is missing, and units and
-zones in its header (``frame.mirror.to_html()``); it is a plain ``DataFrame`` all the same, and its text is that of
-pandas. The options of pandas hold, and who told IPython before how to show a ``DataFrame`` keeps that.
+The metadata is JSON under ``mirror`` in the Arrow schema. Arrow keeps it in Parquet files, and ``from_arrow`` converts
+such a table to a frame. Polars cannot store metadata. In Polars a category is ``Categorical``; one with fixed
+categories is ``Enum``, in their order.
 
-A table holds texts of devices as they came. What pandas prints of it (``print(frame)``, ``to_string``) writes them so,
-with escape sequences that act on a terminal; ``print(frame.mirror.visible())`` shows them as escapes.
+All three kinds support ``__arrow_c_stream__``, so Polars, DuckDB and others read any of them directly. DuckDB before
+1.2 reads a missing number of a pandas frame as 0; 1.4.4 and later are tested.
 
-To hand a table on, ``to_parquet`` keeps all of it; a span such as ``latency`` is a number of milliseconds to readers
-that do not know Arrow's types. ``to_csv`` and ``to_json(orient="records", date_format="iso")`` keep values as texts,
-``to_sql`` makes a span a number of nanoseconds, and ``frame.mirror.for_excel()`` is what ``to_excel`` takes (with
-openpyxl installed).
+Display and export
+------------------
+
+In a notebook, a table of this package shows ids and times in one line, ``—`` for missing values, and units and zones in
+the header (``frame.mirror.to_html()``). It remains a plain ``DataFrame``, and its text is that of pandas. The options
+of pandas apply. If you registered an IPython formatter for ``DataFrame`` before, yours is used.
+
+A table contains texts as the devices sent them. ``print(frame)`` and ``to_string`` print them unchanged, including
+escape sequences that act on a terminal. ``print(frame.mirror.visible())`` shows these as escapes.
+
+- ``to_parquet`` keeps everything. Readers without Arrow types see a duration such as ``latency`` as milliseconds.
+- ``to_csv`` and ``to_json(orient="records", date_format="iso")`` store values as text.
+- ``to_sql`` stores a duration as a number of nanoseconds.
+- ``frame.mirror.for_excel()`` returns a frame for ``to_excel``, which needs openpyxl.
 """
 
 # Before all else that needs them: they are an extra, and who lacks them is told how to get it.

@@ -1,4 +1,4 @@
-"""``frame.mirror``, or ``mirror(frame)``: what can be asked of a table of this package."""
+"""``frame.mirror``, or ``mirror(frame)``: the methods of tables of this package."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pandas as pd
 from mirror_sdk._arguments import InstantLike, path_patterns
 from mirror_sdk._fork import unlocked_property
 from mirror_sdk.errors import InvalidValue
+from mirror_sdk.frames.analysis.history_methods import HistoryMethods
 from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.joining import How, join, rebased
 from mirror_sdk.frames.legend import label_of, line_names
-from mirror_sdk.frames.questions.methods import Questions
 from mirror_sdk.frames.shown import to_html, visible_frame
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
@@ -46,34 +46,34 @@ class _HasFleet(Protocol[T_co]):
 
 
 @pd.api.extensions.register_dataframe_accessor("mirror")
-class MirrorAccessor(Questions):
-    """What can be asked of a state, events, history, requests or drift table, and of any with the columns needed.
+class MirrorAccessor(HistoryMethods):
+    """Methods for state, events, history, requests and drift tables, and for any table with the columns they need.
 
-    The questions about time are asked of a history or events table, also of a recording's. To them a value is a step:
-    v(t) is what the last row told of the resource at or before t (of one millisecond, the row that came last). It is
-    known at t unless at or behind that row, and at or before t, an interval began in which nothing is known:
+    The analysis over time takes a history or events table, also of a recording. A value is a step: v(t) is the value in
+    the last row of the resource at or before t (of several rows in one millisecond, the one that arrived last). It is
+    known at t unless an interval in which nothing is known began at or after that row, and at or before t:
 
     - a ``gap`` row: the service was down, or lost entries;
     - a ``deregistration`` or ``expired`` row of the device, until its next ``registration`` or ``reg_update``;
-    - with ``silence_limit``, a silence of the device: nothing came of it (no value, no registration, no update) for
-      longer than the limit; it begins when the limit is over.
+    - with ``silence_limit``, a silence of the device: no value, registration or update for longer than the limit. The
+      interval begins when the limit is over.
 
-    So what was told before such an interval is known neither in it nor after it, until the resource is told again: with
-    a time behind its begin, of which it holds from there on, or by a device that is back and says that nothing has
-    changed since before it left. A row with ``changed_at`` s that came at r is told at s, and again at r, from which on
-    the value is known, if
+    A value from before such an interval is unknown in it and after it, until the resource is reported again. That may
+    also happen with an older time: by a device that is back and reports a value that has not changed since before it
+    left. A row with ``changed_at`` s that arrived at r gives the value at s, and again at r, from which on the value is
+    known, if
 
     - an interval began in [s, r], and all that began until r ended at or before it;
-    - the row came, in the order of the table, behind the ``gap`` row or the registration that ended each;
+    - the row arrived, in the order of the table, after the ``gap`` row or the registration that ended each;
     - no row of the resource has a time in (s, r].
 
-    What comes from a device on its way out, or again without an interval between, is not told again by that. In a
-    history of the service r is ``received_at``. The ``received_at`` of recordings and events tables is by the clock of
-    the client, and of all that it read at once; there r is the newest registration, end of one or end of a gap that
-    came before, so what is known again is known from the return of its device on.
+    A row that arrived while its device was leaving, or twice without an interval in between, is not repeated by that.
+    In a history of the service r is ``received_at``. In recordings and events tables ``received_at`` is by the clock of
+    the client and may be the same for many rows. There r is the newest registration, deregistration, expiry or end of a
+    gap that arrived before, so a repeated value is known from the return of its device on.
 
-    Opaque values, NaN and none are not known. Times are the devices' own (``changed_at``; where a device says none,
-    that of the receipt). All rows of a device count, so choose resources by ``paths=``, not by dropping rows.
+    Opaque values, NaN and none are unknown. Times are the device's own (``changed_at``), or that of the receipt if the
+    device sent none. All rows of a device count, so choose resources by ``paths=``, not by dropping rows.
 
     Raises:
         InvalidValue: The table lacks a column; the message names it.

@@ -1,10 +1,4 @@
-"""What happened: the history that the service keeps, as a table; the state as of an instant; what changed between two.
-
-``client.history()`` gives a row for each thing that happened, by device, path and the time at which it did: each value
-that a device told, the end of each write, registrations and the intervals in which nothing could be heard. What came
-late stands at its own time. ``client.as_of(instant)`` is the state table of the fleet at an instant of the past,
-``client.changes(begin, end)`` what changed between two. An instant may also be how long ago it was (``begin="2h"``), by
-the service's clock.
+"""The history: what happened, the state at an earlier instant, and what changed between two.
 
 >>> client.subscribe(station, "/3303/0/5700")
 >>> begin, end = simulator.get_clock(), simulator.advance(60)
@@ -16,8 +10,20 @@ the service's clock.
 >>> client.changes(begin, end)[["before_num", "after_num"]].values.tolist()
 [[21.5, 22.5]]
 
-How long something was open, which devices were silent and the like is asked of the table (``mirror help tables``). One
-from ``begin`` on does not tell what held by then: that is not ``known`` until it is told, unless ``state=`` tells it.
+- ``client.history()`` returns one row per event, by device, path and the time at which it happened. Events are reported
+  values, completed writes, registrations, and the intervals in which nothing could be received. A late event is listed
+  at the time at which it happened.
+- ``client.as_of(instant)`` returns the state table of the fleet at an earlier instant.
+- ``client.changes(begin, end)`` returns the changes between two instants.
+
+Instants may be an age, such as ``begin="2h"``, by the clock of the service.
+
+Durations and other questions
+-----------------------------
+
+The table answers questions such as how long a door was open, or which devices were silent (``mirror help tables``). A
+history that starts at ``begin`` does not contain the values that were current at that moment. Until the first new value
+arrives they are unknown; pass ``state=client.as_of(begin)`` to supply them.
 
 >>> later = begin + timedelta(seconds=15)
 >>> history, state = client.history([station], begin=later), client.as_of(later, [station])
@@ -26,18 +32,22 @@ from ``begin`` on does not tell what held by then: that is not ``known`` until i
 >>> client.get_device(station).history("/3303/0/5700")["value_num"].dropna().tolist()  # of one resource
 [21.5, 22.5]
 
-An operator decides whether there is a history, for how long, and where: ``mirror-server run --keep-history 30d``;
-``mirror-server demo`` and ``mirror lab`` keep seven days. Where there is none that is :class:`~mirror_sdk.NoHistory`,
-and an instant before what is kept is :class:`~mirror_sdk.BeforeHistory`, whose ``oldest_at`` is the oldest there is.
+Availability
+------------
 
-A :class:`~mirror_sdk.recording.Recording` has the same three methods, with the same columns. What no notification tells
-is not in it: values that others read, values that nobody subscribed, ends of writes, and the number of the mirror's
-change. What its application read stands at the time of the answer there, and ``received_at`` is of the clock of the
-client that recorded.
+The operator decides whether the service keeps a history, how long and where: ``mirror-server run --keep-history 30d``.
+``mirror-server demo`` and ``mirror lab`` keep seven days. Without a history, these methods raise
+:class:`~mirror_sdk.NoHistory`. An instant before the oldest data raises :class:`~mirror_sdk.BeforeHistory`, whose
+``oldest_at`` is the oldest available instant.
 
-A history comes as a stream. Where it is cut it goes on behind the last row that came, with what was known when it
-began, so that no row is there twice and none is missing. Memory holds the table and a piece of the stream. Progress is
-shown in a terminal and in a notebook (``show_progress(False)`` ends that). For more than fits into memory there is
+A :class:`~mirror_sdk.recording.Recording` has the same three methods with the same columns. It contains only what
+notifications report. Missing are values that other applications read, values without a subscription, completed writes,
+and the revision of each change. A value that its own application read has the time of the response, and ``received_at``
+is the clock of the recording client.
+
+A history arrives as a stream. If the stream is interrupted, it resumes after the last row, with the data as of its
+start, so that no row is duplicated or missing. Memory holds the table and a part of the stream. Terminals and notebooks
+show progress; ``show_progress(False)`` turns that off. For a history larger than memory, use
 :func:`mirror_sdk.dask.read_history`.
 """
 

@@ -1,4 +1,4 @@
-"""What a batch of a history must be, looked at before anything is computed with it. Source: wire.md 10."""
+"""Checks of the batches of a history before anything is computed with them. Source: wire.md 10."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirror_sdk._protocol.operations import require_asked
 from mirror_sdk.history.request import HistoryRequest, up_to_millisecond
 from mirror_sdk.snapshot.contract import (
     LAST_REVISION,
-    NotAsAgreed,
+    ContractError,
     require_all,
     require_between,
     require_instants,
@@ -27,30 +27,18 @@ from mirror_sdk.wire.paths import matches_any
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 COLUMNS = pa.schema([(name, STREAM_TYPES[kind]) for name, kind in history.COLUMNS.items()])
-"""The columns that are read; a service may send others beside them."""
+"""The columns that are read; a service may send others too."""
 
 _WORDS = [name for name, kind in history.COLUMNS.items() if kind == "word"]
 _INSTANTS = [name for name, kind in history.COLUMNS.items() if kind == "instant"]
 _Column = npt.NDArray[np.int64]
 
 
-def require_columns(schema: pa.Schema) -> None:
-    """Make sure that a stream has the columns.
-
-    Raises:
-        NotAsAgreed: One is missing, there twice, or of another type.
-    """
-    for field in COLUMNS:
-        found = schema.get_all_field_indices(field.name)
-        if len(found) != 1 or schema.field(found[0]).type != field.type:
-            raise NotAsAgreed(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
-
-
 class RowChecker:
-    """Sees to it that the rows are those that were asked for, each once and in order.
+    """Checks that rows were requested and that each comes once and in order.
 
     Args:
-        request: What was asked for.
+        request: The request.
     """
 
     def __init__(self, request: HistoryRequest) -> None:
@@ -59,37 +47,37 @@ class RowChecker:
         self._last: tuple[str, str, int, int] | None = None
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of a batch that are read.
+        """Return the columns of a batch that are read.
 
         Raises:
-            NotAsAgreed: Something in it contradicts itself, is missing, or was not asked for.
+            ContractError: The batch contradicts itself, lacks a member, or has rows that were not requested.
             pyarrow.ArrowInvalid: It is damaged.
-            UnexpectedAnswer: A device in it was not asked for.
+            UnexpectedAnswer: It has a device that was not requested.
         """
         batch.validate(full=True)
         batch = batch.select(COLUMNS.names)
         if batch.num_rows:
             _check_columns(batch)
-            self._check_asked(batch)
-            self._follow(batch)
+            self._check_requested(batch)
+            self._check_order(batch)
         return batch
 
-    def _check_asked(self, batch: pa.RecordBatch) -> None:
+    def _check_requested(self, batch: pa.RecordBatch) -> None:
         selection = self._request.selection
         require_asked(selection.sent_filters, "id", _occurring(batch.column("device_id")))
         patterns = selection.paths
         paths = _occurring(batch.column("path"))
         require_paths(paths)
         if others := [path for path in paths if not matches_any(patterns, path)]:
-            raise NotAsAgreed(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
-        # A gap may begin before, and end behind.
+            raise ContractError(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
+        # A gap may begin before the interval, and end after it.
         is_gap = pc.fill_null(pc.equal(batch.column("what").cast(pa.string()), "gap"), False)
         happened = batch.column("changed_at").cast(pa.int64()).filter(pc.invert(is_gap))
         begin, end = _milliseconds(self._request.begin), _milliseconds(self._request.end)
         require_between("changed_at", happened, begin, None if end is None else end - 1)
 
-    def _follow(self, batch: pa.RecordBatch) -> None:
-        """Make sure that each row comes behind the one before, also of the batch before."""
+    def _check_order(self, batch: pa.RecordBatch) -> None:
+        """Check that each row comes after the one before, also after the last one of the previous batch."""
         device_id, path, changed_at, revision = self._last or (None, None, None, None)
         columns = (
             _ranks(batch.column("device_id"), device_id),
@@ -97,14 +85,14 @@ class RowChecker:
             _with_first(batch.column("changed_at").cast(pa.int64()).to_numpy(), changed_at),
             _with_first(batch.column("revision").to_numpy(), revision),
         )
-        is_behind = np.zeros(len(columns[0]) - 1, np.bool_)
-        is_same = ~is_behind
+        is_after = np.zeros(len(columns[0]) - 1, np.bool_)
+        is_same = ~is_after
         for column in columns:
             step = self._sign * np.diff(column)
-            is_behind |= is_same & (step > 0)
+            is_after |= is_same & (step > 0)
             is_same &= step == 0
-        if not is_behind.all():
-            raise NotAsAgreed("a row stands there twice or out of order")
+        if not is_after.all():
+            raise ContractError("a row stands there twice or out of order")
         last = batch.slice(batch.num_rows - 1).to_pylist()[0]
         self._last = (last["device_id"] or "", last["path"] or "", int(columns[2][-1]), last["revision"])
 
@@ -123,13 +111,13 @@ def _check_columns(batch: pa.RecordBatch) -> None:
 
 
 def _occurring(column: pa.DictionaryArray) -> list[str]:
-    """The words that occur, each once."""
+    """Return the words that occur, each once."""
     found: list[str] = column.dictionary.take(column.indices.unique().drop_null()).to_pylist()
     return found
 
 
 def _ranks(column: pa.DictionaryArray, before: str | None) -> _Column:
-    """Places in the order of words, behind that of the row before; what is missing stands first, as an empty text."""
+    """Return the sort order of words, with that of the previous row first. Null sorts like an empty text."""
     words = column.dictionary.to_pylist()
     rank_of = {word: rank for rank, word in enumerate(sorted({"", before or "", *words}))}
     ranks = np.array([rank_of[word] for word in [*words, ""]], np.int64)

@@ -1,1 +1,1 @@
-"""What starts a mirror with simulated devices to try things out, alone or with JupyterLab."""
+"""A mirror with simulated devices to try things out, alone or with JupyterLab."""

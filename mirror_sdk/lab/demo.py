@@ -1,4 +1,4 @@
-"""A mirror with simulated devices in a process of its own, for trying things out."""
+"""A mirror with simulated devices in a process of its own, to try things out."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
 from mirror_sdk.simulator.simulator import Simulator
 
 SERVER_COMMAND = (sys.executable, "-m", "mirror_server", "demo", "--clock=manual", "--pace=1")
-"""A server whose time is simulated: it passes as usual, and can be advanced by hours in a moment."""
+"""A server with simulated time: it passes at the usual pace, and can be advanced by hours at once."""
 
 DEMO_KEY_VARIABLE = "MIRROR_DEMO_KEY"
 
 _EXPORT = re.compile(rf"export ({HOST_VARIABLE}|{KEY_VARIABLE})=(\S+)")
 _DEVICES = re.compile(r"# Real devices: (\S+)")
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _READY_SECONDS = 30.0
 _STOP_SECONDS = 15.0
 
 
 class DemoError(Exception):
-    """Something that is needed is missing or did not start; the message says what to do."""
+    """A package is missing, or a program did not start; the message says what to do."""
 
     def _render_traceback_(self) -> list[str]:
-        """A notebook shows what to do, and nothing else."""
+        """Show only the message in a notebook."""
         return [str(self)]
 
 
 class DemoServer:
-    """A running server, ready to answer. It stops when it is closed, and also when this process ends in any way.
+    """A running server, ready for requests. It stops when it is closed, and when this process ends in any way.
 
     Args:
-        devices: How many simulated devices there are at least.
-        seed: What they are made from.
-        database: The file that keeps the state for the next time; ``None`` for none.
-        coap: Whether real devices can come too, by CoAP from this machine.
-        pace: How many seconds of its time pass by themselves in a second.
-        quiet: Whether its log is dropped, which is else in that of this program.
+        devices: The least number of simulated devices.
+        seed: The seed of their values.
+        database: The file that stores the state for the next start; ``None`` for none.
+        coap: Whether real devices can register too, by CoAP from this machine.
+        pace: Seconds of simulated time per second.
+        quiet: Whether its log is discarded. Otherwise it goes to standard error of this program.
 
     Attributes:
-        coap_url: Where they come, ``coap://HOST:PORT``; empty where they cannot.
+        coap_url: The address for real devices, ``coap://HOST:PORT``; empty without ``coap``.
 
     Raises:
         DemoError: The server is not installed, or does not start.
@@ -79,7 +79,7 @@ class DemoServer:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
             text=True,
-            # A Ctrl-C in the terminal, or one that interrupts a notebook, is not for it.
+            # Ctrl-C in the terminal, or the interruption of a notebook, does not stop it.
             start_new_session=True,
         )
         self.coap_url: str = ""
@@ -92,29 +92,24 @@ class DemoServer:
 
     @property
     def base_url(self) -> str:
-        """Its address."""
+        """The address of the server."""
         return self.environment[HOST_VARIABLE]
 
     def client(self) -> MirrorClient:
-        """A client of it, whose key has all scopes."""
+        """Return a client whose key has all scopes."""
         return MirrorClient(self.base_url, self.environment[KEY_VARIABLE])
 
     def count_devices(self) -> int:
-        """How many simulated devices it has."""
+        """Return the number of simulated devices."""
         with self.client() as client:
             return len(Simulator(client).list_devices())
 
     def close(self) -> None:
-        """Stop it."""
-        self._process.terminate()
-        try:
-            self._process.communicate(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        """Stop the server."""
+        stop_process(self._process)
 
     def _read_environment(self) -> dict[str, str]:
-        # What never prints its address is ended, and with it its output.
+        # A server that never prints its address is killed, which ends its output.
         guard = threading.Timer(_READY_SECONDS, self._process.kill)
         guard.start()
         try:
@@ -128,8 +123,8 @@ class DemoServer:
 
     def _lines(self) -> Iterator[str]:
         for line in self._process.stdout or ():
-            if told := _DEVICES.match(line):
-                self.coap_url = told[1]
+            if found := _DEVICES.match(line):
+                self.coap_url = found[1]
             yield line
 
     def _wait_until_ready(self) -> None:
@@ -138,11 +133,21 @@ class DemoServer:
             while not client.service.is_healthy():
                 if time.monotonic() > deadline:
                     raise DemoError(f"the server on {self.base_url} is not ready after {_READY_SECONDS:.0f} s")
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
+
+
+def stop_process(process: subprocess.Popen[str]) -> None:
+    """Terminate a process, and kill it if it does not end in time."""
+    process.terminate()
+    try:
+        process.communicate(timeout=_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
 
 
 def check_installed(*modules: str, extra: str) -> None:
-    """Make sure that there are these modules.
+    """Check that these modules are installed.
 
     Raises:
         DemoError: One is missing; the message says how to install it.
@@ -153,7 +158,7 @@ def check_installed(*modules: str, extra: str) -> None:
 
 
 def is_installed(module: str) -> bool:
-    """Whether there is a module of this name."""
+    """Whether a module of this name is installed."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ModuleNotFoundError, ValueError):

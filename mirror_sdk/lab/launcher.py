@@ -1,4 +1,4 @@
-"""The tile in JupyterLab's launcher that opens the mirror's own page, by way of jupyter-server-proxy."""
+"""The tile in JupyterLab's launcher that opens the page of the mirror, through jupyter-server-proxy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _READY_SECONDS = 30
 
 
 def server_process() -> dict[str, object]:
-    """What jupyter-server-proxy serves under ``mirror/``, and its tile.
+    """Return the settings of jupyter-server-proxy for ``mirror/``, and the tile.
 
-    That is the page of the mirror on this machine that ``API_HOST`` leads to. Without ``API_HOST``, the tile starts a
-    mirror with simulated devices, which ends with Jupyter. A mirror elsewhere has its page there, and no tile here.
+    It serves the page of the mirror of ``API_HOST``, if that is on this machine. Without ``API_HOST``, the tile starts
+    a mirror with simulated devices, which ends with Jupyter. A mirror on another machine has no tile.
     """
     address = os.environ.get(HOST_VARIABLE)
     if not address:
@@ -35,7 +35,7 @@ def server_process() -> dict[str, object]:
 
 
 def _own_server(*, shown: bool) -> dict[str, object]:
-    # The form of the server's own keys.
+    # In the format of the server's own keys.
     key = f"ak_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
     return {
         "command": [*SERVER_COMMAND, "--port={port}"],
@@ -46,11 +46,11 @@ def _own_server(*, shown: bool) -> dict[str, object]:
 
 
 def page_path(key: str | None = None, *, device: str = "") -> str:
-    """Where the page is, below Jupyter's address, with the key of ``API_KEY`` unless another one is given."""
+    """Return the path of the page below Jupyter's address, with the key of ``API_KEY`` unless another one is given."""
     key = os.environ.get(KEY_VARIABLE, "") if key is None else key
-    told = {name: value for name, value in {"key": key, "device": device}.items() if value}
-    # Behind the #, so that the browser does not send the key and nobody logs it.
-    return f"{_NAME}/" + (f"#{urlencode(told)}" if told else "")
+    fragment = {name: value for name, value in {"key": key, "device": device}.items() if value}
+    # The browser does not send the fragment after the #, so the key is in no log.
+    return f"{_NAME}/" + (f"#{urlencode(fragment)}" if fragment else "")
 
 
 def _tile(title: str, path: str) -> dict[str, object]:
@@ -58,7 +58,7 @@ def _tile(title: str, path: str) -> dict[str, object]:
 
 
 def _local_port(address: str) -> int | None:
-    """The port of a mirror that can be reached by way of Jupyter's own machine."""
+    """Return the port of a mirror on Jupyter's machine; ``None`` for another mirror."""
     try:
         url = httpx.URL(read_base_url(address))
     except ConfigError:

@@ -1,4 +1,4 @@
-"""LwM2M devices in a process of their own, which come to a mirror by CoAP."""
+"""LwM2M devices in a process of their own, which register at a mirror by CoAP."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ import sys
 import time
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.lab.demo import DemoError
+from mirror_sdk.lab.demo import DemoError, stop_process
 
 DEVICE_COMMAND = (sys.executable, "-m", "mirror_server.extensions.lwm2m.device")
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _READY_SECONDS = 30.0
-_STOP_SECONDS = 15.0
 _LIFETIME_SECONDS = 30 * 86400
-"""The mirror's time may be advanced by days in a moment, of which a device knows nothing."""
+"""Long, because the time of the mirror may be advanced by days at once, which the devices do not notice."""
 
 
 class LabDevices:
-    """Running devices, registered at a mirror. They end when this is closed, and also when this process ends.
+    """Running devices, registered at a mirror. They end when this is closed, and when this process ends.
 
     Args:
-        url: Where the mirror takes devices, ``coap://HOST:PORT``.
+        url: The address of the mirror for devices, ``coap://HOST:PORT``.
         client: A client of the mirror.
-        count: How many there are: of all kinds in turn, called ``NAME-01``, ``NAME-02`` and so on.
-        name: How their names begin.
+        count: The number of devices, of all kinds in turn, with the names ``NAME-01``, ``NAME-02`` and so on.
+        name: The beginning of their names.
 
     Raises:
         DemoError: They do not start, or do not register.
@@ -38,7 +37,8 @@ class LabDevices:
             [*DEVICE_COMMAND, *options, f"--lifetime={_LIFETIME_SECONDS}", "--stop-with-stdin"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            # A Ctrl-C in the terminal is not for them: the mirror would see them leave first.
+            # Ctrl-C in the terminal does not stop them: the mirror would record that they deregister.
+            text=True,
             start_new_session=True,
         )
         try:
@@ -48,13 +48,8 @@ class LabDevices:
             raise
 
     def close(self) -> None:
-        """Have them deregister, and end."""
-        self._process.terminate()
-        try:
-            self._process.communicate(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        """Stop the devices, which deregister."""
+        stop_process(self._process)
 
     def _wait_until_registered(self, client: MirrorClient) -> None:
         deadline = time.monotonic() + _READY_SECONDS
@@ -63,4 +58,4 @@ class LabDevices:
                 raise DemoError(
                     f"the devices did not register ({', '.join(sorted(missing))}); 'mirror-device' shows why"
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)

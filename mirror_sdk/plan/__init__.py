@@ -1,27 +1,34 @@
-"""Plans: many writes that are looked at before anything is sent, sent carefully, and can be undone.
-
-``client.plan(table)`` checks the writes (type, range, writable, already so, offline, pending) and writes nothing;
-``plan.frame`` tells of each what was found. ``read_first=True`` reads what the mirror does not know, so that it can be
-undone; the column ``undoable`` tells what cannot.
+"""Plans: many writes that are checked before anything is sent, sent carefully, and can be undone.
 
 >>> plan = client.plan([("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")], read_first=True)
 >>> plan.frame[["path", "decision", "undoable"]].to_dict("records")
 [{'path': '/3311/0/5851', 'decision': 'write', 'undoable': True},
  {'path': '/3311/0/5850', 'decision': 'refuse', 'undoable': None}]
-
-``plan.apply(canary=1, max_failures=5)`` sends them, can be stopped and called again, and gives the ledger.
-``plan.undo()`` plans the way back, ``plan.save(file)`` and ``client.plans.load(file)`` take a plan to another process.
-
 >>> plan.apply()[["path", "status"]].to_dict("records")
 [{'path': '/3311/0/5851', 'status': 'success'}]
 >>> plan.undo().apply()["status"].tolist()
 ['success']
 
-An undo leaves alone what was changed after the plan wrote it: such a row is refused with ``check`` ``changed``, and the
-others are undone. Values are compared: a resource is changed if the value written to it last is another one, by
-whichever client, or if the device later reported one that is neither the one written nor the one before. It is not
-changed if the plan's value was written again with success, or is being written. So several plans are undone in reverse
-order, each after the undo of the next has been applied. A plan that was saved knows this too.
+- ``client.plan(table)`` checks the writes: type, range, writable, value already set, device offline, write pending. It
+  writes nothing. ``plan.frame`` lists the result for each write.
+- ``read_first=True`` reads values that the mirror does not have yet, so that these writes can be undone. The column
+  ``undoable`` shows which cannot.
+- ``plan.apply(canary=1, max_failures=5)`` sends the writes and returns a table of their results. You can stop it and
+  call it again.
+- ``plan.undo()`` returns a plan that restores the former values.
+- ``plan.save(file)`` and ``client.plans.load(file)`` move a plan to another process.
+
+Undo
+----
+
+An undo leaves alone what was changed after the plan wrote it. Such a row is rejected with ``check`` ``changed``, and
+the others are undone. A resource counts as changed in two cases:
+
+- The last value written to it, by any client, is a different one.
+- The device later reported a value that is neither the written value nor the previous one.
+
+It does not count as changed if the value of the plan was written again successfully, or is being written. So undo
+several plans in reverse order, and apply each undo before the next. A saved plan stores this too.
 
 >>> plan = client.plan([("light-01", "/3311/0/5851", 50)])
 >>> _ = plan.apply()
@@ -29,16 +36,23 @@ order, each after the undo of the next has been applied. A plan that was saved k
 >>> plan.undo().frame[["current_num", "check"]].to_dict("records")
 [{'current_num': 77.0, 'check': 'changed'}]
 
-The answer to a question is what is written next, and with ``if_match=True`` only where nobody wrote meanwhile:
+From a query to a plan
+----------------------
+
+Any table with devices and paths can be planned. ``if_match=True`` writes only where no other write has been made since
+the table was read:
 
 >>> dim = client.fleet.snapshot().query("path == '/3311/0/5851' and reported_num < 20")
 >>> client.plan(dim, value=40, if_match=True).frame["check"].tolist()
 ['ok']
 
-Devices that sleep are written to last and are no canary (of several writes none of which is for a device that is awake,
-``canary=0`` sends them all). They take it at their next contact, for which a write waits 3 days or more (the column
-``expiry_seconds``) and ``apply()`` does not: such a write is ``pending``, and ``apply()`` again, days later too, tells
-what became of it.
+Devices that sleep
+------------------
+
+Sleeping devices are written last and are never the canary. If all devices of several writes sleep, ``canary=0`` sends
+all writes at once. A sleeping device receives its write at its next contact. The write waits for 3 days or more (the
+column ``expiry_seconds``), but ``apply()`` does not: the write is ``pending``. Call ``apply()`` again, even days later,
+to get its result.
 
 Needs pandas and pyarrow, the ``frames`` extra.
 """

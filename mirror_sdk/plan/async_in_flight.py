@@ -1,4 +1,4 @@
-"""Writes of a plan that are under way beside each other, as tasks of the caller's loop."""
+"""Concurrent writes of a plan, as tasks of the caller's loop. The counterpart of ``in_flight``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ InFlightWrite: TypeAlias = "asyncio.Task[None]"
 
 
 def start_write(carry_out: Callable[[], Coroutine[Any, Any, None]]) -> InFlightWrite:
-    """Have something done beside what else is under way."""
+    """Start a write concurrently."""
     return asyncio.create_task(carry_out())
 
 
 async def wait_first(in_flight: Collection[InFlightWrite]) -> set[InFlightWrite]:
-    """Wait until one has ended, or several."""
+    """Wait until at least one write has ended."""
     ended, _ = await asyncio.wait(in_flight, return_when=asyncio.FIRST_COMPLETED)
     return ended
 
 
 async def wait_all(in_flight: Collection[InFlightWrite]) -> None:
-    """Break off what is under way, and wait until it has ended."""
+    """Cancel the writes, and wait until they have ended."""
     for write in in_flight:
         write.cancel()
     if in_flight:
@@ -32,7 +32,7 @@ async def wait_all(in_flight: Collection[InFlightWrite]) -> None:
 
 
 async def wait_or_stop(request: AsyncDeviceRequest, wait_seconds: float, stop: Stop) -> None:
-    """Wait until a request has its answer, its time is over, or the plan is stopped."""
+    """Wait until a request has its response, its time is over, or the plan is stopped."""
     answered = asyncio.ensure_future(wait_for_answer(request, wait_seconds))
     stopped = asyncio.ensure_future(stop.wait())
     try:

@@ -1,4 +1,4 @@
-"""Applying a plan from tasks of the caller's loop."""
+"""A plan that is applied by tasks of the caller's loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.async_in_flight import InFlightWrite, Stop, start_write, wait_all, wait_first, wait_or_stop
 from mirror_sdk.plan.checks import PlannedWrite, Seen
-from mirror_sdk.plan.ledger import LedgerEntry, check_about_one
+from mirror_sdk.plan.ledger import LedgerEntry, check_about_one_device
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
@@ -26,14 +26,14 @@ from mirror_sdk.plan.report import (
     check_limits,
     progress_bars,
 )
-from mirror_sdk.plan.wanted import Want
+from mirror_sdk.plan.requested import RequestedWrite
 
 
 class AsyncPlan(PlanReport):
-    """Writes that were checked, to be sent with care and undone. ``client.plan`` makes it; looking sends nothing.
+    """Checked writes, which can be sent step by step and undone. ``client.plan`` creates it and sends nothing.
 
-    What is no coroutine, such as ``frame``, ``result`` and ``save``, is done at once. Of a plan with thousands of
-    writes a thread may do it: ``await asyncio.to_thread(plan.save, path)``.
+    Members that are no coroutines, such as ``frame``, ``result`` and ``save``, block the loop. For thousands of writes
+    call them in a thread: ``await asyncio.to_thread(plan.save, path)``.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class AsyncPlan(PlanReport):
         *,
         server: str,
         write: Callable[..., Awaitable[AsyncDeviceRequest]],
-        see: Callable[[Want], Awaitable[Seen]],
-        make_plan: Callable[[Sequence[Want]], Awaitable[AsyncPlan]],
+        read_state: Callable[[str, str], Awaitable[Seen]],
+        make_plan: Callable[[Sequence[RequestedWrite]], Awaitable[AsyncPlan]],
         placed: Mapping[str, PlacedRequest] | None = None,
     ) -> None:
         super().__init__(planned, server, placed or {})
         self._write = write
-        self._see = see
+        self._read_state = read_state
         self._make_plan = make_plan
         self._begin_in_child()
         tell_in_child(self)
 
     def _begin_in_child(self) -> None:
-        """It is not being applied here, whatever a task of the parent does."""
+        """Reset: a child process does not apply the plan, whatever a task of the parent does."""
         self._stopped = Stop()
         self._applying = threading.Lock()
 
@@ -68,37 +68,37 @@ class AsyncPlan(PlanReport):
         timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
-        """Send the writes and wait for their answers; called again, it goes on with what has not ended.
+        """Send the writes and wait for their responses. Called again, it continues with those that have not ended.
 
-        Devices that sleep are written to last, when the others have answered. They take it at their next contact, which
-        is not waited for: until then it is ``pending``, and ``apply`` called again, in another process too, looks for
-        what has come.
+        Devices that sleep are written to last, after the responses of the others. They accept the write at their next
+        contact, which is not waited for. Until then the write is ``pending``; call ``apply`` again, also in another
+        process, to read the responses that have arrived.
 
-        When it is cancelled it ends as by :meth:`stop`: no more is sent, and what is on its way stays so. A write is
-        sent under the same async-id however often it is tried, so a device takes it once. One that failed is not sent
-        again: make a new plan of those.
+        Cancellation has the effect of :meth:`stop`: no more is sent, and writes in flight stay so. A write is sent
+        under the same async-id however often it is tried, so a device accepts it once. A failed write is not sent
+        again: make a new plan for it.
 
         Args:
-            concurrency: How many writes may be under way at once.
-            canary: How many to send first; all of them must succeed before any other is sent. They go to devices that
-                are awake, and what succeeded in an earlier ``apply`` counts.
-            max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
-            expiry_seconds: For how long each write may wait for its device; by default as the table of the plan has it:
-                a minute, and for a device that sleeps 3 days, or more if it was silent for long.
-            timeout: For how many seconds to wait for each answer here, those of devices that sleep all together. By
-                default that is a little more than the expiry, and devices that sleep are not waited for. What has no
-                answer by then is ``pending``, and may be waited for again.
-            include_offline: Whether devices that are not registered are written to as well.
+            concurrency: The most writes in flight at a time.
+            canary: The number of writes to send first, all of which have to succeed before any other is sent. They go
+                to devices that are awake; writes that succeeded in an earlier ``apply`` count.
+            max_failures: The most failures; after one more nothing else is sent. ``None`` for no limit.
+            expiry_seconds: How long each write may wait for its device. By default as in the plan table: a minute, and
+                for a device that sleeps 3 days, or more if it was silent for long.
+            timeout: Seconds to wait for each response, and for those of all sleeping devices together. By default
+                slightly more than the expiry, and no wait for sleeping devices. A write without a response by then is
+                ``pending``, and may be waited for again.
+            include_offline: Whether to write to devices that are not registered, too.
 
         Returns:
             The requests table of all writes; one that was not sent is ``queued``. See :attr:`result`.
 
         Raises:
             AccessDenied: The key may not write; nothing more is sent.
-            AuthenticationError: The key is not known; nothing more is sent.
-            MirrorError: Something else that every other write would meet too.
-            InvalidValue: An argument is no such number, the plan is being applied already, or there is no canary: of
-                several devices none is awake.
+            AuthenticationError: The key is unknown; nothing more is sent.
+            MirrorError: Another error that would be the same for every write.
+            InvalidValue: An argument is out of range, the plan is being applied already, or no canary is possible: none
+                of several devices is awake.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> (await plan.apply())["status"].tolist()
@@ -118,14 +118,14 @@ class AsyncPlan(PlanReport):
             todo = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
             with progress_bars(todo) as advance:
                 await self._send_all(advance, concurrency, expiry_seconds, timeout)
-            await self._look_at_sleepers(0 if timeout is None else timeout)
+            await self._await_sleeping(0 if timeout is None else timeout)
         finally:
             self._applying.release()
         warn_of_loss(self.requests)
         return await off_loop(lambda: self.result)
 
     def stop(self) -> None:
-        """Send no more. What is on its way stays so, and ``apply`` returns soon.
+        """Send no more writes. Those in flight stay so, and ``apply`` returns soon.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.stop()
@@ -134,12 +134,12 @@ class AsyncPlan(PlanReport):
         self._stopped.set()
 
     async def undo(self) -> AsyncPlan:
-        """A plan that writes what was reported before this one, wherever this one may have had an effect.
+        """Return a plan that restores the values before this one, wherever this one may have had an effect.
 
-        What the table of this plan says is not ``undoable`` is refused in it. So is what was changed after this plan
-        wrote it, by a write of another value or by the device itself: ``check`` is ``changed``, ``reason`` shows the
-        later value, and the other rows are undone all the same. To undo several plans, undo and apply the last one
-        first. The service compares once more when it is applied. Nothing is sent before it is applied.
+        It rejects the rows that are not ``undoable`` in the table of this plan. It also rejects resources that were
+        changed after this plan wrote them, by a write of another value or by the device itself: ``check`` is
+        ``changed``, and ``reason`` shows the later value. The other rows are undone. To undo several plans, undo and
+        apply the last one first. The service compares again when it is applied, and nothing is sent before that.
 
         Raises:
             MirrorError: The state could not be read.
@@ -180,44 +180,44 @@ class AsyncPlan(PlanReport):
 
     async def _carry_out(self, entry: LedgerEntry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
+        planned = entry.planned
         if isinstance(entry.request, PlacedRequest) and await self._is_settled(entry):
             return
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()
-            want = entry.planned.want
             try:
                 entry.request = await self._write(
-                    want.device_id,
-                    want.path,
-                    want.value,
-                    content_type=want.content_type,
+                    planned.device_id,
+                    planned.path,
+                    planned.value,
+                    content_type=planned.content_type,
                     expiry_seconds=own_seconds,
-                    async_id=entry.planned.async_id,
-                    if_match=want.if_match,
+                    async_id=planned.async_id,
+                    if_match=planned.if_match,
                 )
             except PreconditionFailed as error:
                 entry.overtaken(error, issued_at)
                 return
             except MirrorError as error:
-                entry.not_taken(error, issued_at)
+                entry.not_accepted(error, issued_at)
                 return
-        if not entry.planned.sleeps:
+        if not planned.sleeps:
             wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
             await wait_or_stop(entry.request, wait_seconds, self._stopped)
 
     async def _is_settled(self, entry: LedgerEntry) -> bool:
-        """Whether the mirror knows what became of a write that was sent before, or whether that cannot be known."""
+        """Whether the outcome of a write that was sent before is known, or cannot be known."""
         try:
-            return entry.is_settled_by(*await self._see(entry.planned.want))
+            return entry.is_settled_by(*await self._read_state(entry.planned.device_id, entry.planned.path))
         except MirrorError as error:
-            check_about_one(error)
+            check_about_one_device(error)
             return True
 
-    async def _look_at_sleepers(self, wait_seconds: float) -> None:
-        """Wait for what sleeping devices answer, all together, and see what has come."""
-        left = [entry.request for entry in self._ledger.asleep()]
+    async def _await_sleeping(self, wait_seconds: float) -> None:
+        """Wait for the responses of sleeping devices, and read those that have arrived."""
+        pending = [entry.request for entry in self._ledger.asleep()]
         deadline = time.monotonic() + wait_seconds
-        for request in left:
+        for request in pending:
             if isinstance(request, AsyncDeviceRequest) and not self._stopped.is_set() and time.monotonic() < deadline:
                 await wait_or_stop(request, deadline - time.monotonic(), self._stopped)
-        await look_for_answers(left)
+        await look_for_answers(pending)

@@ -1,4 +1,4 @@
-"""How far a plan is: what was sent, what came back, what may be sent next. Nothing in here waits or does I/O."""
+"""The progress of a plan: requests, responses, and which write is sent next. Nothing in here waits or does I/O."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from mirror_sdk.errors import (
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.plan.checks import Check, PlannedWrite, changed_since, current_value, same
-from mirror_sdk.plan.wanted import EarlierWrite, Want
+from mirror_sdk.plan.requested import EarlierWrite, RequestedWrite
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.notifications import AsyncResponse
 
-_REFUSED = (BadRequest, Conflict, NotFound)
-_ABOUT_ONE = (*_REFUSED, ConnectionFailed, LimitExceeded, ServerError)
+_REJECTED = (BadRequest, Conflict, NotFound)
+_ABOUT_ONE_DEVICE = (*_REJECTED, ConnectionFailed, LimitExceeded, ServerError)
 _REMEMBERED = timedelta(days=1)
-"""How long after its answer the service knows an async-id. Source: wire.md 2."""
+"""How long the service remembers an async-id after its response. Source: wire.md 2."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
-"""Status of an answer of which the mirror knows no more than whether it was a success."""
+"""The status of a response if the mirror only knows whether it was a success."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
 class LedgerEntry:
-    """One write and what became of it; ``is_overtaken`` where another one came before it, so that it was refused."""
+    """One write and its outcome; ``is_overtaken`` if it was rejected because another write came before it."""
 
     def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
         self.planned: PlannedWrite = planned
@@ -49,31 +49,31 @@ class LedgerEntry:
 
     @property
     def status(self) -> RequestStatus:
-        """How it stands."""
+        """The status of its request."""
         return request_status(self.request)
 
     @property
     def may_have_acted(self) -> bool:
-        """Whether the device may have taken it."""
+        """Whether the device may have accepted it."""
         if self.status is RequestStatus.FAILURE:
             answer = self.request.answer if isinstance(self.request, PlacedRequest) else None
             return answer is not None and answer.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
 
     @property
-    def way_back(self) -> Want:
-        """What undoes the write, as long as it is the last change of its resource."""
+    def undo(self) -> RequestedWrite:
+        """The write that undoes this one, if this one is the last change of its resource."""
         accepted_at = self.request.accepted_at if isinstance(self.request, PlacedRequest) else None
         undoes = EarlierWrite(self.planned.wanted, self.planned.before, accepted_at)
-        return self.planned.way_back._replace(undoes=undoes)
+        return self.planned.undo._replace(undoes=undoes)
 
     def is_settled_by(self, seen_at: datetime, resources: Mapping[str, Resource]) -> bool:
-        """Whether a write that was sent before is not to be sent again, by what the mirror says of it now.
+        """Whether a write that was sent before must not be sent again, by the current state of the mirror.
 
-        The service forgets an async-id, and the log an answer, a day after the answer; the mirror has its outcome until
-        another write of the resource.
+        The service forgets an async-id, and the log a response, a day after the response. The mirror keeps the outcome
+        until another write of the resource.
         """
-        request, resource = self.request, resources.get(self.planned.want.path)
+        request, resource = self.request, resources.get(self.planned.path)
         if not isinstance(request, PlacedRequest) or request.accepted_at is None:
             return False
         desired = resource and resource.desired
@@ -88,10 +88,10 @@ class LedgerEntry:
         return True
 
     def overtaken(self, error: PreconditionFailed, issued_at: datetime) -> None:
-        """The service refused it, because what is desired there is not what was seen any more."""
+        """The service rejected it, because its desired value is not the expected one any more."""
         resource = error.resource
         current = current_value(resource) if resource else self.planned.before
-        self.planned = replace(self.planned, before=current, finding=changed_since(resource))
+        self.planned = replace(self.planned, before=current, **changed_since(resource)._asdict())
         self.is_overtaken = True
         self.request = replace(
             self._unplaced(),
@@ -102,57 +102,56 @@ class LedgerEntry:
         )
 
     def _unplaced(self) -> UnplacedRequest:
-        want = self.planned.want
         return UnplacedRequest(
             async_id=self.planned.async_id,
-            device_id=want.device_id,
-            path=want.path,
+            device_id=self.planned.device_id,
+            path=self.planned.path,
             method="PUT",
             asked=self.planned.wanted,
         )
 
-    def not_taken(self, error: MirrorError, issued_at: datetime) -> None:
-        """The service refused it, or nobody knows whether it took it.
+    def not_accepted(self, error: MirrorError, issued_at: datetime) -> None:
+        """The service rejected it, or it is unknown whether it was accepted.
 
         Raises:
             MirrorError: The error itself, when it would be the same for every other write.
         """
-        check_about_one(error)
-        if isinstance(self.request, PlacedRequest) and not isinstance(error, _REFUSED):
-            # It was sent before: that is known, whatever became of this attempt.
+        check_about_one_device(error)
+        if isinstance(self.request, PlacedRequest) and not isinstance(error, _REJECTED):
+            # An earlier attempt was accepted, whatever the outcome of this one.
             return
         self.request = replace(
             self._unplaced(),
             issued_at=issued_at,
-            refusal=error.reason or error.type if isinstance(error, _REFUSED) else None,
-            refusal_message=error.message if isinstance(error, _REFUSED) else None,
-            is_unknown=not isinstance(error, _REFUSED),
+            refusal=error.reason or error.type if isinstance(error, _REJECTED) else None,
+            refusal_message=error.message if isinstance(error, _REJECTED) else None,
+            is_unknown=not isinstance(error, _REJECTED),
         )
 
 
-def check_about_one(error: MirrorError) -> None:
+def check_about_one_device(error: MirrorError) -> None:
     """Raise an error that would be the same for every other device.
 
     Raises:
         MirrorError: It would.
     """
-    if not isinstance(error, _ABOUT_ONE):
+    if not isinstance(error, _ABOUT_ONE_DEVICE):
         raise error
 
 
 class Todo(NamedTuple):
-    """How many writes are to be sent or waited for: to devices that are awake, and to those that sleep."""
+    """The number of writes to send or wait for: to devices that are awake, and to those that sleep."""
 
     awake: int
     asleep: int
 
 
 class Ledger:
-    """The writes of a plan that are to be sent: first those to devices that are awake, in their order, then the others.
+    """The writes of a plan that may be sent: first those to devices that are awake, in their order, then the others.
 
     Attributes:
         entries: One for each write that may be sent.
-        stopped_because: Why sending ended before all was sent; ``None`` when it did not.
+        stopped_because: Why sending ended before all writes were sent; ``None`` if it did not.
     """
 
     def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, PlacedRequest]) -> None:
@@ -162,21 +161,21 @@ class Ledger:
         self.stopped_because: str | None = None
         self._todo: deque[LedgerEntry] = deque()
         self._canaries: list[LedgerEntry] = []
-        self._under_way: list[LedgerEntry] = []
+        self._in_flight: list[LedgerEntry] = []
         self._max_failures: int | None = None
         self._failures = 0
 
     def count(self) -> Counter[RequestStatus]:
-        """How many entries stand how."""
+        """Return the number of entries by status."""
         return Counter(entry.status for entry in self.entries)
 
     def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> Todo:
-        """Begin to send what has not ended yet; gives how many that are.
+        """Start to send the writes that have not ended yet, and return their number.
 
-        What succeeded when it was sent before has been tried, and counts as a canary.
+        A write that succeeded earlier counts as a canary.
 
         Raises:
-            InvalidValue: No device is awake that could be written to first; nothing has changed.
+            InvalidValue: No device is awake for a canary; nothing has changed.
         """
         todo = [
             entry
@@ -188,12 +187,12 @@ class Ledger:
         unsent = sum(entry.status is not RequestStatus.PENDING for entry in todo)
         if unsent > lacking and lacking and not canaries:
             raise InvalidValue(
-                f"canary={canary}: of the {unsent} writes still to be sent none is for a device that is awake, so none"
-                " can be tried first; canary=0 sends them all"
+                f"canary={canary}: none of the {unsent} writes to send is for a device that is awake, so none can be"
+                " tried first; canary=0 sends them all"
             )
         self._canaries = canaries
         self._todo = deque(sorted(todo, key=lambda entry: (entry not in canaries, entry.planned.sleeps)))
-        self._under_way = []
+        self._in_flight = []
         self._max_failures = max_failures
         self._failures = 0
         self.stopped_because = None
@@ -201,32 +200,32 @@ class Ledger:
         return Todo(len(todo) - asleep, asleep)
 
     def next(self) -> LedgerEntry | None:
-        """What to send now; ``None`` when that has to wait for what is under way, or nothing more is to be sent."""
+        """Return the next write to send; ``None`` if it has to wait for others, or there is none."""
         if self.stopped_because is not None or not self._todo:
             return None
         unsent = self._todo[0]
-        if any(self._comes_before(entry, unsent) for entry in self._under_way):
+        if any(self._comes_before(entry, unsent) for entry in self._in_flight):
             return None
-        self._under_way.append(self._todo.popleft())
+        self._in_flight.append(self._todo.popleft())
         return unsent
 
     def _comes_before(self, entry: LedgerEntry, unsent: LedgerEntry) -> bool:
-        """Whether one has to have ended before another is sent.
+        """Whether one write has to end before another is sent.
 
-        What is left for a device that sleeps cannot be taken back: first is seen what those make of it that are awake.
+        A write to a device that sleeps cannot be cancelled, so the results of awake devices are awaited first.
         """
         is_canary = entry in self._canaries and unsent not in self._canaries
         return is_canary or (unsent.planned.sleeps and not entry.planned.sleeps)
 
     def asleep(self) -> list[LedgerEntry]:
-        """What was left for devices that sleep, and has no answer."""
+        """Return the pending writes to devices that sleep."""
         return [entry for entry in self.entries if entry.planned.sleeps and entry.status is RequestStatus.PENDING]
 
     def settle(self, entry: LedgerEntry) -> None:
-        """A write has ended, or the wait for it has."""
-        self._under_way.remove(entry)
+        """Record that a write has ended, or the wait for it."""
+        self._in_flight.remove(entry)
         if entry.is_overtaken:
-            # It tells nothing of whether such a write succeeds.
+            # It does not show whether such a write succeeds.
             self._replace_canary(entry)
             return
         if entry in self._canaries and entry.status is not RequestStatus.SUCCESS:
@@ -234,11 +233,11 @@ class Ledger:
             return
         self._failures += entry.status in {RequestStatus.FAILURE, RequestStatus.UNKNOWN}
         if self._max_failures is not None and self._failures > self._max_failures:
-            told = "1 write" if self._failures == 1 else f"{self._failures} writes"
-            self.stop(f"{told} failed, and max_failures is {self._max_failures}")
+            failed = "1 write" if self._failures == 1 else f"{self._failures} writes"
+            self.stop(f"{failed} failed, and max_failures is {self._max_failures}")
 
     def _replace_canary(self, entry: LedgerEntry) -> None:
-        """Try another one first, where one of the first was not sent at all."""
+        """Choose another canary in place of one that was not sent at all."""
         if entry not in self._canaries:
             return
         self._canaries.remove(entry)
@@ -251,14 +250,14 @@ class Ledger:
             self.stop(f"another write came before the first one, to {_name(entry)}, and no other device is awake")
 
     def stop(self, reason: str) -> None:
-        """Send no more; the first reason counts."""
+        """Send no more writes. The first reason is kept."""
         if self._todo and self.stopped_because is None:
             self.stopped_because = reason
 
 
 def _is_offline(planned: PlannedWrite) -> bool:
-    return planned.finding.check is Check.OFFLINE
+    return planned.check is Check.OFFLINE
 
 
 def _name(entry: LedgerEntry) -> str:
-    return f"{entry.planned.want.path} of {visible(entry.planned.endpoint_name or '')}"
+    return f"{entry.planned.path} of {visible(entry.planned.endpoint_name or '')}"

@@ -1,4 +1,4 @@
-"""What a plan says of itself; both kinds of plans have this in common, and nothing in here is sent."""
+"""The parts of a plan that both clients share. Nothing in here sends a request."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mirror_sdk.frames.requests import RequestStatus, request_status, seen_reque
 from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger, LedgerEntry, Todo
+from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
-from mirror_sdk.plan.wanted import Want
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.values import InstanceValues, PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
@@ -32,10 +32,10 @@ DEFAULT_MAX_FAILURES = 5
 
 
 class PlanReport(JsonForm):
-    """The writes that are wanted, and how far they are.
+    """The requested writes and their progress.
 
     In the examples ``plan`` is that of ``[(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")]``, before it is
-    applied: a level, and what is no boolean.
+    applied: a level, and a text for a boolean.
     """
 
     def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, PlacedRequest]) -> None:
@@ -54,9 +54,9 @@ class PlanReport(JsonForm):
 
     @property
     def planned(self) -> Sequence[PlannedWrite]:
-        """The writes that are wanted, in their order, and what was found of each.
+        """The requested writes in their order, with the decision about each.
 
-        >>> [write.finding.decision.value for write in plan.planned]
+        >>> [write.decision.value for write in plan.planned]
         ['write', 'refuse']
         """
         now = {entry.planned.async_id: entry.planned for entry in self._ledger.entries}
@@ -64,7 +64,7 @@ class PlanReport(JsonForm):
 
     @property
     def requests(self) -> list[PlacedRequest | UnplacedRequest]:
-        """The writes that may be sent, as they stand now, each under the async-id of its plan; it asks nobody.
+        """The requests of the writes that may be sent, as they are now, without a call of the service.
 
         >>> [request.path for request in plan.requests]
         ['/3311/0/5851']
@@ -73,7 +73,7 @@ class PlanReport(JsonForm):
 
     @property
     def stopped_because(self) -> str | None:
-        """Why sending ended before all was sent; ``None`` when it did not.
+        """Why sending ended before all writes were sent; ``None`` if it did not.
 
         >>> plan.stopped_because is None
         True
@@ -91,7 +91,7 @@ class PlanReport(JsonForm):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The plan table: what is wanted, what was found, what is done about it.
+        """The plan table: the requested values, the current ones, and the decisions.
 
         Its columns are those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`.
 
@@ -102,47 +102,47 @@ class PlanReport(JsonForm):
 
     @property
     def result(self) -> pd.DataFrame:
-        """The requests table of what is to be sent, as it stands now; it asks nobody.
+        """The requests table of the writes that may be sent, as they are now, without a call of the service.
 
-        See :func:`mirror_sdk.frames.requests_frame`; ``attrs["mirror"]["stopped_because"]`` says why sending ended
-        early.
+        See :func:`mirror_sdk.frames.requests_frame`. ``attrs["mirror"]["stopped_because"]`` is the reason if sending
+        ended early.
 
         >>> plan.result["status"].tolist()
         ['queued']
         """
-        names = {one.want.device_id: one.endpoint_name for one in self.planned}
+        names = {one.device_id: one.endpoint_name for one in self.planned}
         of_each = [names.get(request.device_id) for request in self.requests]
         frame = seen_requests_frame(self.requests, server=self._server, names=of_each)
         frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan and how far it is, for any JSON encoder; it asks nobody.
+        """Return the plan and its progress for any JSON encoder, without a call of the service.
 
-        ``writes`` has one entry for each write that is wanted: ``decision``, ``check`` and ``reason``, whether the
-        device ``sleeps``, what was there ``before`` and what is ``wanted`` as :meth:`~mirror_sdk.Value.to_dict` gives
-        them, and for what may be sent its ``expiry_seconds``, whether it is ``undoable``, its ``status`` and
-        ``request``. ``decisions`` counts them.
+        ``writes`` has one entry for each requested write: ``decision``, ``check`` and ``reason``, whether the device
+        ``sleeps``, and the values ``before`` and ``wanted`` as in :meth:`~mirror_sdk.Value.to_dict`. A write that may
+        be sent also has its ``expiry_seconds``, whether it is ``undoable``, its ``status`` and ``request``.
+        ``decisions`` counts them.
 
-        >>> told = plan.to_dict()
-        >>> told["decisions"], [write["status"] for write in told["writes"]]
+        >>> saved = plan.to_dict()
+        >>> saved["decisions"], [write["status"] for write in saved["writes"]]
         ({'write': 1, 'skip': 0, 'refuse': 1}, ['queued', None])
         """
         requests = {request.async_id: request for request in self.requests}
-        decisions = Counter(one.finding.decision for one in self.planned)
+        decisions = Counter(one.decision for one in self.planned)
         return {
             "server": plain(self._server),
             "stopped_because": plain(self.stopped_because),
             "decisions": {plain(decision): decisions[decision] for decision in Decision},
-            "writes": [_told(one, requests.get(one.async_id)) for one in self.planned],
+            "writes": [_write_to_dict(one, requests.get(one.async_id)) for one in self.planned],
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan into a file, from which ``client.plans.load`` takes it up, also in another process.
+        """Save the plan in a file, from which ``client.plans.load`` continues it, also in another process.
 
-        It holds the async-ids, and how far the plan is now: what has ended is not sent again. Applied again, what was
-        sent after this is not sent to a device twice either, as long as the service remembers that, a day as a rule.
-        Of devices that sleep for days, save the plan after it was applied.
+        The file has the async-ids and the progress: a write that has ended is not sent again. A write that is sent
+        after this is not sent to a device twice either, as long as the service remembers it, which is usually a day.
+        If devices sleep for days, save the plan after it was applied.
 
         Raises:
             OSError: The file cannot be written.
@@ -152,30 +152,28 @@ class PlanReport(JsonForm):
         save(path, self._server, self.planned, self.requests)
 
     def values_before(self) -> list[tuple[str, str, PythonValue | InstanceValues]]:
-        """Device id, path and what was there before, for all that may be sent; what had no value is left out.
+        """Return device id, path and the value before of each write that may be sent. Unknown values are left out.
 
         >>> [value for _, _, value in plan.values_before()]
         [10]
         """
         planned = [entry.planned for entry in self._ledger.entries]
-        return [
-            (one.want.device_id, one.want.path, one.before.python) for one in planned if one.before.python is not None
-        ]
+        return [(one.device_id, one.path, one.before.python) for one in planned if one.before.python is not None]
 
     def _busy(self) -> InvalidValue:
-        return InvalidValue("this plan is being applied already; wait for it, or stop() it")
+        return InvalidValue("this plan is being applied already; wait until it ends, or stop() it")
 
-    def _undo(self) -> list[Want]:
-        """What to write to have it as it was; of each write that may have had an effect, the last one first."""
-        return [entry.way_back for entry in reversed(self._ledger.entries) if entry.may_have_acted]
+    def _undo(self) -> list[RequestedWrite]:
+        """Return the undo of each write that may have had an effect, the last one first."""
+        return [entry.undo for entry in reversed(self._ledger.entries) if entry.may_have_acted]
 
     def summary_text(self) -> str:
-        """How many writes there are of each decision, and what became of those that were sent.
+        """Return the number of writes by decision, and by status once some were sent.
 
         >>> plan.summary_text()
         '1 to write, 1 refused; nothing was sent, apply() sends'
         """
-        counted = Counter(one.finding.decision for one in self.planned)
+        counted = Counter(one.decision for one in self.planned)
         decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
         parts = [", ".join(decisions) or "nothing is wanted"]
         if self._is_unsent:
@@ -191,10 +189,10 @@ class PlanReport(JsonForm):
         return "; ".join(filter(None, parts))
 
     def asleep_text(self, expiry_seconds: int | None = None) -> str:
-        """Which devices sleep, and until when they take what is written to them; empty where nothing waits for one.
+        """Return how many devices sleep, and until when they accept the writes; empty if no write waits for one.
 
         Args:
-            expiry_seconds: As it will be given to ``apply``.
+            expiry_seconds: As for ``apply``.
 
         >>> plan.asleep_text()
         ''
@@ -207,13 +205,13 @@ class PlanReport(JsonForm):
             return ""
         within = f"within {span_text(expiry_seconds or max(one.expiry_seconds for one in writes))}"
         until = within if latest is None else f"by {write_timestamp(latest)} at the latest"
-        count = len({one.want.device_id for one in writes})
+        count = len({one.device_id for one in writes})
         who = "1 device sleeps and takes it at its" if count == 1 else f"{count} devices sleep and take it at their"
         return f"{who} next contact, {until}"
 
     @property
     def _to_write(self) -> list[PlannedWrite]:
-        return [one for one in self.planned if one.finding.decision is Decision.WRITE]
+        return [one for one in self.planned if one.decision is Decision.WRITE]
 
     @property
     def _is_unsent(self) -> bool:
@@ -222,7 +220,7 @@ class PlanReport(JsonForm):
 
 @contextmanager
 def progress_bars(todo: Todo) -> Iterator[Callable[[LedgerEntry], object]]:
-    """What to call with each write that has ended, or was left for a device that sleeps; those have their own bar."""
+    """Yield a function to call with each write that has ended. Writes to devices that sleep have their own bar."""
     with ExitStack() as bars:
         awake = bars.enter_context(progress_bar(todo.awake, "writes"))
         asleep = bars.enter_context(progress_bar(todo.asleep, "left for sleeping devices")) if todo.asleep else awake
@@ -230,7 +228,7 @@ def progress_bars(todo: Todo) -> Iterator[Callable[[LedgerEntry], object]]:
 
 
 def span_text(span_seconds: float) -> str:
-    """A span of time in the unit in which people would give it."""
+    """Return a time span in a convenient unit."""
     for unit_seconds, unit in _UNITS:
         if span_seconds >= 2 * unit_seconds:
             return f"{span_seconds / unit_seconds:.3g} {unit}"
@@ -240,26 +238,17 @@ def span_text(span_seconds: float) -> str:
 _UNITS = ((24 * 3600, "days"), (3600, "h"), (60, "min"))
 
 
-def _told(one: PlannedWrite, request: PlacedRequest | UnplacedRequest | None) -> dict[str, Any]:
-    told = {
-        "async_id": one.async_id,
-        "device_id": one.want.device_id,
-        "endpoint_name": one.endpoint_name,
-        "path": one.want.path,
-        "unit": one.unit,
-        "decision": one.finding.decision,
-        "check": one.finding.check,
-        "reason": one.finding.reason,
-        "sleeps": one.sleeps,
-        "expiry_seconds": one.expiry_seconds if one.may_be_sent else None,
-        "undoable": one.undoable if one.may_be_sent else None,
-        "before": one.before,
-        "wanted": one.wanted,
-        "status": request and request_status(request),
-        "request": request,
-    }
-    found: dict[str, Any] = plain(told)
-    return found
+_MEMBERS = ("async_id", "device_id", "endpoint_name", "path", "unit", "decision", "check", "reason", "sleeps")
+
+
+def _write_to_dict(one: PlannedWrite, request: PlacedRequest | UnplacedRequest | None) -> dict[str, Any]:
+    members: dict[str, Any] = plain(
+        {name: getattr(one, name) for name in _MEMBERS}
+        | {name: getattr(one, name) if one.may_be_sent else None for name in ("expiry_seconds", "undoable")}
+        | {"before": one.before, "wanted": one.wanted, "status": request and request_status(request)}
+        | {"request": request}
+    )
+    return members
 
 
 _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
@@ -268,25 +257,22 @@ _DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REF
 def check_limits(
     *, concurrency: int, canary: int, max_failures: int | None, expiry_seconds: int | None, timeout: float | None
 ) -> None:
-    """Refuse what is no way to apply a plan.
+    """Check the arguments of ``apply``.
 
     Raises:
-        InvalidValue: One of them is no whole number, or too small or too large; the message names it.
+        InvalidValue: One of them is not a whole number, or too small or too large; the message names it.
     """
-    # Also false for the number that is none.
+    # The comparison is also false for NaN.
     if timeout is not None and not timeout >= 0:
         raise InvalidValue(f"timeout={timeout} must be 0 or more")
-    least = {"concurrency": (concurrency, 1), "canary": (canary, 0)}
-    if max_failures is not None:
-        least["max_failures"] = (max_failures, 0)
-    if expiry_seconds is not None:
-        least["expiry_seconds"] = (expiry_seconds, 1)
-    for name, (value, lowest) in least.items():
-        if not _is_whole(value) or value < lowest:
-            raise InvalidValue(f"{name}={value} must be a whole number, {lowest} or more")
+    limits: dict[str, tuple[Any, int]] = {
+        "concurrency": (concurrency, 1),
+        "canary": (canary, 0),
+        "max_failures": (0 if max_failures is None else max_failures, 0),
+        "expiry_seconds": (1 if expiry_seconds is None else expiry_seconds, 1),
+    }
+    for name, (value, least) in limits.items():
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise InvalidValue(f"{name}={value} must be a whole number, {least} or more")
     if expiry_seconds is not None and expiry_seconds > MAX_EXPIRY_SECONDS:
         raise InvalidValue(f"expiry_seconds={expiry_seconds} must be {MAX_EXPIRY_SECONDS} or less")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, numbers.Integral)

@@ -1,11 +1,11 @@
-"""A plan in a file, so that it can be taken up in another process under the same async-ids."""
+"""Saved plans, which another process can continue under the same async-ids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -14,8 +14,7 @@ from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.operations import of_resource
 from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.plan.checks import Check, Decision, Finding, PlannedWrite
-from mirror_sdk.plan.wanted import Want
+from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.device_object import Revision
@@ -24,10 +23,12 @@ from mirror_sdk.wire.model import Payload, Timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 
 _VERSION: Final = 3
+_CONVERTED = frozenset({"wanted", "before", "request"})
+"""The members of a saved write that are not attributes of a planned write as they are."""
 
 
 class _Saved(BaseModel):
-    # What this version does not know may mean that something else is to be sent.
+    # An unknown member may change what is to be sent.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
 
@@ -37,7 +38,7 @@ class _SavedValue(_Saved):
 
 
 class _SavedRequest(_Saved):
-    """That the service accepted it, by its clock; and the answer, where it has come."""
+    """When the service accepted the write, by its clock, and its response, if it has arrived."""
 
     accepted_at: Timestamp
     expires_at: Timestamp | None
@@ -66,11 +67,11 @@ class _SavedWrite(_Saved):
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Self:
-        """What was refused may be anything, and is never sent."""
+        """Check what is sent. A rejected write may have any path and value."""
         if self.decision is not Decision.REFUSE:
             of_resource(routes.SUBSCRIPTION, self.device_id, self.path)
             if self.wanted is None:
-                raise ValueError("wanted: a write without a value")
+                raise ValueError("wanted: the write has no value")
         return self
 
 
@@ -78,13 +79,13 @@ def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
     seen: set[str] = set()
     for write in writes:
         if write.async_id in seen:
-            raise ValueError(f"async_id {write.async_id!r} stands at two writes, of which one would never be sent")
+            raise ValueError(f"async_id {write.async_id!r} occurs twice, so one of the writes would never be sent")
         seen.add(write.async_id)
     return writes
 
 
 class SavedPlan(_Saved):
-    """What stands in the file."""
+    """The content of the file."""
 
     version: Literal[3]
     server: str
@@ -97,7 +98,7 @@ def save(
     planned: Sequence[PlannedWrite],
     requests: Iterable[PlacedRequest | UnplacedRequest],
 ) -> None:
-    """Write a plan into a file, with what was sent of it, as a whole or not at all.
+    """Save a plan and its requests in a file. If that fails, the file does not change.
 
     Raises:
         OSError: The file cannot be written.
@@ -112,19 +113,18 @@ def save(
 
 
 def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], dict[str, PlacedRequest]]:
-    """The writes of a plan out of a file, and what was sent of them, by async-id.
+    """Return the writes of a saved plan, and the requests that were sent, by their async-ids.
 
     Raises:
         OSError: The file cannot be read.
-        InvalidValue: It holds no plan that can be sent as it stands, or one for another server; the message names the
-            member.
+        InvalidValue: It contains no valid plan, or one for another server; the message names the member.
     """
     content = Path(path).read_bytes()
     try:
         saved = SavedPlan.model_validate_json(content)
     except ValidationError as error:
         fault = file_fault(content, error, _VERSION)
-        raise InvalidValue(f"{path} holds no plan that can be loaded ({fault}); plan again, and save it") from error
+        raise InvalidValue(f"{path} contains no valid plan ({fault}); plan again, and save it") from error
     if saved.server != server:
         raise InvalidValue(f"{path} is a plan for {saved.server}, not for {server}; load it with a client of that")
     planned = [_from_saved(one) for one in saved.writes]
@@ -133,7 +133,7 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
 
 
 def _saved_request(request: PlacedRequest) -> _SavedRequest | None:
-    """What was sent; ``None`` where the service does not tell when, without which it cannot be known again."""
+    """Return a request that was sent; ``None`` without the time of its acceptance, which identifies it later."""
     answer = request.answer
     if request.accepted_at is None:
         return None
@@ -153,8 +153,8 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> PlacedRequest:
         answer = AsyncResponse(id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.answered_at)
     return PlacedRequest(
         async_id=planned.async_id,
-        device_id=planned.want.device_id,
-        path=planned.want.path,
+        device_id=planned.device_id,
+        path=planned.path,
         method="PUT",
         issued_at=saved.accepted_at,
         expiry_seconds=saved.expiry_seconds,
@@ -166,38 +166,15 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> PlacedRequest:
 
 
 def _to_saved(planned: PlannedWrite, request: _SavedRequest | None) -> _SavedWrite:
-    return _SavedWrite(
-        async_id=planned.async_id,
-        device_id=planned.want.device_id,
-        path=planned.want.path,
-        content_type=planned.want.content_type,
-        wanted=_saved_value(planned.wanted),
-        before=_saved_value(planned.before),
-        endpoint_name=planned.endpoint_name,
-        unit=planned.unit,
-        decision=planned.finding.decision,
-        check=planned.finding.check,
-        reason=planned.finding.reason,
-        sleeps=planned.sleeps,
-        expiry_seconds=planned.expiry_seconds,
-        request=request,
-        if_match=planned.want.if_match,
-    )
+    members = {name: getattr(planned, name) for name in _SavedWrite.model_fields if name not in _CONVERTED}
+    values = {name: _saved_value(getattr(planned, name)) for name in ("wanted", "before")}
+    return _SavedWrite(**members, **values, request=request)
 
 
 def _from_saved(saved: _SavedWrite) -> PlannedWrite:
-    wanted = _value(saved.wanted, saved.path)
-    return PlannedWrite(
-        async_id=saved.async_id,
-        want=Want(saved.device_id, saved.path, wanted.python, saved.content_type, saved.if_match),
-        wanted=wanted,
-        before=_value(saved.before, saved.path),
-        endpoint_name=saved.endpoint_name,
-        unit=saved.unit,
-        finding=Finding(saved.decision, saved.check, saved.reason),
-        sleeps=saved.sleeps,
-        expiry_seconds=saved.expiry_seconds,
-    )
+    members: Any = {name: member for name, member in saved if name not in _CONVERTED}
+    wanted, before = _value(saved.wanted, saved.path), _value(saved.before, saved.path)
+    return PlannedWrite(**members, value=wanted.python, wanted=wanted, before=before)
 
 
 def _saved_value(value: Value) -> _SavedValue | None:

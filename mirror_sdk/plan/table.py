@@ -1,4 +1,4 @@
-"""The table of a plan: one row per write that is wanted."""
+"""The plan table: one row per requested write."""
 
 from __future__ import annotations
 
@@ -39,31 +39,27 @@ PLAN_SCHEMA = schema_of(PLAN_COLUMNS)
 
 @documented(PLAN_COLUMNS)
 def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataFrame:
-    """The plan table: one row per write that is wanted, in their order.
+    """Return the plan table: one row per requested write, in their order.
 
     Returns:
-        A frame with these columns, also when it has no rows:
+        A frame with these columns, also if it has no rows:
 
         {columns}
 
-        The last three are NA where nothing is sent. Where ``check`` is ``changed``, somebody else wrote before this
-        write, which ``if_match`` had refused, or after the write that this one undoes: ``current`` is what is
-        there since.
+        The last three are NA if nothing is sent. If ``check`` is ``changed``, someone else wrote before this write,
+        which ``if_match`` rejected, or after the write that this one undoes; ``current`` is then the new value.
     """
-    definitions = [lookup(one.want.path) for one in planned]
+    definitions = [lookup(one.path) for one in planned]
     columns: dict[str, list[object]] = {
-        "device_id": [one.want.device_id for one in planned],
-        "endpoint_name": [one.endpoint_name for one in planned],
-        "path": [one.want.path for one in planned],
-        "label": [definition.label if definition else None for definition in definitions],
-        "unit": [one.unit for one in planned],
-        "decision": [one.finding.decision.value for one in planned],
-        "check": [one.finding.check.value for one in planned],
-        "reason": [one.finding.reason or None for one in planned],
-        "sleeps": [one.sleeps if one.may_be_sent else None for one in planned],
-        "expiry_seconds": [one.expiry_seconds if one.may_be_sent else None for one in planned],
-        "undoable": [one.undoable if one.may_be_sent else None for one in planned],
+        name: [getattr(one, name) for one in planned]
+        for name in ("device_id", "endpoint_name", "path", "unit", "decision", "check")
     }
+    columns |= {
+        name: [getattr(one, name) if one.may_be_sent else None for one in planned]
+        for name in ("sleeps", "expiry_seconds", "undoable")
+    }
+    columns["label"] = [definition.label if definition else None for definition in definitions]
+    columns["reason"] = [one.reason or None for one in planned]
     columns |= value_columns("current", [one.before for one in planned])
     columns |= value_columns("wanted", [one.wanted for one in planned])
     return build(columns, PLAN_SCHEMA, complete=True, server=server)

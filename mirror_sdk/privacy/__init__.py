@@ -1,9 +1,4 @@
-"""Pseudonyms for tables to be shared: which data are personal, why, and how each is replaced.
-
-The mirror may hold personal data of the owners of devices, even if no name occurs in it: anyone who knows one reading
-of a device can find all others by its id. ``frame.mirror.pseudonymize(key)`` returns a table in which ids and names
-are pseudonyms. :func:`pseudonymize` does the same for Arrow and Polars, and ``mirror snapshot FILE --pseudonymize`` in
-a shell.
+"""Pseudonymized tables: what in a table is personal, why, and how it is replaced before you share it.
 
 >>> key = "of the study of November, room 7"
 >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
@@ -14,14 +9,27 @@ a shell.
 >>> set(drift["device_id"]) <= set(state["device_id"])
 True
 
-A pseudonym is computed from the key and the text with HMAC-SHA-256. It is a word for its kind and twelve digits and
-letters, however long the text is. With the same key, equal texts of the same kind have equal pseudonyms in every table,
-so the tables can be joined. An id that is equal to a name has another pseudonym. Without the key no one can tell what a
-pseudonym stands for; anyone who has the key and guesses a name can. So keep the key secret: choose 16 or more random
-bytes, store them separately from the tables, and delete them when you need no more tables with the same pseudonyms. The
-key occurs in no table, no error message and no ``repr``.
+The mirror can hold personal data about the people who own the devices, even if it contains no names of people. Anyone
+who knows one reading of a device can find all its rows by its id.
 
-**Columns.** In every table, its index, and the names of the columns of wide tables:
+``frame.mirror.pseudonymize(key)`` returns a table in which pseudonyms replace ids and names. :func:`pseudonymize` also
+accepts Arrow and Polars tables. In a shell, use ``mirror snapshot FILE --pseudonymize``.
+
+Pseudonyms and the key
+----------------------
+
+A pseudonym is a word for its kind and twelve digits and letters, whatever the length of the text. It is computed from
+the key and the text with HMAC-SHA-256. With the same key, the same text of the same kind has the same pseudonym in
+every table, so you can join the tables. An id and a name with the same text have different pseudonyms.
+
+Without the key, no one can map a pseudonym to a device. Anyone with the key can test guessed names. So the key is a
+secret: use 16 bytes or more that cannot be guessed, and store it apart from the tables. Destroy it when you need no
+more tables with the same pseudonyms. No table, error message or ``repr`` contains it.
+
+Columns
+-------
+
+These columns are replaced in every table, in its index, and in the column names of wide tables:
 
 =================  ==============  ==================================================================
 column             becomes         why
@@ -34,8 +42,11 @@ acknowledged_by    person-…        names the person or program that acknowledg
 uid                entry-…         finds the same entry in the log of the service again
 =================  ==============  ==================================================================
 
-**Resources.** The values of these resources in every instance, whether reported, desired or requested, as numbers,
-texts, booleans and payloads:
+Resources
+---------
+
+The values of these resources are replaced: reported, desired and requested values, as numbers, texts, booleans and
+payloads, in every instance:
 
 ==================  ==================================  ==============================  ================================
 becomes             values                              object/resource                 why
@@ -77,39 +88,57 @@ nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 
                                                         12/24, 12/25, 12/28
 ==================  ==================================  ==============================  ================================
 
-They are replaced in every column: in a row of such a resource, each column of numbers, booleans, texts or payloads is
-treated as its value, unless it is known to be about something else. Times, counts, revisions and the other columns of
-this package that are not derived from values are known. A column of your own, such as a floor, is replaced in these
-rows too. To keep it, pseudonymize both tables with one key and join them afterwards.
+In a row of such a resource, every column of numbers, booleans, texts or payloads is treated as its value. Exceptions
+are columns that are known to contain something else: times, counts, revisions, and the other columns of this package
+that do not depend on values. A column of your own, such as a floor, is replaced in these rows too. To keep it,
+pseudonymize both tables with one key, and join them afterwards.
 
-Coordinates are rounded to tenths of degrees, which are about 11 km. Sums, rates and columns of your own may have
-another scale, on which rounding hides nothing, so they become empty. A declaration with ``personal=`` in
-:func:`~mirror_sdk.register_object` has precedence over this list. The texts and bytes of resources without a
-declaration become pseudonyms too, since their meaning is unknown; their numbers and booleans stay.
+Coordinates are rounded to tenths of a degree, which is about 11 km. Sums, rates and columns of your own may have
+another scale, in which rounding hides nothing, so they are left empty.
 
-**Columns of your own.** A text in a column that is not one of this package becomes a pseudonym, whatever the column is
-called: an id of a device as in ``device_id``, another text in a column ``device`` as in ``endpoint_name``, any other
-``text-…``. Numbers, booleans and times stay. To keep such a column, pseudonymize first and join it afterwards.
+A declaration with ``personal=`` (:func:`~mirror_sdk.register_object`) overrides this list. Texts and bytes of
+undeclared resources are replaced as well, because their content is unknown; numbers and booleans of these resources
+stay.
 
-**Metadata.** Times and counts stay. The address of the server becomes a pseudonym. The selection is removed, so the
-table cannot be refreshed. A report of the replacements is added, as ``pseudonymized``.
+Columns of your own
+-------------------
+
+A text in a column that this package does not define is always replaced, whatever the name of the column. The id of a
+device gets the pseudonym that it has in ``device_id``. Any other text in a column ``device`` gets that of
+``endpoint_name``. All other texts become ``text-…``. Numbers, booleans and times stay. To keep such a column,
+pseudonymize first and join it afterwards.
+
+Metadata
+--------
+
+The metadata keeps its times and counts. The address of the server is replaced. The selection is removed, so the table
+cannot be refreshed. The metadata contains a report of all replacements, as ``pseudonymized``:
 
 >>> report = pd.DataFrame(state.attrs["mirror"]["pseudonymized"])
 >>> report[["column", "how", "cells"]].values.tolist()
 [['device_id', 'identifier', 2], ['endpoint_name', 'identifier', 2], ['acknowledged_by', 'identifier', 0]]
 
-**Names in other texts.** A text that stays, such as the value of another resource or the reason of a plan, is replaced
-as a whole if it is an id, or if an id, a name or another text that was replaced in this table occurs in it. Names of
-fewer than four characters are only found as whole texts. The same applies to the name of a column or an index. A column
-with lists or structures in its cells is rejected. Pass ``also=`` to search for further texts, such as the names of
-devices that are not in the table.
+Replaced texts within other texts
+---------------------------------
 
-**Not covered.** A name in another spelling, or one that occurs nowhere else in the table. Numbers and times of your own
-that are personal in themselves: leave them out. Pictures, files and notebooks that were made from the table before. And
-what measurements reveal: when a light is on, a door opens or power is used shows when people are at home, and a few
-such times, known from elsewhere, identify a device and all of its rows. Times and the order of the rows do not change.
-Rare firmware, time zones and models identify a device as well. Pseudonyms do not make a table anonymous: decide with
-whom you share it.
+Other texts, such as the value of another resource or the reason of a plan, are searched for replaced texts. Such a text
+is replaced as a whole if it is an id, or if an id, a name or another text that was replaced in this table occurs in it.
+Names of less than four characters are found only as whole texts. Names of columns and indexes are searched too. A
+column with lists or structures in its cells is rejected. ``also=`` adds texts to search for, such as names of devices
+that are not in the table.
+
+Limits
+------
+
+A pseudonym is not anonymity. You decide who may have a table. Pseudonymization does not cover:
+
+- A name that a text contains in another spelling, or that occurs nowhere else in the table.
+- Numbers and times of your own that are personal in themselves: leave them out.
+- Pictures, files and notebooks that were made from the table before.
+- The information in measurements. Times at which a light is on, a door opens or power is used show when people are at
+  home. A few times that are known from elsewhere identify a device, and with it all of its rows. Times stay unchanged,
+  and rows stay in order.
+- Rare firmware, time zones and models, which also identify a device.
 
 Source: specification 1.5.
 """

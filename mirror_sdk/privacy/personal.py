@@ -190,7 +190,7 @@ NOT_VALUES = frozenset(
             and not _VALUE_COLUMN.fullmatch(column.name)
         ),
         *("label", "unit", "before_unit", "category", "endpoint_type", "queue_mode"),
-        *("count", "covered", "covered_a", "covered_b", "reset", "resets", "intervals", "share", "told", "lasting"),
+        *("count", "covered", "covered_a", "covered_b", "reset", "resets", "intervals", "share", "ongoing"),
         *("begin_seen", "end_seen", "observations", "sleeps", "expiry_seconds", "undoable"),
     }
 )

@@ -23,8 +23,8 @@ from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
-from mirror_sdk.recording.subscribing import Subscribing
-from mirror_sdk.recording.tape import Tape
+from mirror_sdk.recording.rules import RecordingRules
+from mirror_sdk.recording.writer import RecordingWriter
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class AsyncRecorder:
 
     def __init__(
         self,
-        tape: Tape,
+        writer: RecordingWriter,
         reader: AsyncLogReader,
         new_reader: Callable[[int | None], AsyncLogReader],
         take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
         leave: Callable[[], Awaitable[None]],
     ) -> None:
-        self._tape = tape
+        self._writer = writer
         self._reader = reader
         self._new_reader = new_reader
         self._take_state = take_state
@@ -78,22 +78,22 @@ class AsyncRecorder:
     @property
     def path(self) -> Path:
         """The folder it writes."""
-        return self._tape.folder.path
+        return self._writer.folder.path
 
     @property
     def events(self) -> int:
         """How many events it has written."""
-        return self._tape.folder.events
+        return self._writer.folder.events
 
     @property
     def position(self) -> int | None:
         """Number of the last entry of the log it has looked at."""
-        return self._tape.folder.position
+        return self._writer.folder.position
 
     @property
     def uncovered(self) -> str | None:
         """What it warned of when it began: of which paths nothing comes, in words; ``None`` if all is covered."""
-        return self._tape.uncovered
+        return self._writer.uncovered
 
     @property
     def is_running(self) -> bool:
@@ -140,7 +140,7 @@ class AsyncRecorder:
         async with self._worker.end:
             try:
                 await self._worker.ended()  # asynchronous alone: a thread holds the lock for each of its steps instead
-                if self.failure is None and self._tape.folder.is_open:
+                if self.failure is None and self._writer.folder.is_open:
                     await self._catch_up()
             except MirrorError:
                 _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
@@ -170,29 +170,29 @@ class AsyncRecorder:
 
     async def _step(self) -> None:
         after = self._reader.position
-        batch = await self._reader.read(min(DEFAULT_HOLD_SECONDS, self._tape.folder.due_in_seconds))
+        batch = await self._reader.read(min(DEFAULT_HOLD_SECONDS, self._writer.folder.due_in_seconds))
         with self._worker.step:
             if self._worker.is_stopped:
                 return
             if self._reader.last_failure is not None:
-                await finish(self._tape.folder.finalize_when_due)
+                await finish(self._writer.folder.finalize_when_due)
                 return
-            await finish(self._tape.write, batch, after=after, seq=self._reader.position)
-        if self._tape.needs_state:
+            await finish(self._writer.write, batch, after=after, seq=self._reader.position)
+        if self._writer.needs_state:
             await self._renew_state()
 
     async def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
         await end.go_to_end()
-        await finish(self._tape.write_end, end)
+        await finish(self._writer.write_end, end.position, end.served_at)
         while is_before(reader.position, end.position):
             after = reader.position
             batch = await reader.read(0)
             if reader.last_failure is not None:
                 raise reader.last_failure
-            await finish(self._tape.write, batch, after=after, seq=reader.position)
-        if self._tape.needs_state:
-            await finish(self._tape.write_state, await self._take_state(None))
+            await finish(self._writer.write, batch, after=after, seq=reader.position)
+        if self._writer.needs_state:
+            await finish(self._writer.write_state, await self._take_state(None))
 
     async def _renew_state(self) -> None:
         """Take the state of the devices anew, because entries of the log were lost."""
@@ -203,7 +203,7 @@ class AsyncRecorder:
             return
         with self._worker.step:
             if not self._worker.is_stopped:
-                await finish(self._tape.write_state, state)
+                await finish(self._writer.write_state, state)
 
 
 def is_before(position: int | None, end: int | None) -> bool:
@@ -212,11 +212,11 @@ def is_before(position: int | None, end: int | None) -> bool:
 
 
 async def begin_recording(
-    make_tape: Callable[[], Tape],
+    make_writer: Callable[[], RecordingWriter],
     new_reader: Callable[[int | None], AsyncLogReader],
     take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
     run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]],
-    subscribing: Subscribing,
+    rules: RecordingRules,
     deadline: Deadline | None,
 ) -> AsyncRecorder:
     """A recorder that goes on where the recording ends, or begins at the present end of the log.
@@ -224,35 +224,35 @@ async def begin_recording(
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
-        InvalidValue: As :class:`Tape`.
+        InvalidValue: As :class:`RecordingWriter`.
     """
-    made: list[Tape] = []
+    made: list[RecordingWriter] = []
     try:
-        await off_loop(lambda: made.append(make_tape()))
-        (tape,) = made
-        reader = new_reader(tape.folder.position)
+        await off_loop(lambda: made.append(make_writer()))
+        (writer,) = made
+        reader = new_reader(writer.folder.position)
         if not reader.is_placed:
             await reader.go_to_end(math.inf if deadline is None else deadline)
-        await run(subscribing.begin(tape.folder), deadline)
+        await run(rules.begin(writer.folder), deadline)
         # The state is that of a later moment than the position, so that nothing lies between them.
         state = await take_state(deadline)
-        await finish(tape.begin, reader, state)
-        tape.tell(await run(subscribing.look(state), deadline))
+        await finish(writer.begin, reader.position, reader.served_at, state)
+        writer.warn_of_uncovered(await run(rules.uncovered(state), deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
-        for tape in made:
-            await _leave(tape.folder, run, subscribing)
+        for writer in made:
+            await _leave(writer.folder, run, rules)
         raise
-    return AsyncRecorder(tape, reader, new_reader, take_state, partial(_leave, tape.folder, run, subscribing))
+    return AsyncRecorder(writer, reader, new_reader, take_state, partial(_leave, writer.folder, run, rules))
 
 
 async def _leave(
-    folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]], subscribing: Subscribing
+    folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]], rules: RecordingRules
 ) -> None:
     """Take away the rules that are not to stay, and leave the folder to others."""
     try:
         if folder.is_open:
-            await run(subscribing.end(folder), None)
+            await run(rules.end(folder), None)
     except MirrorError:
         _log.warning(_RULES_LEFT, exc_info=True)
     finally:

@@ -1,19 +1,21 @@
-"""Whether a recording holds all there was."""
+"""Checks whether a recording is complete."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from mirror_sdk.recording.coverage import Span
+import pyarrow.compute as pc
+
+from mirror_sdk.events import EventKind
+from mirror_sdk.recording.content import RecordingContent
 from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingGap(JsonForm):
-    """A part of the log that is missing; a number is ``None`` where nobody knows it."""
+    """A part of the log that is missing; a number is ``None`` if it is unknown."""
 
     first_seq: int | None
     last_seq: int | None
@@ -26,23 +28,23 @@ class RecordingGap(JsonForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(JsonForm):
-    """What a recording covers. Times are those of the service's clock.
+    """The part of the log that a recording covers. Times are those of the service's clock.
 
-    They are ``None`` where the service did not tell them: the clock here says nothing of what the log held.
+    They are ``None`` if the service did not send them: the clock of this machine does not show what the log contained.
 
     Attributes:
-        complete: Whether every entry of the log from its beginning to its end was looked at.
-        from_at: When the recording began.
-        until_at: Up to when it is known that nothing else came.
-        after_seq: The position in the log it began behind; ``None`` for an empty recording.
-        last_seq: Number of the last entry it looked at.
-        events: How many events it holds, each counted once.
-        duplicates: How many were there more than once.
-        gaps: What is missing.
-        finalized_events: How many of the events stand in whole files, where every program that reads Parquet sees them.
-            :class:`Recording` reads the others too; a recorder finalizes them every few minutes and at its end, and
-            :meth:`Recording.finalize` does where one was killed.
-        finalized_until_at: Up to when the whole files cover what came.
+        complete: Whether every entry of the log from the first to the last one was read.
+        from_at: When the recording started.
+        until_at: Up to when nothing is missing.
+        after_seq: Number of the log entry after which it started; ``None`` for an empty recording.
+        last_seq: Number of the last entry that was read.
+        events: The number of events, each counted once.
+        duplicates: How many events were recorded more than once.
+        gaps: The missing parts.
+        finalized_events: How many of the events are in finalized files, which every program that reads Parquet sees.
+            :class:`Recording` reads the others too. A recorder finalizes them every few minutes and at its end;
+            after a kill, :meth:`Recording.finalize` does.
+        finalized_until_at: Up to when the finalized files cover the log.
     """
 
     complete: bool
@@ -61,7 +63,7 @@ class Audit(JsonForm):
             return "nothing was recorded"
         word = "complete" if self.complete else "not complete"
         text = (
-            f"{word} from {_told(self.from_at)} to {_told(self.until_at)}: {self.events} events, "
+            f"{word} from {_time(self.from_at)} to {_time(self.until_at)}: {self.events} events, "
             f"log positions {self.after_seq} to {self.last_seq}"
         )
         lines = [text, *(f"missing {gap}" for gap in self.gaps)]
@@ -74,54 +76,40 @@ class Audit(JsonForm):
         return "\n".join(lines)
 
 
-def _told(instant: datetime | None) -> str:
+def _time(instant: datetime | None) -> str:
     return "a time the service did not tell" if instant is None else write_timestamp(instant)
 
 
-def audit(
-    spans: Sequence[Span],
-    dropped: Sequence[tuple[int | None, int | None]],
-    *,
-    events: int,
-    duplicates: int,
-    finalized_events: int,
-    finalized_until_at: datetime | None,
-) -> Audit:
-    """The audit of a recording.
-
-    Args:
-        spans: Its coverage, in order.
-        dropped: First and last number of what the log had dropped; ``None`` where it began anew.
-        events: How many events it holds.
-        duplicates: How many more there were.
-        finalized_events: How many of the events stand in whole files.
-        finalized_until_at: Up to when those cover what came.
-    """
+def audit(content: RecordingContent) -> Audit:
+    """Return the audit of a recording."""
+    spans, events = content.spans, content.events
+    is_gap = pc.equal(events["event"], EventKind.GAP.value)
+    lost = events.filter(is_gap).select(["first_seq", "seq"]).to_pylist()
     gaps = [
-        RecordingGap(first_seq=first, last_seq=last, reason="the log had dropped them")
-        for first, last in dropped
-        if first is not None
+        RecordingGap(first_seq=one["first_seq"], last_seq=one["seq"], reason="the log had dropped them")
+        for one in lost
+        if one["first_seq"] is not None
     ]
-    returns = 0
-    for before, behind in pairwise(spans):
-        if behind.after > before.seq:
+    restarts = 0
+    for before, after in pairwise(spans):
+        if after.after > before.seq:
             gaps.append(
-                RecordingGap(first_seq=before.seq + 1, last_seq=behind.after, reason="nothing was recorded then")
+                RecordingGap(first_seq=before.seq + 1, last_seq=after.after, reason="nothing was recorded then")
             )
-        elif behind.after < before.seq:
-            returns += 1
-    # The numbers of a new log may have caught up with the old ones; then the gap alone tells of it.
-    anew = max(returns, sum(first is None for first, _ in dropped))
-    gaps += [RecordingGap(first_seq=None, last_seq=None, reason="the log began anew")] * anew
+        elif after.after < before.seq:
+            restarts += 1
+    # The numbers of a new log may have caught up with the old ones. Then only the gap shows that it is new.
+    restarts = max(restarts, sum(one["first_seq"] is None for one in lost))
+    gaps += [RecordingGap(first_seq=None, last_seq=None, reason="the log began anew")] * restarts
     return Audit(
         complete=bool(spans) and not gaps,
         from_at=spans[0].from_at if spans else None,
         until_at=spans[-1].until_at if spans else None,
         after_seq=spans[0].after if spans else None,
         last_seq=spans[-1].seq if spans else None,
-        events=events,
-        duplicates=duplicates,
+        events=events.num_rows - len(lost),
+        duplicates=content.duplicates,
         gaps=tuple(gaps),
-        finalized_events=finalized_events,
-        finalized_until_at=finalized_until_at,
+        finalized_events=content.finalized_rows - (pc.sum(is_gap.slice(0, content.finalized_rows)).as_py() or 0),
+        finalized_until_at=content.finalized_spans[-1].until_at if content.finalized_spans else None,
     )

@@ -1,4 +1,4 @@
-"""Which part of the notification log a recording holds: spans of positions that follow one another without a break."""
+"""The parts of the notification log that a recording covers, as spans of positions without a break."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 
 
 class Span(NamedTuple):
-    """All entries behind ``after`` up to ``seq``.
+    """All log entries after ``after`` up to ``seq``.
 
-    That is all that happened from one instant to another, by the service's clock; ``None`` where it did not tell. The
-    clock here says nothing of what the log holds.
+    They are everything that happened from one instant to another by the service's clock. The instants are ``None`` if
+    the service did not send the time: the clock of this machine does not show what the log contained.
     """
 
     after: int
@@ -26,7 +26,7 @@ _SPANS = TypeAdapter(list[Span])
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
-    """The same coverage in as few spans as can be; the order is kept."""
+    """Return the same coverage in as few spans as possible, in the same order."""
     merged: list[Span] = []
     for span in spans:
         if merged and (merged[-1].seq, merged[-1].until_at) == (span.after, span.from_at):
@@ -37,22 +37,22 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 
 def is_covered(spans: Sequence[Span], *instants: datetime) -> bool:
-    """Whether all that happened from the first of these instants to the last is known to be in there.
+    """Return whether everything from the first of these instants to the last is covered.
 
-    What happened within the millisecond of the last one may have come behind the last look.
+    Entries of the last millisecond may have come after the log was read.
     """
     first, last = min(instants), max(instants)
-    told = [(span.from_at, span.until_at) for span in spans if span.from_at and span.until_at]
-    around = [from_at for from_at, until_at in told if from_at <= last <= until_at]
-    # Where the service's clock was set back, an instant was there twice.
+    known = [(span.from_at, span.until_at) for span in spans if span.from_at and span.until_at]
+    around = [from_at for from_at, until_at in known if from_at <= last <= until_at]
+    # If the service's clock was set back, an instant occurs twice.
     return len(around) == 1 and around[0] <= first
 
 
 def write_spans(spans: Iterable[Span]) -> bytes:
-    """Spans as they stand in the metadata of a file."""
+    """Return spans in the form of the metadata of a file."""
     return _SPANS.dump_json(list(spans))
 
 
 def read_spans(content: bytes) -> list[Span]:
-    """Spans out of the metadata of a file."""
+    """Return the spans in the metadata of a file."""
     return _SPANS.validate_json(content)

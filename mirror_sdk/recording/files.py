@@ -1,9 +1,8 @@
-"""What each file of a recording holds, and how it is written: as a whole or not at all."""
+"""Reads and writes the files of a recording. Each is written completely or not at all."""
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, pairwise
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
+from mirror_sdk._disk import sync
 from mirror_sdk._file_version import file_fault
 from mirror_sdk.errors import InvalidValue, RecordingDamaged
 from mirror_sdk.frames.files import read_parquet
@@ -24,10 +24,10 @@ from mirror_sdk.recording.layout import (
     about_path,
     journal_numbers,
     journal_path,
-    next_number,
     part_numbers,
     part_path,
     rules_path,
+    sidecar_of,
     state_numbers,
     state_path,
     unfinished_path,
@@ -43,13 +43,13 @@ STORED_SCHEMA = pa.schema(
         for field in EVENTS_RAW_SCHEMA
     ]
 )
-"""The events table with plain texts in the place of categories, whose sets would differ from file to file."""
+"""The events table with texts instead of categories, whose sets would differ from file to file."""
 
 _WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
-_MOST_SEALED_WHILE_LISTED = 1000
+_MAX_FINALIZED_WHILE_LISTED = 1000
 _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(field.type)]
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
-"""The milliseconds since 1970 that lie in the years 1 to 9999."""
+"""The milliseconds since 1970 in the years 1 to 9999."""
 
 _ABOUT = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
@@ -57,9 +57,10 @@ VERSION: Final = 2
 
 
 class About(BaseModel):
-    """What a recording is of; two with other answers cannot be one.
+    """What is recorded. A recorder continues a recording only if all of this is the same.
 
-    A whole file does not tell the ``key``. The ``id`` is for what stands beside a folder to be known as its.
+    The ``key`` identifies the access key; it is left out of finalized files. By the ``id`` a sidecar folder is matched
+    with its recording.
     """
 
     version: Literal[2]
@@ -71,7 +72,7 @@ class About(BaseModel):
 
 
 class _Rules(BaseModel):
-    """Rules that were added to those of a key."""
+    """The rules that a recorder added to those of an access key."""
 
     server: str
     key: str | None
@@ -79,7 +80,7 @@ class _Rules(BaseModel):
 
 
 class Piece(NamedTuple):
-    """What stands under one number: events, and how far they cover the log; whether in a whole file or a journal."""
+    """The content of a finalized file or a journal: events, and the part of the log that they cover."""
 
     events: pa.Table
     spans: list[Span]
@@ -87,39 +88,38 @@ class Piece(NamedTuple):
 
 
 def read_about(folder: Path) -> About | None:
-    """What the recording in a folder is of; ``None`` where there is none.
+    """Return what the recording in a folder records; ``None`` if there is no recording.
 
-    A folder that was copied without what is beside it is a recording still. What is left beside a folder that was
-    removed is none.
+    A folder that was copied without its sidecar is a recording. The sidecar of a folder that was removed is not.
 
     Raises:
-        InvalidValue: The folder holds something else or a recording of another version, or beside it is what belongs
-            to another one.
+        InvalidValue: The folder contains something else or a recording of another format version, or its sidecar
+            belongs to another recording.
     """
     numbers = part_numbers(folder)
     if not numbers:
         return None
-    told = _about_of_part(part_path(folder, numbers[0]))
-    rest = _read_about(about_path(folder))
-    if told is not None and rest is not None and told.id != rest.id:
+    of_part = _about_of_part(part_path(folder, numbers[0]))
+    of_sidecar = _about_of_sidecar(about_path(folder))
+    if of_part is not None and of_sidecar is not None and of_part.id != of_sidecar.id:
         raise InvalidValue(
-            f"{about_path(folder).parent} belongs to another recording than {folder}; bring the one that was beside it,"
-            " or remove it"
+            f"{sidecar_of(folder)} belongs to another recording than {folder}; copy the one that was next to it, or"
+            " remove it"
         )
-    return rest or told
+    return of_sidecar or of_part
 
 
 def write_about(folder: Path, about: About) -> None:
-    """Say what is recorded, for who goes on with it."""
+    """Write what is recorded, for the next recorder."""
     unfinished_path(folder).write_text(about.model_dump_json(), encoding="utf-8")
     _finish(folder, about_path(folder))
 
 
 def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
-    """The rules that are to be taken away from the key when the recording ends.
+    """Return the rules to remove when the recording ends.
 
     Raises:
-        RecordingDamaged: The file is not as it was written.
+        RecordingDamaged: The file is damaged.
     """
     path = rules_path(folder)
     try:
@@ -131,12 +131,12 @@ def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
             f"{path} is damaged; remove it, and yourself remove the rules of a recorder:"
             " client.subscriptions.rules.list() shows them"
         ) from exc
-    # What was left beside a folder that was removed may be of another key, whose rules these are not.
+    # The sidecar of a folder that was removed may have rules of another access key.
     return noted.rules if (noted.server, noted.key) == (about.server, about.key) else []
 
 
 def write_rules(folder: Path, about: About, rules: Sequence[PresubscriptionRule]) -> None:
-    """Keep which rules are to be taken away from the key when the recording ends."""
+    """Write the rules to remove when the recording ends."""
     if not rules:
         rules_path(folder).unlink(missing_ok=True)
         return
@@ -146,36 +146,36 @@ def write_rules(folder: Path, about: About, rules: Sequence[PresubscriptionRule]
 
 
 def event_numbers(folder: Path) -> list[int]:
-    """The numbers of all files with events, finalized or not, in order, and of some that are not there.
+    """Return the numbers of all files with events, in order, and of some that do not exist.
 
-    Files that were finalized while the folder was listed may be missing from the list, but not from the folder. So
-    small gaps are filled. A large one comes of a file that was renamed, which may have any number.
+    The list of a folder may lack files that are finalized while it is made. Small gaps are therefore filled. A large
+    gap comes from a file that was renamed.
     """
     found = sorted({*journal_numbers(folder), *part_numbers(folder)})
-    between = (range(one + 1, other) for one, other in pairwise(found) if other - one <= _MOST_SEALED_WHILE_LISTED)
+    between = (range(one + 1, other) for one, other in pairwise(found) if other - one <= _MAX_FINALIZED_WHILE_LISTED)
     return sorted([*found, *chain.from_iterable(between)])
 
 
 def read_part(folder: Path, number: int) -> Piece:
-    """What a whole file holds.
+    """Return the content of a finalized file.
 
     Raises:
-        FileNotFoundError: There is none.
-        RecordingDamaged: It is not as it was written.
+        FileNotFoundError: It does not exist.
+        RecordingDamaged: It is damaged.
     """
     with _undamaged(part_path(folder, number)) as path:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         metadata = table.schema.metadata or {}
         if _COVERAGE not in metadata:
-            raise ValueError("it does not tell what it covers")
+            raise ValueError("its coverage is missing")
         return Piece(_checked(table.replace_schema_metadata(None)), read_spans(metadata[_COVERAGE]), is_finalized=True)
 
 
 def last_span(folder: Path) -> Span | None:
-    """The end of what the whole files cover; ``None`` where they cover nothing.
+    """Return the last span that the finalized files cover; ``None`` if they cover nothing.
 
     Raises:
-        RecordingDamaged: The file that tells it is not as it was written.
+        RecordingDamaged: The file with this span is damaged.
     """
     for number in reversed(part_numbers(folder)):
         if spans := read_part(folder, number).spans:
@@ -184,10 +184,10 @@ def last_span(folder: Path) -> Span | None:
 
 
 def read_journal(folder: Path, number: int) -> Piece:
-    """What a journal holds, as far as it was written to its end.
+    """Return the content of a journal without its cut-off end.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: It does not exist.
     """
     tables, spans = [STORED_SCHEMA.empty_table()], []
     with journal_path(folder, number).open("rb") as journal:
@@ -198,11 +198,11 @@ def read_journal(folder: Path, number: int) -> Piece:
 
 
 def read_state(folder: Path, number: int) -> pd.DataFrame:
-    """A state table.
+    """Return a state table.
 
     Raises:
-        FileNotFoundError: There is none.
-        RecordingDamaged: It is not as it was written.
+        FileNotFoundError: It does not exist.
+        RecordingDamaged: It is damaged.
     """
     with _undamaged(state_path(folder, number)) as path:
         state = read_parquet(path)
@@ -214,12 +214,12 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
 
 
 def read_numbered(folder: Path, number: int) -> Piece:
-    """What stands under a number, also while its journal is being finalized; nothing where a user removed it.
+    """Return the content of the file with this number, also while it is finalized; nothing if it was removed.
 
     Raises:
-        RecordingDamaged: The whole file is not as it was written.
+        RecordingDamaged: The finalized file is damaged.
     """
-    # A journal is removed when its whole file is there, so one that is gone after the first look was finalized since.
+    # A journal is removed after its finalized file was written. If both are missing, it was finalized in between.
     for read in (read_part, read_journal, read_part):
         with suppress(FileNotFoundError):
             return read(folder, number)
@@ -227,19 +227,19 @@ def read_numbered(folder: Path, number: int) -> Piece:
 
 
 def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
-    """What stands beside a batch of a journal."""
+    """Return the metadata of a batch of a journal."""
     return {} if span is None else {_COVERAGE: write_spans([span])}
 
 
 def finalize(folder: Path, number: int, about: About) -> None:
-    """Make a whole file of a journal; cut off at any moment, either of them is there."""
+    """Finalize a journal. After an interruption at any moment, either the journal or the finalized file exists."""
     write_part(folder, number, read_journal(folder, number), about)
     remove_journal(folder, number)
 
 
 def write_part(folder: Path, number: int, piece: Piece, about: About) -> None:
-    """Write a whole file of what a journal held, or write one anew."""
-    # The key is no news for whom the events are handed on to.
+    """Write a finalized file."""
+    # People to whom the folder is passed on have no use for the key.
     metadata = {_ABOUT: about.model_dump_json(exclude={"key"}).encode(), _COVERAGE: write_spans(piece.spans)}
     pq.write_table(
         piece.events.replace_schema_metadata(metadata),
@@ -251,19 +251,19 @@ def write_part(folder: Path, number: int, piece: Piece, about: About) -> None:
 
 
 def remove_journal(folder: Path, number: int) -> None:
-    """Remove a journal that was finalized."""
+    """Remove a journal."""
     journal_path(folder, number).unlink(missing_ok=True)
 
 
 def write_state(folder: Path, state: pd.DataFrame) -> None:
-    """Keep one more state table."""
-    number = next_number(state_numbers(folder))
+    """Write one more state table."""
+    number = max(state_numbers(folder), default=0) + 1
     state.to_parquet(unfinished_path(folder), write_page_checksum=True)
     _finish(folder, state_path(folder, number))
 
 
-def clear_beside(folder: Path) -> None:
-    """Remove what is left of a recording whose folder was removed."""
+def clear_sidecar(folder: Path) -> None:
+    """Remove the files of a recording whose folder was removed, except for its rules."""
     about_path(folder).unlink(missing_ok=True)
     for number in journal_numbers(folder):
         remove_journal(folder, number)
@@ -271,7 +271,7 @@ def clear_beside(folder: Path) -> None:
         state_path(folder, number).unlink(missing_ok=True)
 
 
-def _read_about(path: Path) -> About | None:
+def _about_of_sidecar(path: Path) -> About | None:
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -280,7 +280,7 @@ def _read_about(path: Path) -> About | None:
 
 
 def _about_of_part(path: Path) -> About | None:
-    """What a whole file tells of its recording; nothing, where it is damaged."""
+    """Return what a finalized file records; nothing if it is damaged."""
     try:
         content: bytes = pq.read_schema(path).metadata[_ABOUT]
     except (pa.ArrowException, OSError, LookupError, TypeError):
@@ -293,55 +293,44 @@ def _parse_about(path: Path, content: bytes) -> About:
         return About.model_validate_json(content)
     except ValidationError as exc:
         raise InvalidValue(
-            f"{path} is not of a recording that can be read ({file_fault(content, exc, VERSION)}); give another"
-            " folder, or read it with the version of mirror_sdk that wrote it"
+            f"{path} cannot be read ({file_fault(content, exc, VERSION)}); give another folder, or read it with the"
+            " version of mirror_sdk that wrote it"
         ) from exc
 
 
 def _finish(folder: Path, target: Path) -> None:
-    """Have the unfinished file be seen, for good."""
+    """Put the unfinished file in its place, once it is on disk."""
     unfinished = unfinished_path(folder)
-    _sync(unfinished, os.O_RDWR)
+    sync(unfinished)
     try:
         unfinished.replace(target)
     except OSError as exc:
         if exc.errno != errno.EXDEV:
             raise
-        raise InvalidValue(f"{folder} is on another disk than what is beside it; give a folder inside of it") from exc
-    if os.name != "nt":  # which knows no such thing
-        _sync(target.parent, os.O_RDONLY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    number = os.open(path, flags)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+        raise InvalidValue(f"{folder} is on another disk than its parent folder; give a folder inside of it") from exc
+    sync(target.parent)
 
 
 def _whole_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[Span]]]:
     try:
-        stream = pa.ipc.open_stream(journal)
-        while True:
-            batch, metadata = stream.read_next_batch_with_custom_metadata()
+        for batch, metadata in pa.ipc.open_stream(journal).iter_batches_with_custom_metadata():
             batch.validate(full=True)
             coverage = (metadata or {}).get(_COVERAGE)
             yield _checked(pa.Table.from_batches([batch])), [] if coverage is None else read_spans(coverage)
-    except (StopIteration, pa.ArrowException, MemoryError, OSError, ValueError):
-        # Cut off while it was written: what is not whole was not recorded, and is read from the log again.
+    except (pa.ArrowException, MemoryError, OSError, ValueError):
+        # It was cut off while it was written. The rest was not recorded, and is read from the log again.
         return
 
 
 @contextmanager
 def _undamaged(path: Path) -> Iterator[Path]:
-    """Tell what goes wrong while a file is read as damage of this file; that it cannot be opened is told as it is."""
+    """Turn errors in the content of a file into :class:`RecordingDamaged`; other errors of reading it remain."""
     try:
         yield path
     except FileNotFoundError:
         raise
     except OSError as exc:
-        # Arrow tells of damage without a number.
+        # Arrow reports damage as an OSError without a number.
         if exc.errno is not None:
             raise
         raise _damaged(path, exc) from exc
@@ -352,25 +341,25 @@ def _undamaged(path: Path) -> Iterator[Path]:
 def _damaged(path: Path, problem: Exception) -> RecordingDamaged:
     reason = str(problem).partition("\n")[0] or type(problem).__name__
     return RecordingDamaged(
-        f"{path} is damaged ({reason}); bring it back from a copy, or remove it: what it held is missing then, and the"
-        " audit says so"
+        f"{path} is damaged ({reason}); restore it from a copy, or remove it: its content is missing then, and the"
+        " audit reports that"
     )
 
 
 def _checked(table: pa.Table) -> pa.Table:
-    """The table, if it is one of events.
+    """Return the table if it is a valid table of events.
 
     Raises:
-        ValueError: Its columns are others, or hold words or times that are none.
+        ValueError: Its columns differ, or contain an invalid word or time.
     """
     if not table.schema.equals(STORED_SCHEMA):
         raise ValueError("its columns are not those of events")
     for name, words in _WORDS.items():
         strange = set(table[name].unique().to_pylist()) - words - {None}
         if strange:
-            raise ValueError(f"{strange.pop()!r} is no {name}")
+            raise ValueError(f"{strange.pop()!r} is not a valid {name}")
     for name in _INSTANTS:
         ends = pc.min_max(table[name].cast(pa.int64()))
         if any(end is not None and end not in _MILLISECONDS for end in ends.as_py().values()):
-            raise ValueError(f"{name} holds what is no time")
+            raise ValueError(f"{name} contains an invalid time")
     return table

@@ -1,4 +1,4 @@
-"""Writing a recording: a journal that survives a kill, finalized into whole files by size and time."""
+"""Writes a recording: a journal that survives a kill, and is finalized by size and time."""
 
 from __future__ import annotations
 
@@ -26,25 +26,23 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 
 class RecordingFolder:
-    """The folder of a recording, open for writing by one recorder.
-
-    What a killed one left is made whole files of first.
+    """The folder of a recording, open for writing by one recorder. Journals of a killed recorder are finalized first.
 
     Args:
-        folder: Where it is; made when it is not there.
+        folder: The folder; it is created if necessary.
         about: What is recorded.
-        rotate_bytes: How large a journal may become before it is finalized.
-        rotate_seconds: After how many seconds an event stands in a file that every program sees.
-        clock: Seconds, for that.
+        rotate_bytes: The size in bytes at which a journal is finalized.
+        rotate_seconds: The age in seconds of its oldest event at which a journal is finalized.
+        clock: Returns seconds.
 
     Raises:
-        OSError: The folder, or what is beside it, cannot be written.
-        RecordingDamaged: A file in it is not as it was written.
-        InvalidValue: There is something else, a recording of something else, or another recorder at work.
+        OSError: The folder or its sidecar cannot be written.
+        RecordingDamaged: A file in it is damaged.
+        InvalidValue: It contains something else or another recording, or another recorder is at work.
 
     Attributes:
-        events: How many events were written.
-        rules: The rules that are to be taken away from the key when the recording ends.
+        events: The number of events that were written.
+        rules: The rules to remove when the recording ends.
     """
 
     def __init__(
@@ -64,11 +62,11 @@ class RecordingFolder:
         self._waiting_since: float | None = None
         self.events: int = 0
         self._last: Span | None = None
-        _refuse_other_things(folder)
+        _require_recording_or_nothing(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        layout.beside(folder).mkdir(exist_ok=True)
+        layout.sidecar_of(folder).mkdir(exist_ok=True)
         self._lock = FileLock(layout.lock_path(folder), thread_local=False)
-        # Before anything is read: a recorder at work would change it.
+        # Nothing is read before, since a recorder at work would change it.
         try:
             self._lock.acquire(timeout=0)
         except Timeout as exc:
@@ -77,22 +75,20 @@ class RecordingFolder:
         tell_in_child(self)
         try:
             known = files.read_about(folder)
-            self._about = self._agreed(known, about)
+            self._about = self._with_id(known, about)
             if known is None:
-                files.clear_beside(folder)
+                files.clear_sidecar(folder)
             else:
                 self._recover()
-            # Here rather than at an event, which could not be written.
-            layout.require_numbers_left(folder, [*files.event_numbers(folder), *layout.state_numbers(folder)])
             self.rules: list[PresubscriptionRule] = files.read_rules(folder, self._about)
         except BaseException:
             self._lock.release()
             raise
 
     def _begin_in_child(self) -> None:
-        """The parent alone writes it: here nothing is flushed, finalized or unlocked."""
+        """Leave the files to the parent process: nothing is flushed, finalized or unlocked here."""
         self._is_of_parent = True
-        # Of the lock and the journal there is one for both processes.
+        # Both processes share the lock and the journal.
         leave_to_parent((self._lock, self._journal))
         if self._journal is not None:
             close_in_child(self._journal[0].fileno())
@@ -111,16 +107,16 @@ class RecordingFolder:
 
     @property
     def position(self) -> int | None:
-        """Number of the last entry that was looked at; ``None`` in a new recording."""
+        """Number of the last entry that was read from the log; ``None`` in a new recording."""
         return None if self._last is None else self._last.seq
 
     @property
     def known_until(self) -> datetime | None:
-        """Up to which instant of the service all is in it; ``None`` where that is not known."""
+        """The instant by the service's clock up to which nothing is missing; ``None`` if unknown."""
         return None if self._last is None else self._last.until_at
 
     def append(self, events: Iterable[Event], span: Span | None) -> None:
-        """Write events, and how far the log was looked at; they are on disk when this returns.
+        """Write events and the span of the log that was read. They are on disk when this returns.
 
         Raises:
             OSError: They could not be written.
@@ -132,19 +128,19 @@ class RecordingFolder:
         journal.write_batch(batch, custom_metadata=files.batch_metadata(span))
         file.flush()
         os.fsync(file.fileno())
-        # Now that it is on disk: the position is never ahead of what the journal holds.
+        # Not before it is on disk, so that the position is never ahead of the journal.
         self.events += batch.num_rows
         if span is not None:
             self._last = span
         if batch.num_rows and self._waiting_since is None:
             self._waiting_since = self._clock()
-        # From the first moment on there is a file, so that readers find a table.
+        # The first one is finalized at once, so that readers find a table from the first moment on.
         if self._number == 1 or file.tell() >= self._rotate_bytes:
             self.finalize()
         self.finalize_when_due()
 
     def write_state(self, state: pd.DataFrame) -> None:
-        """Keep a state table to begin from.
+        """Write a state table to start from.
 
         Raises:
             OSError: It could not be written.
@@ -152,7 +148,7 @@ class RecordingFolder:
         files.write_state(self.path, state)
 
     def note_rules(self, rules: Sequence[PresubscriptionRule]) -> None:
-        """Keep which rules are to be taken away when the recording ends, by whichever recorder.
+        """Write the rules that this recorder, or the next one, has to remove when the recording ends.
 
         Raises:
             OSError: It could not be written.
@@ -162,7 +158,7 @@ class RecordingFolder:
             self.rules = list(rules)
 
     def finalize(self) -> None:
-        """Make a whole file of what the journal holds."""
+        """Finalize the journal."""
         if self._journal is None:
             return
         file, journal = self._journal
@@ -173,18 +169,18 @@ class RecordingFolder:
 
     @property
     def due_in_seconds(self) -> float:
-        """When the journal is to be finalized; ``inf`` while no event stands in it."""
+        """Seconds until the journal has to be finalized; ``inf`` while it has no event."""
         if self._waiting_since is None:
             return math.inf
         return max(0.0, self._rotate_seconds - (self._clock() - self._waiting_since))
 
     def finalize_when_due(self) -> None:
-        """Finalize it, when an event has stood in it for long enough."""
+        """Finalize the journal if its oldest event is old enough."""
         if self.due_in_seconds <= 0:
             self.finalize()
 
     def close(self) -> None:
-        """Finalize it and leave it to others; once is enough, more does no harm."""
+        """Finalize the journal and release the folder. Closing it again does nothing."""
         if self._is_of_parent:
             return
         try:
@@ -193,19 +189,19 @@ class RecordingFolder:
             self._lock.release()
 
     def _begin(self) -> tuple[BinaryIO, pa.RecordBatchStreamWriter]:
-        # Not before there is something to write: what could not begin leaves a folder that is free for something else.
-        self._number = layout.next_number(files.event_numbers(self.path))
+        # Not before there is something to write: a recorder that could not start leaves the folder free for others.
+        self._number = max(files.event_numbers(self.path), default=0) + 1
         if self._number == 1:
             files.write_about(self.path, self._about)
         file = layout.journal_path(self.path, self._number).open("wb")
         self._journal = file, pa.ipc.new_stream(file, files.STORED_SCHEMA)
         return self._journal
 
-    def _agreed(self, known: files.About | None, about: files.About) -> files.About:
-        """What is recorded, with the mark of the recording that is there.
+    def _with_id(self, known: files.About | None, about: files.About) -> files.About:
+        """Return what is recorded, with the id of the existing recording.
 
         Raises:
-            InvalidValue: There is one of something else.
+            InvalidValue: The existing recording is of something else.
         """
         if known is None:
             return about.model_copy(update={"id": uuid.uuid4().hex})
@@ -232,7 +228,7 @@ class RecordingFolder:
         self._last = files.last_span(self.path)
 
 
-def _refuse_other_things(folder: Path) -> None:
+def _require_recording_or_nothing(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InvalidValue(f"{folder} is a file; a recording is a folder of files, give another name")
     is_free = not folder.exists() or not any(folder.iterdir())

@@ -1,38 +1,36 @@
-"""Reading a recording, also while it is being made."""
+"""Reads a recording, also while it is written."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_whole
-from mirror_sdk.events import EventKind, utc_now
 from mirror_sdk.forms import given
 from mirror_sdk.history.changes import CHANGES_COLUMNS
 from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
 from mirror_sdk.naming import DevicesLike
-from mirror_sdk.recording import files, layout, past, replay
+from mirror_sdk.recording import files, layout, replay
 from mirror_sdk.recording.audit import Audit, audit
-from mirror_sdk.recording.coverage import Span, merge
+from mirror_sdk.recording.content import RecordingContent, read_content
 from mirror_sdk.recording.folder import RecordingFolder
-from mirror_sdk.recording.selecting import Chosen, chosen, names_in
+from mirror_sdk.recording.recorded_history import history
+from mirror_sdk.recording.replay import RecordedValues, recorded_values
+from mirror_sdk.recording.selection import RowSelection, names_in, select
 from mirror_sdk.tables.columns import documented, table_metadata, to_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from mirror_sdk.recording.table_options import RecordedHistoryOptions, RecordedStateOptions
     from mirror_sdk.tables.arrow_types import ArrowTable
 
 
@@ -88,10 +86,10 @@ class Recording:
         ['registration', 'observation']
         """
         import_whole(module_for(as_))
-        held = self._read()
+        content = read_content(self.path)
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
-        columns = {name: held.events.column(name).to_pylist() for name in schema.names}
-        found = _audit(held)
+        columns = {name: content.events.column(name).to_pylist() for name in schema.names}
+        found = audit(content)
         about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
         return given([to_table(columns, schema)], about, as_=as_, tz=tz)
 
@@ -103,7 +101,7 @@ class Recording:
         >>> recorder.recording.audit().events
         0
         """
-        return _audit(self._read())
+        return audit(read_content(self.path))
 
     def finalize(self) -> None:
         """Make whole files of what a killed recorder left, for other programs to see it, as the next recorder does.
@@ -124,12 +122,8 @@ class Recording:
         devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
         as_: Literal["pandas"] = "pandas",
+        **options: Unpack[RecordedHistoryOptions],
     ) -> pd.DataFrame: ...
     @overload
     def history(
@@ -137,12 +131,8 @@ class Recording:
         devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
         as_: Literal["arrow"],
+        **options: Unpack[RecordedHistoryOptions],
     ) -> ArrowTable: ...
     @overload
     def history(
@@ -150,12 +140,8 @@ class Recording:
         devices: DevicesLike | None = None,
         paths: Sequence[str] | None = None,
         *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
         as_: Literal["polars"],
+        **options: Unpack[RecordedHistoryOptions],
     ) -> pl.DataFrame: ...
     def history(
         self,
@@ -202,12 +188,11 @@ class Recording:
         """
         import_whole(module_for(as_))
         most = count("limit", limit)
-        held = self._read()
-        first, last = check_interval(begin, end, held.now)
-        tables, about = past.history(
-            held.events,
-            held.spans,
-            self._chosen(held, devices, paths),
+        content = read_content(self.path)
+        first, last = check_interval(begin, end, content.now)
+        tables, about = history(
+            content,
+            self._select(content, devices, paths),
             begin=first,
             end=last,
             limit=most,
@@ -224,9 +209,8 @@ class Recording:
         instant: InstantLike,
         devices: DevicesLike | None = None,
         *,
-        paths: Sequence[str] | None = None,
-        tz: str | None = None,
         as_: Literal["pandas"] = "pandas",
+        **options: Unpack[RecordedStateOptions],
     ) -> pd.DataFrame: ...
     @overload
     def as_of(
@@ -234,9 +218,8 @@ class Recording:
         instant: InstantLike,
         devices: DevicesLike | None = None,
         *,
-        paths: Sequence[str] | None = None,
-        tz: str | None = None,
         as_: Literal["arrow"],
+        **options: Unpack[RecordedStateOptions],
     ) -> ArrowTable: ...
     @overload
     def as_of(
@@ -244,9 +227,8 @@ class Recording:
         instant: InstantLike,
         devices: DevicesLike | None = None,
         *,
-        paths: Sequence[str] | None = None,
-        tz: str | None = None,
         as_: Literal["polars"],
+        **options: Unpack[RecordedStateOptions],
     ) -> pl.DataFrame: ...
     def as_of(
         self,
@@ -289,10 +271,10 @@ class Recording:
         [21.5]
         """
         import_whole(module_for(as_))
-        held, history = self._replayed(devices, paths)
-        at = instant_like("instant", instant, held.now)
-        complete = history.is_complete(held.spans, at)
-        tables, about = replay.as_of(history, at, complete=complete, server=self._about.server)
+        content, values = self._values(devices, paths)
+        at = instant_like("instant", instant, content.now)
+        complete = values.is_complete(content.spans, at)
+        tables, about = replay.as_of(values, at, complete=complete, server=self._about.server)
         about = with_silent(about, tables, paths)
         return given(tables, about, as_=as_, tz=tz)
 
@@ -303,9 +285,8 @@ class Recording:
         end: InstantLike | None = None,
         devices: DevicesLike | None = None,
         *,
-        paths: Sequence[str] | None = None,
-        tz: str | None = None,
         as_: Literal["pandas"] = "pandas",
+        **options: Unpack[RecordedStateOptions],
     ) -> pd.DataFrame: ...
     @overload
     def changes(
@@ -314,9 +295,8 @@ class Recording:
         end: InstantLike | None = None,
         devices: DevicesLike | None = None,
         *,
-        paths: Sequence[str] | None = None,
-        tz: str | None = None,
         as_: Literal["arrow"],
+        **options: Unpack[RecordedStateOptions],
     ) -> ArrowTable: ...
     @overload
     def changes(
@@ -325,9 +305,8 @@ class Recording:
         end: InstantLike | None = None,
         devices: DevicesLike | None = None,
         *,
-        paths: Sequence[str] | None = None,
-        tz: str | None = None,
         as_: Literal["polars"],
+        **options: Unpack[RecordedStateOptions],
     ) -> pl.DataFrame: ...
     @documented(CHANGES_COLUMNS)
     def changes(
@@ -369,103 +348,25 @@ class Recording:
         0
         """
         import_whole(module_for(as_))
-        held, history = self._replayed(devices, paths)
-        first = instant_like("begin", begin, held.now)
-        last = held.now() if end is None else instant_like("end", end, held.now)
-        check_interval(first, last, held.now)
-        complete = history.is_complete(held.spans, first, last)
-        return given(*replay.changes(history, first, last, complete=complete), as_=as_, tz=tz)
+        content, values = self._values(devices, paths)
+        first = instant_like("begin", begin, content.now)
+        last = content.now() if end is None else instant_like("end", end, content.now)
+        check_interval(first, last, content.now)
+        complete = values.is_complete(content.spans, first, last)
+        return given(*replay.changes(values, first, last, complete=complete), as_=as_, tz=tz)
 
-    def _chosen(self, held: _Content, devices: DevicesLike | None, paths: Sequence[str] | None) -> Chosen:
-        names = {} if devices is None else names_in(held.events, self._states())
-        return chosen(names, devices, paths)
+    def _select(
+        self, content: RecordingContent, devices: DevicesLike | None, paths: Sequence[str] | None
+    ) -> RowSelection:
+        return select({} if devices is None else names_in(content.events, self._states()), devices, paths)
 
-    def _replayed(self, devices: DevicesLike | None, paths: Sequence[str] | None) -> tuple[_Content, replay.History]:
-        """What it holds, and every value that is known of these resources."""
-        held = self._read()
-        history = replay.history(held.events, self._states())
-        return held, history._replace(rows=self._chosen(held, devices, paths).of_frame(history.rows))
-
-    def _read(self) -> _Content:
-        numbers = files.event_numbers(self.path)
-        if not numbers and files.read_about(self.path) is None:
-            raise FileNotFoundError(f"the recording {self.path} was removed")
-        pieces = [files.read_numbered(self.path, number) for number in numbers]
-        whole = pa.concat_tables([files.STORED_SCHEMA.empty_table(), *(piece.events for piece in pieces)])
-        kept = _first_times(whole)
-        finalized = [piece for piece in pieces if piece.is_finalized]
-        finalized_rows = sum(piece.events.num_rows for piece in finalized)
-        return _Content(
-            whole if len(kept) == whole.num_rows else whole.take(kept),
-            merge(span for piece in pieces for span in piece.spans),
-            duplicates=whole.num_rows - len(kept),
-            finalized_rows=bisect_left(kept, finalized_rows),
-            finalized_spans=merge(span for piece in finalized for span in piece.spans),
-        )
+    def _values(
+        self, devices: DevicesLike | None, paths: Sequence[str] | None
+    ) -> tuple[RecordingContent, RecordedValues]:
+        """Return the content, and the recorded values of these resources."""
+        content = read_content(self.path)
+        values = recorded_values(content.events, self._states())
+        return content, values._replace(rows=self._select(content, devices, paths).of_frame(values.rows))
 
     def _states(self) -> list[pd.DataFrame]:
         return [files.read_state(self.path, number) for number in layout.state_numbers(self.path)]
-
-
-@overload
-def read_recording(
-    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Literal["pandas"] = "pandas"
-) -> pd.DataFrame: ...
-@overload
-def read_recording(
-    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Literal["arrow"]
-) -> ArrowTable: ...
-@overload
-def read_recording(
-    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Literal["polars"]
-) -> pl.DataFrame: ...
-def read_recording(
-    path: str | PathLike[str], *, raw: bool = False, tz: str | None = None, as_: Form = "pandas"
-) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-    """The events table of a recording; see :meth:`Recording.events`.
-
-    Raises:
-        FileNotFoundError: There is no recording.
-        RecordingDamaged: A file is not as it was written; the message names it.
-        InvalidValue: The folder holds something else, or ``tz`` is no time zone.
-    """
-    return Recording(path).events(raw=raw, tz=tz, as_=as_)
-
-
-class _Content(NamedTuple):
-    """What a recording holds: each event once, those of whole files first."""
-
-    events: pa.Table
-    spans: list[Span]
-    duplicates: int
-    finalized_rows: int
-    finalized_spans: list[Span]
-
-    def now(self) -> datetime:
-        """Up to when it is recorded, by the service's clock where that is told."""
-        return next((span.until_at for span in reversed(self.spans) if span.until_at is not None), utc_now())
-
-
-def _first_times(table: pa.Table) -> list[int]:
-    """The rows of each entry as it came first; what has no identity stays."""
-    seen: set[str] = set()
-    kept = []
-    for index, uid in enumerate(table.column("uid").to_pylist()):
-        if uid is None or uid not in seen:
-            kept.append(index)
-            seen.add(uid)
-    return kept
-
-
-def _audit(held: _Content) -> Audit:
-    is_gap = pc.equal(held.events["event"], EventKind.GAP.value)
-    gaps = held.events.filter(is_gap)
-    finalized_gaps = pc.sum(is_gap.slice(0, held.finalized_rows)).as_py() or 0
-    return audit(
-        held.spans,
-        list(zip(gaps["first_seq"].to_pylist(), gaps["seq"].to_pylist(), strict=True)),
-        events=held.events.num_rows - gaps.num_rows,
-        duplicates=held.duplicates,
-        finalized_events=held.finalized_rows - finalized_gaps,
-        finalized_until_at=held.finalized_spans[-1].until_at if held.finalized_spans else None,
-    )

@@ -23,8 +23,8 @@ from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.reading import Recording
-from mirror_sdk.recording.subscribing import Subscribing
-from mirror_sdk.recording.tape import Tape
+from mirror_sdk.recording.rules import RecordingRules
+from mirror_sdk.recording.writer import RecordingWriter
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class Recorder:
 
     def __init__(
         self,
-        tape: Tape,
+        writer: RecordingWriter,
         reader: LogReader,
         new_reader: Callable[[int | None], LogReader],
         take_state: Callable[[Deadline | None], pd.DataFrame],
         leave: Callable[[], None],
     ) -> None:
-        self._tape = tape
+        self._writer = writer
         self._reader = reader
         self._new_reader = new_reader
         self._take_state = take_state
@@ -78,22 +78,22 @@ class Recorder:
     @property
     def path(self) -> Path:
         """The folder it writes."""
-        return self._tape.folder.path
+        return self._writer.folder.path
 
     @property
     def events(self) -> int:
         """How many events it has written."""
-        return self._tape.folder.events
+        return self._writer.folder.events
 
     @property
     def position(self) -> int | None:
         """Number of the last entry of the log it has looked at."""
-        return self._tape.folder.position
+        return self._writer.folder.position
 
     @property
     def uncovered(self) -> str | None:
         """What it warned of when it began: of which paths nothing comes, in words; ``None`` if all is covered."""
-        return self._tape.uncovered
+        return self._writer.uncovered
 
     @property
     def is_running(self) -> bool:
@@ -139,7 +139,7 @@ class Recorder:
         self._worker.ask_to_stop()
         with self._worker.end:
             try:
-                if self.failure is None and self._tape.folder.is_open:
+                if self.failure is None and self._writer.folder.is_open:
                     self._catch_up()
             except MirrorError:
                 _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
@@ -168,29 +168,29 @@ class Recorder:
 
     def _step(self) -> None:
         after = self._reader.position
-        batch = self._reader.read(min(DEFAULT_HOLD_SECONDS, self._tape.folder.due_in_seconds))
+        batch = self._reader.read(min(DEFAULT_HOLD_SECONDS, self._writer.folder.due_in_seconds))
         with self._worker.step:
             if self._worker.is_stopped:
                 return
             if self._reader.last_failure is not None:
-                self._tape.folder.finalize_when_due()
+                self._writer.folder.finalize_when_due()
                 return
-            self._tape.write(batch, after=after, seq=self._reader.position)
-        if self._tape.needs_state:
+            self._writer.write(batch, after=after, seq=self._reader.position)
+        if self._writer.needs_state:
             self._renew_state()
 
     def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
         end.go_to_end()
-        self._tape.write_end(end)
+        self._writer.write_end(end.position, end.served_at)
         while is_before(reader.position, end.position):
             after = reader.position
             batch = reader.read(0)
             if reader.last_failure is not None:
                 raise reader.last_failure
-            self._tape.write(batch, after=after, seq=reader.position)
-        if self._tape.needs_state:
-            self._tape.write_state(self._take_state(None))
+            self._writer.write(batch, after=after, seq=reader.position)
+        if self._writer.needs_state:
+            self._writer.write_state(self._take_state(None))
 
     def _renew_state(self) -> None:
         """Take the state of the devices anew, because entries of the log were lost."""
@@ -201,7 +201,7 @@ class Recorder:
             return
         with self._worker.step:
             if not self._worker.is_stopped:
-                self._tape.write_state(state)
+                self._writer.write_state(state)
 
 
 def is_before(position: int | None, end: int | None) -> bool:
@@ -210,11 +210,11 @@ def is_before(position: int | None, end: int | None) -> bool:
 
 
 def begin_recording(
-    make_tape: Callable[[], Tape],
+    make_writer: Callable[[], RecordingWriter],
     new_reader: Callable[[int | None], LogReader],
     take_state: Callable[[Deadline | None], pd.DataFrame],
     run: Callable[[Steps[Any], Deadline | None], Any],
-    subscribing: Subscribing,
+    rules: RecordingRules,
     deadline: Deadline | None,
 ) -> Recorder:
     """A recorder that goes on where the recording ends, or begins at the present end of the log.
@@ -222,35 +222,33 @@ def begin_recording(
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
-        InvalidValue: As :class:`Tape`.
+        InvalidValue: As :class:`RecordingWriter`.
     """
-    made: list[Tape] = []
+    made: list[RecordingWriter] = []
     try:
-        made.append(make_tape())
-        (tape,) = made
-        reader = new_reader(tape.folder.position)
+        made.append(make_writer())
+        (writer,) = made
+        reader = new_reader(writer.folder.position)
         if not reader.is_placed:
             reader.go_to_end(math.inf if deadline is None else deadline)
-        run(subscribing.begin(tape.folder), deadline)
+        run(rules.begin(writer.folder), deadline)
         # The state is that of a later moment than the position, so that nothing lies between them.
         state = take_state(deadline)
-        tape.begin(reader, state)
-        tape.tell(run(subscribing.look(state), deadline))
+        writer.begin(reader.position, reader.served_at, state)
+        writer.warn_of_uncovered(run(rules.uncovered(state), deadline))
     except BaseException:
         # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
-        for tape in made:
-            _leave(tape.folder, run, subscribing)
+        for writer in made:
+            _leave(writer.folder, run, rules)
         raise
-    return Recorder(tape, reader, new_reader, take_state, partial(_leave, tape.folder, run, subscribing))
+    return Recorder(writer, reader, new_reader, take_state, partial(_leave, writer.folder, run, rules))
 
 
-def _leave(
-    folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Any], subscribing: Subscribing
-) -> None:
+def _leave(folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Any], rules: RecordingRules) -> None:
     """Take away the rules that are not to stay, and leave the folder to others."""
     try:
         if folder.is_open:
-            run(subscribing.end(folder), None)
+            run(rules.end(folder), None)
     except MirrorError:
         _log.warning(_RULES_LEFT, exc_info=True)
     finally:

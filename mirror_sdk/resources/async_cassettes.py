@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class AsyncCassettes(ClientResource[AsyncClientSession]):
     """Cassettes: ``client.cassettes`` of an asynchronous client. They record a service's responses and replay them."""
 
+    _expression = "client.cassettes"
+
     def use(self, path: str | PathLike[str], *, mode: Mode = "once") -> AsyncCassette:
         """Record the service's responses within an ``async with`` block, or replay them without the service.
 

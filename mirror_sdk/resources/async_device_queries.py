@@ -14,8 +14,11 @@ from mirror_sdk.wire.device_queries import DeviceQuery
 class AsyncDeviceQueries(ClientResource[AsyncClientSession]):
     """The saved queries of the directory, which are filters with a name: ``client.devices.queries``.
 
-    All applications of the service share them. ``client.devices.list(query=name)`` uses one.
+    ``create(name, query)`` saves one, and ``client.devices.list(query=name)`` uses it. All applications of the service
+    share them.
     """
+
+    _expression = "client.devices.queries"
 
     async def list(self, *, timeout: float | None = None) -> builtins.list[DeviceQuery]:
         """Return the saved queries of all applications, the oldest first.

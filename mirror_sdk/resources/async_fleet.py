@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
 
 class AsyncFleet(ClientResource[AsyncClientSession]):
-    """Tables of a whole fleet at one instant: ``client.fleet`` of an asynchronous client."""
+    """Tables of a whole fleet at one instant: ``client.fleet`` of an asynchronous client.
+
+    - ``snapshot()`` returns the state of all devices, or of those that match, as a table.
+    - ``refresh(frame)`` brings such a table up to date.
+    - ``dataset(folder)`` writes it to Parquet files, for fleets larger than memory.
+
+    The tables over time are ``client.history()``, ``client.as_of()`` and ``client.changes()``.
+    """
+
+    _expression = "client.fleet"
 
     def __init__(self, session: AsyncClientSession) -> None:
         super().__init__(session)

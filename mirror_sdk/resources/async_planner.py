@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._off_loop import import_off_loop, off_loop
+from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_channels import AsyncAnswerPump
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
 from mirror_sdk._protocol.async_each import ask_each
+from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk.errors import MirrorError
+from mirror_sdk._tables import Place
+from mirror_sdk.errors import CallTimeout, MirrorError
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.resources.async_devices import AsyncDevices
 from mirror_sdk.resources.async_requests import AsyncRequests
@@ -19,8 +25,15 @@ from mirror_sdk.values import encode
 
 if TYPE_CHECKING:
     from mirror_sdk.plan import AsyncPlan
-    from mirror_sdk.plan.checks import KnownDevice, Place, Seen
-    from mirror_sdk.plan.wanted import Want
+    from mirror_sdk.plan.checks import KnownDevice, Seen
+    from mirror_sdk.plan.requested import RequestedWrite
+
+_CONCURRENT_READS = 8
+_READ_EXPIRY_SECONDS = 20
+"""How long a read waits for its device, which stays connected."""
+_LATE_SECONDS = _READ_EXPIRY_SECONDS + 5.0
+_POLL_SECONDS = 1.0
+"""How long to wait for one response before the others are checked."""
 
 
 class AsyncPlanner:
@@ -37,7 +50,7 @@ class AsyncPlanner:
 
     async def plan_of(
         self,
-        wants: Sequence[Want],
+        requested: Sequence[RequestedWrite],
         reasons: Mapping[str, str] | None = None,
         timeout: float | None = None,
         *,
@@ -46,7 +59,7 @@ class AsyncPlanner:
         """Check writes against what is declared and against the current state, and plan them.
 
         Args:
-            wants: The writes, with device ids.
+            requested: The writes, with device ids.
             reasons: Why texts name no device, by the text.
             timeout: Seconds for the whole, instead of the client's for each request.
             read_first: Whether to read from devices the values that the mirror does not know.
@@ -54,34 +67,34 @@ class AsyncPlanner:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
-        known, new_id = await self._known_of(wants, timeout), self._session.sender.moments.new_async_id
-        planned = await off_loop(check_all, wants, known, reasons or {}, new_id=new_id)
+        known, new_id = await self._known_of(requested, timeout), self._session.sender.moments.new_async_id
+        planned = await off_loop(check_all, requested, known, reasons or {}, new_id=new_id)
         if read_first and (places := await off_loop(places_to_read, planned, known)):
             unread = await self._read_each(places, timeout)
-            known |= await self._known_of([want for want in wants if (want.device_id, want.path) in places], timeout)
-            planned = await off_loop(check_all, wants, known, reasons or {}, unread, new_id=new_id)
+            known |= await self._known_of([one for one in requested if (one.device_id, one.path) in places], timeout)
+            planned = await off_loop(check_all, requested, known, reasons or {}, unread, new_id=new_id)
         return AsyncPlan(
             planned,
             server=self._session.base_url,
             write=self._requests.begin_write,
-            see=self.see,
+            read_state=self.read_state,
             make_plan=self.plan_of,
         )
 
-    async def see(self, want: Want) -> Seen:
-        """Return the current state of the resource of a write."""
+    async def read_state(self, device_id: str, path: str) -> Seen:
+        """Return the current state of a resource."""
         from mirror_sdk.plan.checks import resources_at
 
-        return await self._session.read_device(want.device_id, partial(resources_at, {want.path}))
+        return await self._session.read_device(device_id, partial(resources_at, {path}))
 
-    async def _known_of(self, wants: Sequence[Want], timeout: float | None) -> dict[str, KnownDevice]:
+    async def _known_of(self, requested: Sequence[RequestedWrite], timeout: float | None) -> dict[str, KnownDevice]:
         """Return the devices to write to, with their entry in the directory and their resources."""
         from mirror_sdk.plan.checks import known_devices, resources_at
-        from mirror_sdk.plan.wanted import device_chunks
+        from mirror_sdk.plan.requested import device_chunks
 
         known: dict[str, KnownDevice] = {}
-        paths = {want.path for want in wants}
-        for chunk in await off_loop(list, device_chunks(wants)):
+        paths = {one.path for one in requested}
+        for chunk in await off_loop(list, device_chunks(requested)):
             listed = await self._devices.list(filters={"id__in": chunk}, timeout=timeout)
             take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
             seen = await ask_each(take, listed.ids)
@@ -89,23 +102,39 @@ class AsyncPlanner:
         return known
 
     async def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
-        """Read from devices, several at a time. Returns why some reads failed."""
-        await import_off_loop("mirror_sdk.plan.reading")
-        from mirror_sdk.plan.reading import LOOK_SECONDS, READ_EXPIRY_SECONDS, Reads
+        """Read from devices, several at a time. Returns why some reads failed.
 
-        reads: Reads[AsyncDeviceRequest] = Reads(places, timeout)
+        Raises:
+            CallTimeout: The time for all reads is over.
+        """
+        from mirror_sdk.plan.ledger import check_about_one_device
+
+        failures: dict[Place, str] = {}
+        ends_at = math.inf if timeout is None else time.monotonic() + left_of(timeout)
+        left, waiting = deque(places), dict[Place, tuple[AsyncDeviceRequest, float]]()
         with progress_bar(len(places), "reads") as bar:
-            while reads.is_open:
-                for place in reads.next_places():
+            while left or waiting:
+                while left and len(waiting) < _CONCURRENT_READS:
+                    place = left.popleft()
                     try:
-                        asked = self._requests.begin_read(*place, expiry_seconds=READ_EXPIRY_SECONDS, timeout=timeout)
-                        reads.began(place, await asked)
+                        begun = self._requests.begin_read(*place, expiry_seconds=_READ_EXPIRY_SECONDS, timeout=timeout)
+                        waiting[place] = await begun, time.monotonic() + _LATE_SECONDS
                     except MirrorError as error:
-                        reads.not_taken(place, error)
-                if (first := reads.first) is not None:
-                    await wait_for_answer(first, LOOK_SECONDS)
-                bar.update(reads.sweep())
-        return reads.failures
+                        check_about_one_device(error)
+                        failures[place] = str(error)
+                if waiting:
+                    await wait_for_answer(next(iter(waiting.values()))[0], _POLL_SECONDS)
+                ended = [one for one, (read, late_at) in waiting.items() if read.answer or time.monotonic() >= late_at]
+                for place in ended:
+                    if failure := _failure_of_read(waiting.pop(place)[0]):
+                        failures[place] = failure
+                bar.update(len(ended))
+                if (left or waiting) and time.monotonic() >= ends_at:
+                    raise CallTimeout(
+                        f"the reads before the plan took longer than timeout={timeout:g} s; give a longer timeout=, or"
+                        " plan without read_first"
+                    )
+        return failures
 
     async def write_again(
         self,
@@ -132,3 +161,10 @@ class AsyncPlanner:
             if_match=if_match,
             pump=pump(),
         )
+
+
+def _failure_of_read(read: PlacedRequest) -> str | None:
+    if read.answer is None:
+        return "no response"
+    failure = read.read_failure(read.answer)
+    return None if failure is None else failure.category

@@ -11,6 +11,7 @@ from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.asked import expected_revision, to_execute, to_write
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers
+from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
@@ -28,8 +29,15 @@ if TYPE_CHECKING:
 class AsyncRequests(ClientResource[AsyncClientSession]):
     """The device requests of this application: ``client.requests`` of an asynchronous client.
 
+    - ``begin_read(device, path)``, ``begin_write`` and ``begin_execute`` send a request and do not wait.
+    - ``list()`` returns the requests without a response, and ``frame()`` returns them as a table.
+    - ``frame(requests)`` returns a table of requests that you sent, with their responses.
+    - ``resume(async_id, ...)`` continues to wait for a response.
+
     ``client.read_value()``, ``client.write_value()`` and ``client.execute()`` send a request and wait for the response.
     """
+
+    _expression = "client.requests"
 
     async def list(
         self, device_id: DeviceLike | None = None, *, timeout: float | None = None
@@ -210,12 +218,13 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         )
 
     async def frame(
-        self, requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None
+        self, requests: Iterable[PlacedRequest | UnplacedRequest] | None = None, *, tz: str | None = None
     ) -> pd.DataFrame:
         """Return requests and their responses so far as a table; see :func:`mirror_sdk.frames.requests_frame`.
 
         Args:
-            requests: Requests from :meth:`begin_read`, :meth:`begin_write` and :meth:`begin_execute`.
+            requests: Requests from :meth:`begin_read`, :meth:`begin_write` and :meth:`begin_execute`; ``None`` for all
+                of this application that have no response yet, as :meth:`list` returns them.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
         Raises:
@@ -229,7 +238,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> (await client.requests.frame([request]))["status"].tolist()
         ['success']
         """
-        rows = require_requests(requests)
+        rows = [*map(_as_placed, await self.list())] if requests is None else require_requests(requests)
         await import_off_loop("mirror_sdk.frames")
         from mirror_sdk.frames.requests import seen_requests_frame
 
@@ -288,3 +297,17 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
         seen = await off_loop(seen_revisions, device_id, path, "device_id") if is_table(device_id) else {}
         await self._session.act_on(device_id, path, operation, timeout, seen)
+
+
+def _as_placed(request: WaitingRequest) -> PlacedRequest:
+    return PlacedRequest(
+        async_id=request.async_response_id,
+        device_id=request.device_id,
+        path=request.uri,
+        method=request.method,
+        issued_at=request.placed_at,
+        expiry_seconds=None,
+        accepted_at=request.placed_at,
+        expires_at=request.expires_at,
+        _expectation=Expectation(request.async_response_id),
+    )

@@ -12,7 +12,9 @@ from mirror_sdk.resources.base import ClientResource
 
 
 class AsyncMirrorService(ClientResource[AsyncClientSession]):
-    """The service itself: ``client.service`` of an asynchronous client."""
+    """The service itself, ``client.service`` of an asynchronous client: is it healthy, and its page in a browser."""
+
+    _expression = "client.service"
 
     async def is_healthy(self, *, timeout: float | None = None) -> bool:
         """Return whether a healthy mirror responds at the address.

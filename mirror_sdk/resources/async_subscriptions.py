@@ -17,8 +17,12 @@ from mirror_sdk.wire.subscriptions import SubscriptionState
 class AsyncSubscriptions(ClientResource[AsyncClientSession]):
     """The subscriptions of this application: ``client.subscriptions`` of an asynchronous client.
 
-    ``client.subscribe()`` and ``client.unsubscribe()`` add and remove single ones.
+    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove single ones.
+    - ``rules.add([...])`` adds a rule, which subscribes the matching resources of each device that registers.
+    - ``list(device)`` returns the subscriptions to a device, and ``state(device, path)`` the state of one.
     """
+
+    _expression = "client.subscriptions"
 
     @unlocked_property
     def rules(self) -> AsyncSubscriptionRules:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Cassettes(ClientResource[ClientSession]):
     """Cassettes: ``client.cassettes`` of a synchronous client. They record a service's responses and replay them."""
 
+    _expression = "client.cassettes"
+
     def use(self, path: str | PathLike[str], *, mode: Mode = "once") -> Cassette:
         """Record the service's responses within a ``with`` block, or replay them without the service.
 

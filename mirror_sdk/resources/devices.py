@@ -36,8 +36,16 @@ T = TypeVar("T")
 class Devices(ClientResource[ClientSession]):
     """The devices of the directory: ``client.devices`` of a synchronous client.
 
-    The reported and desired values of a device are in ``client.get_device()``.
+    - ``list(endpoint_type="Light", attributes={"site": "Berlin"})`` returns the devices that match.
+    - ``connection(device)`` returns how a device is connected, and whether a request would reach it now.
+    - ``explain(device, path)`` says in words why a value is what it is.
+    - ``get``, ``update``, ``resources``, ``events``, ``events_frame`` and ``queries``: see their help.
+
+    The reported and desired values of a device are in ``client.get_device(device)``, and its history in
+    ``client.history([device])``.
     """
+
+    _expression = "client.devices"
 
     def __init__(self, session: ClientSession) -> None:
         super().__init__(session)
@@ -55,21 +63,23 @@ class Devices(ClientResource[ClientSession]):
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
         id: str | None = None,  # noqa: A002 - the directory's own name for it
+        attributes: Mapping[str, str] | None = None,
         filters: Mapping[str, object] | None = None,
         query: str | DeviceQuery | None = None,
         limit: int | None = None,
         timeout: float | None = None,
     ) -> DeviceList:
-        """Return the devices of the directory that match all conditions.
+        """Return the devices that match all conditions, such as ``attributes={"site": "Berlin"}``; by default all.
 
         Args:
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
             id: Device id.
+            attributes: Attributes that the device has, with their values; :meth:`update` sets them.
             filters: Other conditions: a field, an operator and a value, such as
                 ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
-                ``{"custom_attributes__room": "B12"}``. Operators are ``eq neq in nin gte lte``.
+                ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte``.
             query: A saved query, or its name; see ``client.devices.queries.create()``.
             limit: The most devices to return; ``None`` returns all, however many pages that takes.
             timeout: Seconds the call may take, instead of the client's.
@@ -88,6 +98,7 @@ class Devices(ClientResource[ClientSession]):
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
         )
+        conditions |= {f"custom_attributes__{name}": value for name, value in (attributes or {}).items()}
         limit = count("limit", limit)
         deadline = self._session.sender.deadline(timeout)
         saved = None if query is None else query_of(self._session, query, deadline).query
@@ -118,9 +129,9 @@ class Devices(ClientResource[ClientSession]):
     ) -> Device:
         """Set the name, description or attributes of a device in the directory. Whatever is ``None`` stays as it is.
 
-        All applications see them, and :meth:`list` finds devices by them, for example with
-        ``filters={"custom_attributes__room": "B12"}``. Methods that take a device do not accept this name: they accept
-        the endpoint name, which the device itself sends. The key needs the scope ``write``.
+        All applications see them, and ``client.devices.list(attributes={"room": "B12"})`` finds devices by them.
+        Methods that take a device do not accept this name: they accept the endpoint name, which the device itself
+        sends. The key needs the scope ``write``.
 
         Args:
             device_id: The device.
@@ -142,7 +153,7 @@ class Devices(ClientResource[ClientSession]):
         >>> lamp = client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})
         >>> lamp.name, lamp.custom_attributes
         ('Lamp by the window', {'room': 'B12'})
-        >>> client.devices.list(filters={"custom_attributes__room": "B12"}).ids == [light]
+        >>> client.devices.list(attributes={"room": "B12"}).ids == [light]
         True
         """
         said = {"name": name, "description": description, "custom_attributes": attributes}

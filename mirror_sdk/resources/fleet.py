@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
 
 class Fleet(ClientResource[ClientSession]):
-    """Tables of a whole fleet at one instant: ``client.fleet`` of a synchronous client."""
+    """Tables of a whole fleet at one instant: ``client.fleet`` of a synchronous client.
+
+    - ``snapshot()`` returns the state of all devices, or of those that match, as a table.
+    - ``refresh(frame)`` brings such a table up to date.
+    - ``dataset(folder)`` writes it to Parquet files, for fleets larger than memory.
+
+    The tables over time are ``client.history()``, ``client.as_of()`` and ``client.changes()``.
+    """
+
+    _expression = "client.fleet"
 
     def __init__(self, session: ClientSession) -> None:
         super().__init__(session)

@@ -13,7 +13,7 @@ from mirror_sdk._protocol.channels import AnswerPump
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.log_reader import LogReader
-from mirror_sdk._protocol.status import ClientStatus, status_of
+from mirror_sdk._protocol.status import Channel, ClientStatus, status_of
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.errors import InvalidValue
@@ -34,12 +34,27 @@ if TYPE_CHECKING:
 class Notifications(ClientResource[ClientSession]):
     """The notification channel and what it received: ``client.notifications`` of a synchronous client.
 
-    ``client.events()``, ``client.watch()`` and ``client.record()`` read them one by one.
+    - ``channel`` is its kind, and ``status()`` returns whether it works and what is pending.
+    - ``use_webhook()``, ``use_websocket()`` and ``use_long_polling()`` choose the channel.
+    - ``events_frame()`` returns what was received as a table.
+
+    ``client.events()``, ``client.watch()`` and ``client.record()`` read events one by one.
     """
+
+    _expression = "client.notifications"
 
     def __init__(self, session: ClientSession) -> None:
         super().__init__(session)
         self._tables = TableReader(session)
+
+    @property
+    def channel(self) -> Channel:
+        """The kind of the notification channel: ``long polling``, ``webhook`` or ``websocket``.
+
+        >>> client.notifications.channel
+        'long polling'
+        """
+        return self._session.channel
 
     def status(self) -> ClientStatus:
         """Return whether the service responds, which channel is used and what is pending. It sends no request.

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class Plans(ClientResource[ClientSession]):
-    """Saved plans: ``client.plans`` of a synchronous client. ``client.plan()`` makes a new one."""
+    """Saved plans: ``client.plans`` of a synchronous client.
+
+    ``client.plan(writes)`` makes a new plan, its ``save(path)`` saves it, and ``load(path)`` loads it here.
+    """
+
+    _expression = "client.plans"
 
     def load(self, path: str | PathLike[str]) -> Plan:
         """Load a saved plan, to apply it here. This sends nothing.
@@ -49,6 +54,6 @@ class Plans(ClientResource[ClientSession]):
             server=self._session.base_url,
             # Created when the plan is applied: until then the position would become outdated.
             write=partial(planner.write_again, cache(lambda: self._session.new_pump(self._session.new_log_reader(0)))),
-            see=planner.see,
+            read_state=planner.read_state,
             make_plan=planner.plan_of,
         )

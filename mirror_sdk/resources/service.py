@@ -12,7 +12,9 @@ from mirror_sdk.resources.base import ClientResource
 
 
 class MirrorService(ClientResource[ClientSession]):
-    """The service itself: ``client.service`` of a synchronous client."""
+    """The service itself, ``client.service`` of a synchronous client: is it healthy, and its page in a browser."""
+
+    _expression = "client.service"
 
     def is_healthy(self, *, timeout: float | None = None) -> bool:
         """Return whether a healthy mirror responds at the address.

@@ -16,9 +16,14 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule
 class SubscriptionRules(ClientResource[ClientSession]):
     """The presubscription rules of this application: ``client.subscriptions.rules`` of a synchronous client.
 
+    - ``add([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}], apply_now=True)`` adds a rule.
+    - ``list()`` returns all rules; ``remove``, ``replace`` and ``delete_all`` change them.
+
     The service subscribes the matching resources of each device when it registers. All programs with the same access
     key share one list of rules.
     """
+
+    _expression = "client.subscriptions.rules"
 
     def list(self, *, timeout: float | None = None) -> builtins.list[PresubscriptionRule]:
         """Return the presubscription rules of this application, in their order. Source: wire.md 3.

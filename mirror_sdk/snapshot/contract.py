@@ -1,6 +1,6 @@
-"""What a batch of a snapshot must be, looked at before anything is computed with it. Source: wire.md 7.
+"""Checks of the batches of a snapshot before anything is computed with them. Source: wire.md 7.
 
-Arrow reads any offsets and indices a batch has, also beyond its memory; its own full validation comes first.
+Arrow follows any offsets and indices of a batch, also beyond its memory. Its own full validation therefore comes first.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import pyarrow.compute as pc
 
 from mirror_sdk.tables.columns import INSTANT, STREAM_TYPES
 from mirror_sdk.tables.state import STATE_COLUMNS
-from mirror_sdk.wire.device_object import DesiredStatus, DeviceObjectBody
+from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import parse_path
-from mirror_sdk.wire.snapshot import Part, UnchangedDevice, streamed_columns
+from mirror_sdk.wire.snapshot import Part, streamed_columns
 
 _MOST_FLAGS = 64 * 1024 * 1024
-_NOT_ASKED = "devices that have not changed, which nobody asked for"
 _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
 """The first millisecond of the year 1 and the last one of the year 9999, since 1970."""
 LAST_REVISION = 2**63 - 1
-"""The largest number of a change of the mirror."""
+"""The largest revision of the mirror."""
 
 
 def _of(*parts: Part) -> list[tuple[str, pa.DataType]]:
@@ -37,139 +36,99 @@ COLUMNS = pa.schema(
         ("desired", pa.list_(pa.struct([("resource", pa.int32()), *_of("desired")]))),
     ]
 )
-"""The columns that are read; a service may send others beside them."""
+"""The columns that are read; a service may send others too."""
 
 _ADDED = {column.source for column in STATE_COLUMNS if column.since}
 _EXTENSIONS = {column.name for column in streamed_columns("reported", "desired") if column.source in _ADDED}
-"""Those of them that an older service does not send."""
+"""The columns that an older service does not send."""
 
 
-class NotAsAgreed(ValueError):
-    """What is wrong with a snapshot, in words."""
+class ContractError(ValueError):
+    """A response that violates the interface."""
 
 
-class DeviceOrder:
-    """Sees to it that each device comes once: they come in the order of their ids."""
-
-    def __init__(self) -> None:
-        self._last = ""
-
-    def follow(self, device_ids: Iterable[str]) -> None:
-        """Look at the next ones.
-
-        Raises:
-            NotAsAgreed: One of them has come before, or should have.
-        """
-        for device_id in device_ids:
-            if device_id <= self._last:
-                raise NotAsAgreed(f"device {device_id!r} comes after {self._last!r}: it was sent twice or out of order")
-            self._last = device_id
-
-    def follow_batch(self, device_ids: pa.StringArray) -> None:
-        """The same of many at once.
-
-        Raises:
-            NotAsAgreed: One of them has come before, or should have.
-        """
-        # Arrow compares their bytes in UTF-8, which are in the order of the characters.
-        is_ordered = pc.all(pc.less(device_ids[:-1], device_ids[1:])).as_py()
-        ends = [device_ids[0], device_ids[-1]] if is_ordered and len(device_ids) > 1 else device_ids
-        self.follow(each.as_py() for each in ends)
-
-
-def require_columns(schema: pa.Schema) -> None:
-    """Make sure that a stream has the columns.
+def require_columns(schema: pa.Schema, columns: pa.Schema) -> None:
+    """Check that a stream has these columns; it may have others.
 
     Raises:
-        NotAsAgreed: One is missing, there twice, or of another type.
+        ContractError: A column is missing, there twice, or of another type.
     """
-    for field in COLUMNS:
+    for field in columns:
         found = schema.get_all_field_indices(field.name)
         if len(found) != 1 or not _is_like(schema.field(found[0]).type, field.type):
-            raise NotAsAgreed(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
+            raise ContractError(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
 
 
 def require_paths(paths: Iterable[str]) -> None:
-    """Make sure that these are resource paths.
+    """Check that these are resource paths.
 
     Raises:
-        NotAsAgreed: One is none.
+        ContractError: A path is invalid.
     """
     for path in paths:
         try:
             parse_path(path)
         except ValueError as exc:
-            raise NotAsAgreed(str(exc)) from None
+            raise ContractError(str(exc)) from None
 
 
 def require_all(name: str, column: pa.Array) -> None:
-    """Make sure that nothing is missing.
+    """Check that a column has no nulls.
 
     Raises:
-        NotAsAgreed: Something is.
+        ContractError: It has some.
     """
     if column.null_count:
-        raise NotAsAgreed(f"{column.null_count} of {name} are missing")
+        raise ContractError(f"{column.null_count} of {name} are missing")
 
 
 def require_instants(name: str, column: pa.Array) -> None:
-    """Make sure that these are instants of the years 1 to 9999.
+    """Check that these are instants of the years 1 to 9999.
 
     Raises:
-        NotAsAgreed: One is none.
+        ContractError: One lies outside of them.
     """
     require_between(name, column.cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
 
 
 def require_between(name: str, column: pa.Array, lowest: int | None, highest: int | None) -> None:
-    """Make sure that numbers lie within bounds, which belong to them; ``None`` is none.
+    """Check that numbers lie within inclusive bounds, of which ``None`` is no bound.
 
     Raises:
-        NotAsAgreed: One does not.
+        ContractError: One does not.
     """
     if column.null_count == len(column):
         return
     found = pc.min_max(column).as_py()
     if (lowest is not None and found["min"] < lowest) or (highest is not None and found["max"] > highest):
-        raise NotAsAgreed(f"{name} goes from {found['min']} to {found['max']}; {lowest} to {highest} is allowed")
+        raise ContractError(f"{name} goes from {found['min']} to {found['max']}; {lowest} to {highest} is allowed")
 
 
 def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> pa.RecordBatch:
-    """The columns of a batch that are read; of the past it may not be known what was subscribed.
+    """Return the columns of a batch that are read.
+
+    Args:
+        batch: The batch.
+        may_be_unchanged: Whether devices without resources are unchanged ones.
+        is_past: Whether it shows an earlier instant, for which ``subscribed`` is unknown.
 
     Raises:
-        NotAsAgreed: Something in it contradicts itself, or is missing.
+        ContractError: The batch contradicts itself, or a member is missing.
         pyarrow.ArrowInvalid: It is damaged.
     """
     batch.validate(full=True)
     if not batch.num_rows:
-        # Of what is empty the validation leaves out the offsets.
+        # The validation skips the offsets of an empty batch.
         return pa.RecordBatch.from_pylist([], schema=COLUMNS)
     batch = batch.select(COLUMNS.names)
     require_all("device_id", batch.column("device_id"))
     lists = batch.column("resources")
     if lists.null_count and not may_be_unchanged:
-        raise NotAsAgreed(_NOT_ASKED)
+        raise ContractError("devices that have not changed, which nobody asked for")
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     _check_resources(lists.flatten(), counts, is_past=is_past)
     _check_desired(batch.column("desired"), counts)
     return batch
-
-
-def check_entry(entry: DeviceObjectBody | UnchangedDevice, *, may_be_unchanged: bool) -> None:
-    """The same of a line of NDJSON, beyond what its model says.
-
-    Raises:
-        NotAsAgreed: Something in it contradicts itself.
-    """
-    if isinstance(entry, UnchangedDevice):
-        if not may_be_unchanged:
-            raise NotAsAgreed(_NOT_ASKED)
-        return
-    paths = {resource.resource_path for resource in entry.resources}
-    require_paths(paths)
-    if len(paths) != len(entry.resources):
-        raise NotAsAgreed("a resource of a device stands there twice")
 
 
 def _check_resources(resources: pa.StructArray, counts: np.ndarray, *, is_past: bool) -> None:
@@ -181,7 +140,7 @@ def _check_resources(resources: pa.StructArray, counts: np.ndarray, *, is_past: 
     words = path.dictionary
     require_all("path", words)
     if len(words.unique()) != len(words):
-        raise NotAsAgreed("a path stands in the dictionary twice")
+        raise ContractError("a path stands in the dictionary twice")
     require_paths(words.to_pylist())
     _require_paths_once(path.indices.to_numpy(), counts, len(words))
     _check_members(resources)
@@ -192,7 +151,7 @@ def _require_paths_once(indices: np.ndarray, counts: np.ndarray, word_count: int
     is_rising = np.ones(len(indices) + 1, np.bool_)
     np.greater(indices[1:], indices[:-1], out=is_rising[1:-1])
     is_rising[begins] = True
-    # As they are where a service has its dictionary in the order of a device with all of them.
+    # They rise within each device if the dictionary is in the order of a device with all paths.
     if not is_rising.all():
         devices = np.repeat(np.arange(len(counts)), counts)
         _require_once("a resource of a device", devices * word_count + indices)
@@ -208,14 +167,14 @@ def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
     own = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     places = resource.to_numpy().astype(np.int64)
     if ((places < 0) | (places >= np.repeat(counts, own))).any():
-        raise NotAsAgreed("a desired value of a resource that is not there")
+        raise ContractError("a desired value of a resource that is not there")
     _require_once("the desired value of a resource", np.repeat(np.cumsum(counts) - counts, own) + places)
     require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
     _check_members(desired)
 
 
 def _check_members(struct: pa.StructArray) -> None:
-    """Look at the instants and the numbers of a part; a service may leave out some, and send others."""
+    """Check the instants and the numbers of a part; a service may leave out some and send others."""
     for field in struct.type:
         if field.type == INSTANT:
             require_instants(field.name, struct.field(field.name))
@@ -227,20 +186,20 @@ def _require_once(what: str, keys: np.ndarray) -> None:
     if not len(keys):
         return
     if keys.max() < _MOST_FLAGS:
-        # To sort them would take a third of the time in which a snapshot is read.
+        # Sorting them would take a third of the time of reading a snapshot.
         is_there = np.zeros(keys.max() + 1, np.bool_)
         is_there[keys] = True
         count = int(np.count_nonzero(is_there))
     else:
         count = len(np.unique(keys))
     if count != len(keys):
-        raise NotAsAgreed(f"{what} stands there twice")
+        raise ContractError(f"{what} stands there twice")
 
 
 def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether it has all that is wanted, each once and of that type.
+    """Return whether a type has all wanted fields, each once and of its type.
 
-    A structure may have more, or lack an extension.
+    A struct may have more, or lack an extension.
     """
     if pa.types.is_list(wanted) and pa.types.is_list(found):
         return _is_like(found.value_type, wanted.value_type)

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
+from mirror_sdk._disk import sync
 from mirror_sdk._file_version import file_fault
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import to_frame
@@ -244,7 +245,7 @@ class DatasetWriter:
         contents = _Contents(version=_VERSION, about=_About.model_validate(about), files=self._files)
         (self._partial / _LIST).write_text(contents.model_dump_json(indent=1), encoding="utf-8")
         for name in (_FIRST, _LIST):
-            _sync(self._partial / name)
+            sync(self._partial / name)
         _put_in_place(self._partial, self._folder)
         return SnapshotDataset(self._folder)
 
@@ -292,7 +293,7 @@ class _PartFile:
         """Write the rest; it is on disk when this returns."""
         self._write()
         self._writer.close()
-        _sync(self._path)
+        sync(self._path)
         return DatasetFile(
             name=self._path.name, first=self._first, last=self._last, devices=self.devices, rows=self.rows
         )
@@ -344,16 +345,6 @@ def _put_in_place(partial: Path, folder: Path) -> None:
     elif folder.exists():
         folder.rmdir()
     partial.replace(folder)
-    _sync(folder.parent)
+    sync(folder.parent)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt":
-        return  # a folder cannot be opened there
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

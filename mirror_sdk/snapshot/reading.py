@@ -1,22 +1,19 @@
-"""Reading a snapshot as it arrives: counted, and refused where it breaks off or is damaged. Source: wire.md 7."""
+"""Reads a snapshot while it arrives: one that is cut off or damaged is rejected. Source: wire.md 7."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BufferedReader
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, TypeAdapter
 
 from mirror_sdk._caller import warn
-from mirror_sdk._protocol.answer_body import announced_bytes
-from mirror_sdk._protocol.operation import content_type, elsewhere
+from mirror_sdk._protocol.operation import elsewhere
 from mirror_sdk._protocol.operations import require_asked
-from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import (
     APIError,
     BeforeHistory,
@@ -25,42 +22,36 @@ from mirror_sdk.errors import (
     SnapshotWarning,
     UnexpectedAnswer,
 )
-from mirror_sdk.progress import ProgressBar, progress_bar
-from mirror_sdk.snapshot.arriving import Bounded, Lines, Messages
-from mirror_sdk.snapshot.contract import DeviceOrder, NotAsAgreed, check_entry, checked, require_columns
+from mirror_sdk.progress import progress_bar
+from mirror_sdk.snapshot.contract import COLUMNS, ContractError, checked
 from mirror_sdk.snapshot.request import SnapshotRequest
+from mirror_sdk.snapshot.streams import Batch, SizeLimit, read_batches
 from mirror_sdk.tables.device_batches import joined, state_of_batch
-from mirror_sdk.tables.state import DeviceRows, StateRows, state_table
-from mirror_sdk.wire import device_object as wire_object
+from mirror_sdk.wire.device_object import Desired, DeviceObjectBody, Reported
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import matches_any
 from mirror_sdk.wire.routes import TOTAL_HEADER
-from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice
+from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON, SnapshotEnd, UnchangedDevice, streamed_columns
 
 FIRST_FORM = ARROW
-_LINES_AT_A_TIME = 200
-_ENTRY: TypeAdapter[wire_object.DeviceObjectBody | UnchangedDevice | SnapshotEnd] = TypeAdapter(
-    Annotated[wire_object.DeviceObjectBody | UnchangedDevice | SnapshotEnd, Discriminator("object")]
-)
-_LABEL = "devices"
-"""What a progress bar counts."""
-_LONGEST_TOTAL = 18
-_GOES_ON = "the snapshot goes on after its end"
+_Entry: TypeAlias = DeviceObjectBody | UnchangedDevice | SnapshotEnd
+_ENTRY: TypeAdapter[_Entry] = TypeAdapter(Annotated[_Entry, Discriminator("object")])
+_MAX_TOTAL_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What a snapshot gave beside its rows.
+class SnapshotResult:
+    """The metadata of a snapshot.
 
     Attributes:
-        taken_at: The instant it shows, by the service's clock; the earliest, where devices were read one by one, and
-            ``None`` where there were none of them to tell it.
+        taken_at: The instant it shows, by the service's clock. If devices were fetched one by one, the earliest of
+            their instants, and ``None`` without devices.
         device_count: How many devices there are.
-        revision: Number of the mirror's last change; ``None`` where devices were read one by one.
-        seq: Number of the last entry in the application's log.
+        revision: Number of the mirror's last change; ``None`` if devices were fetched one by one.
+        seq: Number of the last entry in the application's notification log.
         unchanged: Ids of the devices that have not changed.
-        missing: Ids of the devices that were asked for by name and are not there.
+        missing: Ids of the requested devices that do not exist.
     """
 
     taken_at: str | None
@@ -71,91 +62,101 @@ class Taken:
     missing: tuple[str, ...] = ()
 
 
-Keep = Callable[[pa.Table], object]
-"""Takes the tables of some devices each, in the order of their ids."""
+Keep: TypeAlias = Callable[[pa.Table], object]
+"""Accepts the tables of some devices each, in the order of their ids."""
 
 
 @dataclass(slots=True)
-class _ReadingState:
-    """What has arrived so far."""
+class _DeviceReader:
+    """Makes tables of batches of devices, and counts the devices."""
 
     request: SnapshotRequest
-    order: DeviceOrder = field(default_factory=DeviceOrder)
     unchanged: set[str] = field(default_factory=set)
-    arrived: int = 0
+    missing: set[str] = field(default_factory=set)
+    received: int = 0
     kept: int = 0
-    missing: set[str] = field(init=False)
+    last_id: str = ""
 
-    def __post_init__(self) -> None:
-        self.missing = set(self.request.selection.device_ids or ()) if self.request.selection.names_devices else set()
+    def table_of(self, batch: pa.RecordBatch) -> pa.Table:
+        """Check a batch and return the rows of the selected devices.
 
-    def follow(self, device_ids: Sequence[str], endpoint_names: Iterable[str | None]) -> None:
-        """Look at the next devices: each comes once, and was asked for."""
-        self.order.follow(device_ids)
-        require_asked(self.request.selection.sent_filters, "id", device_ids)
-        require_asked(self.request.selection.sent_filters, "endpoint_name", endpoint_names)
+        Raises:
+            ContractError: The batch violates the interface, or was not requested.
+            pyarrow.ArrowInvalid: It is damaged.
+            UnexpectedAnswer: A device was not requested.
+        """
+        request, selection = self.request, self.request.selection
+        batch = checked(batch, may_be_unchanged=request.revision is not None, is_past=request.as_of is not None)
+        self._check_order(batch.column("device_id"))
+        if selection.sent_filters:
+            require_asked(selection.sent_filters, "id", batch.column("device_id").to_pylist())
+            require_asked(selection.sent_filters, "endpoint_name", batch.column("endpoint_name").to_pylist())
+        if selection.sent_paths:
+            _require_paths_match(selection.sent_paths, batch)
+        self.received += batch.num_rows
+        if selection.device_ids is not None:
+            batch = batch.filter(pc.is_in(batch.column("device_id"), pa.array(selection.device_ids, pa.string())))
+        self.kept += batch.num_rows
+        if self.missing:
+            self.missing.difference_update(batch.column("device_id").to_pylist())
+        if batch.column("resources").null_count:
+            is_unchanged = batch.column("resources").is_null()
+            self.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
+        if not len(batch.column("resources").flatten()):
+            return joined([], raw=request.raw)
+        return state_of_batch(batch, paths=selection.paths, raw=request.raw)
 
-    def follow_batch(self, batch: pa.RecordBatch) -> None:
-        """The same of the devices of a batch, which are made Python's own only where they have to meet something."""
-        device_ids, endpoint_names = batch.column("device_id"), batch.column("endpoint_name")
-        if self.request.selection.sent_filters:
-            self.follow(device_ids.to_pylist(), endpoint_names.to_pylist())
-        else:
-            self.order.follow_batch(device_ids)
-
-    def require_paths(self, paths: Iterable[str]) -> None:
-        """Make sure that these resources were asked for."""
-        patterns = self.request.selection.sent_paths or None
-        if others := [path for path in paths if not matches_any(patterns, path)]:
-            raise NotAsAgreed(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
-
-
-class _SnapshotPart(NamedTuple):
-    """Some devices: how many, and their rows."""
-
-    device_count: int
-    table: pa.Table
+    def _check_order(self, device_ids: pa.StringArray) -> None:
+        """Check that each device comes once: they are sorted by id."""
+        ids = pa.concat_arrays([pa.array([self.last_id]), device_ids])
+        # Arrow compares the bytes in UTF-8, which sort like the characters.
+        place = pc.index(pc.less(ids[:-1], ids[1:]), value=False).as_py()
+        if place >= 0:
+            raise ContractError(
+                f"device {ids[place + 1].as_py()!r} comes after {ids[place].as_py()!r}: it was sent twice or out of"
+                " order"
+            )
+        self.last_id = ids[-1].as_py()
 
 
 def read_snapshot(
     request: SnapshotRequest, keep: Keep, max_bytes: int, headers: Mapping[str, str], body: BufferedReader[Any]
-) -> Taken:
-    """Read an answer to its end, and have its rows kept as they arrive.
+) -> SnapshotResult:
+    """Read a response to its end and pass its rows on while they arrive.
 
     Raises:
-        ConnectionFailed: It broke off, and what was kept is not all.
-        UnexpectedAnswer: It is no snapshot, is damaged, has another number of devices than it says, or more than
+        ConnectionFailed: It was cut off; some rows are missing.
+        UnexpectedAnswer: It is not a snapshot, is damaged, announces another number of devices, or is larger than
             ``max_bytes`` after decompression.
     """
-    bounded = Bounded(max_bytes)
-    bounded.require(announced_bytes(headers))
-    read = _ReadingState(request)
-    read_parts = _FORMS.get(content_type(headers))
-    if read_parts is None:
-        raise UnexpectedAnswer(f"the answer is no snapshot{elsewhere(headers)}")
-    total = _read_total(headers)
+    limit = SizeLimit(max_bytes)
+    read = _DeviceReader(request)
+    if request.selection.names_devices:
+        read.missing.update(request.selection.device_ids or ())
+    total = _total_of(headers)
     if total is None and not body.peek(1):
         raise UnexpectedAnswer(f"the snapshot is empty{elsewhere(headers)}")
-    with progress_bar(total or 0, _LABEL) as bar:
-        end = _consumed(read_parts(read, body, bounded), keep, bar)
+    end: SnapshotEnd | None = None
+    with progress_bar(total or 0, "devices") as bar:
+        for batch, metadata in read_batches(headers, body, limit, COLUMNS, _batches_of_lines):
+            with limit.checking():
+                table = read.table_of(batch)
+                if END_KEY in metadata:
+                    end = SnapshotEnd.model_validate_json(metadata[END_KEY])
+            keep(table)
+            bar.update(batch.num_rows)
     if end is None:
         raise ConnectionFailed(
-            f"the snapshot broke off after {read.arrived} of {'all' if total is None else total} devices; take it again"
+            f"the snapshot broke off after {read.received} of {'all' if total is None else total} devices; take it"
+            " again"
         )
-    # To the very end, so that the connection can be used again.
-    if body.read(1):
-        raise UnexpectedAnswer(_GOES_ON)
-    if request.revision is not None and (end.revision is None or end.revision < request.revision):
-        raise UnexpectedAnswer(
-            f"asked for what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
-        )
-    _require_instant(request, end)
-    for told in (end.device_count, total):
-        if told is not None and told != read.arrived:
-            raise UnexpectedAnswer(f"the snapshot has {read.arrived} devices and tells of {told}")
-    with bounded.as_unexpected():
+    _check_end(request, end)
+    for announced in (end.device_count, total):
+        if announced is not None and announced != read.received:
+            raise UnexpectedAnswer(f"the snapshot has {read.received} devices and tells of {announced}")
+    with limit.checking():
         taken_at = write_timestamp(end.taken_at)
-    return Taken(
+    return SnapshotResult(
         taken_at=taken_at,
         device_count=read.kept,
         revision=end.revision,
@@ -165,8 +166,12 @@ def read_snapshot(
     )
 
 
-def _require_instant(request: SnapshotRequest, end: SnapshotEnd) -> None:
-    """Make sure that a snapshot of the past is one: its end tells the instant, and no revision to go on from."""
+def _check_end(request: SnapshotRequest, end: SnapshotEnd) -> None:
+    if request.revision is not None and (end.revision is None or end.revision < request.revision):
+        raise UnexpectedAnswer(
+            f"asked for what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
+        )
+    # A snapshot of the past has no revision, since no refresh can start from it.
     if request.as_of is not None and end.revision is not None:
         raise UnexpectedAnswer(
             "asked for the state at an instant of the past, and the snapshot is of the present: this service is of a"
@@ -174,134 +179,60 @@ def _require_instant(request: SnapshotRequest, end: SnapshotEnd) -> None:
         )
 
 
-def _read_total(headers: Mapping[str, str]) -> int | None:
-    """How many devices were announced."""
+def _total_of(headers: Mapping[str, str]) -> int | None:
+    """Return the announced number of devices."""
     total = headers.get(TOTAL_HEADER, "")
-    return int(total) if total.isdecimal() and len(total) <= _LONGEST_TOTAL else None
+    return int(total) if total.isdecimal() and len(total) <= _MAX_TOTAL_DIGITS else None
 
 
-def _consumed(parts: Iterator[_SnapshotPart | SnapshotEnd], keep: Keep, bar: ProgressBar) -> SnapshotEnd | None:
-    end = None
-    for part in parts:
-        if end is not None:
-            raise UnexpectedAnswer(_GOES_ON)
-        if isinstance(part, SnapshotEnd):
-            end = part
-        else:
-            keep(part.table)
-            bar.update(part.device_count)
-    return end
-
-
-def _arrow_parts(read: _ReadingState, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
-    """Each batch, and the end."""
-    messages = Messages(body, bounded)
-    try:
-        with bounded.as_unexpected(), closing(messages), pa.ipc.open_stream(messages) as stream:
-            require_columns(stream.schema)
-            while (found := _next_batch(stream)) is not None:
-                batch, metadata = found
-                yield _of_batch(read, batch)
-                if metadata is not None and END_KEY in metadata:
-                    yield SnapshotEnd.model_validate_json(metadata[END_KEY])
-    except UnexpectedAnswer:
-        if not messages.is_cut:
-            raise
-
-
-def _next_batch(stream: pa.RecordBatchStreamReader) -> tuple[pa.RecordBatch, Mapping[bytes, bytes] | None] | None:
-    try:
-        found: tuple[pa.RecordBatch, Mapping[bytes, bytes] | None] = stream.read_next_batch_with_custom_metadata()
-    except StopIteration:
-        return None
-    return found
-
-
-def _of_batch(read: _ReadingState, batch: pa.RecordBatch) -> _SnapshotPart:
-    batch = checked(batch, may_be_unchanged=read.request.revision is not None, is_past=read.request.as_of is not None)
-    count = batch.num_rows
-    read.follow_batch(batch)
-    if read.request.selection.sent_paths:
-        read.require_paths(_paths_of(batch))
-    read.arrived += count
-    wanted = read.request.selection.device_ids
-    if wanted is not None:
-        batch = batch.filter(pc.is_in(batch.column("device_id"), pa.array(wanted, pa.string())))
-    read.kept += batch.num_rows
-    if read.missing:
-        read.missing.difference_update(batch.column("device_id").to_pylist())
-    if batch.column("resources").null_count:
-        is_unchanged = batch.column("resources").is_null()
-        read.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
-    if not len(batch.column("resources").flatten()):
-        return _SnapshotPart(count, joined([], raw=read.request.raw))
-    return _SnapshotPart(count, state_of_batch(batch, paths=read.request.selection.paths, raw=read.request.raw))
-
-
-def _paths_of(batch: pa.RecordBatch) -> list[str]:
-    """The paths that occur, each once."""
+def _require_paths_match(patterns: Sequence[str], batch: pa.RecordBatch) -> None:
     paths = batch.column("resources").flatten().field("path")
-    found: list[str] = paths.dictionary.take(pc.unique(paths.indices)).to_pylist()
-    return found
+    for path in paths.dictionary.take(pc.unique(paths.indices)).to_pylist():
+        if not matches_any(patterns, path):
+            raise ContractError(f"asked for {', '.join(patterns)}, and the answer has {path}")
 
 
-def _ndjson_parts(read: _ReadingState, body: BinaryIO, bounded: Bounded) -> Iterator[_SnapshotPart | SnapshotEnd]:
-    """The devices of some lines each, and the end."""
-    lines = Lines(body, bounded)
-    end = None
-    with bounded.as_unexpected():
-        for some in lines.some_at_a_time(_LINES_AT_A_TIME):
-            *entries, last = map(_ENTRY.validate_json, some)
-            if end or any(isinstance(entry, SnapshotEnd) for entry in entries):
-                raise NotAsAgreed(_GOES_ON)
-            end = last if isinstance(last, SnapshotEnd) else None
-            yield _of_objects(read, [entry for entry in (*entries, last) if not isinstance(entry, SnapshotEnd)])
-    if end is not None:
-        if lines.is_cut:
-            raise UnexpectedAnswer(_GOES_ON)
-        yield end
+def _batches_of_lines(chunks: Iterator[list[bytearray]]) -> Iterator[Batch]:
+    for lines in chunks:
+        rows: list[dict[str, object]] = []
+        for line in lines:
+            entry = _ENTRY.validate_json(line)
+            if isinstance(entry, SnapshotEnd):
+                yield pa.RecordBatch.from_pylist(rows, schema=COLUMNS), {END_KEY: bytes(line)}
+                rows = []
+            else:
+                rows.append(_row_of(entry))
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=COLUMNS), {}
 
 
-def _of_objects(
-    read: _ReadingState, entries: Sequence[wire_object.DeviceObjectBody | UnchangedDevice]
-) -> _SnapshotPart:
-    told = [entry for entry in entries if isinstance(entry, wire_object.DeviceObjectBody)]
-    read.follow([entry.device_id for entry in entries], [entry.endpoint_name for entry in told])
-    for entry in entries:
-        check_entry(entry, may_be_unchanged=read.request.revision is not None)
-    read.require_paths({resource.resource_path for entry in told for resource in entry.resources})
-    read.arrived += len(entries)
-    wanted = read.request.selection.device_ids
-    kept = [entry for entry in entries if wanted is None or entry.device_id in wanted]
-    read.kept += len(kept)
-    read.missing.difference_update(entry.device_id for entry in kept)
-    read.unchanged.update(entry.device_id for entry in kept if isinstance(entry, UnchangedDevice))
-    changed = (DeviceObject.from_wire(entry) for entry in kept if isinstance(entry, wire_object.DeviceObjectBody))
-    table = state_table(changed, paths=read.request.selection.paths, raw=read.request.raw)[0]
-    return _SnapshotPart(len(entries), table if read.request.as_of is None else _without_subscribed(table))
+def _row_of(entry: DeviceObjectBody | UnchangedDevice) -> dict[str, object]:
+    if isinstance(entry, UnchangedDevice):
+        return {"device_id": entry.device_id}
+    resources = [
+        {"path": one.resource_path, "subscribed": one.subscribed, **_members("reported", one.reported)}
+        for one in entry.resources
+    ]
+    desired = [{"resource": number, **_members("desired", one.desired)} for number, one in enumerate(entry.resources)]
+    names = {"device_id": entry.device_id, "endpoint_name": entry.endpoint_name}
+    return {**names, "resources": resources, "desired": desired}
 
 
-def _without_subscribed(table: pa.Table) -> pa.Table:
-    """A state table of the past, of which it is not known what was subscribed; a resource says yes or no."""
-    place = table.schema.get_field_index("subscribed")
-    return table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, pa.bool_()))
-
-
-_FORMS = {ARROW: _arrow_parts, NDJSON: _ndjson_parts}
-"""Who reads which content type."""
+def _members(part: Literal["reported", "desired"], value: Reported | Desired) -> dict[str, object]:
+    return {column.name: getattr(value, column.member) for column in streamed_columns(part)}
 
 
 def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | None:
-    """What to ask for after a refusal; ``None`` where the service has no snapshots at all.
+    """Return the form to request after an HTTP error, ``None`` if the service has no snapshots at all.
 
     Raises:
-        APIError: The refusal itself, where asking for something else would not help.
-        NoHistory: An instant of the past was asked for, and the service knows nothing of that.
+        APIError: The error itself, if another form would not help.
+        NoHistory: An earlier instant was requested, and the service has no history.
     """
     if error.status == 406 and form == ARROW:
         return NDJSON
     if request.as_of is not None:
-        raise of_older_service(error) from error
+        raise error_without_history(error) from error
     if error.status in {404, 405}:
         warn(
             f"this service has no snapshots ({error.status}), so devices are read one by one: the table is not of one"
@@ -312,34 +243,11 @@ def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | Non
     raise error
 
 
-def of_older_service(refusal: APIError) -> APIError:
-    """What a refusal means where the service may be of a version that knows nothing of a history."""
-    # One that knows what is meant says why.
-    is_strange = refusal.status in {404, 405} or any(field.name == "as_of" for field in refusal.fields)
-    if isinstance(refusal, NoHistory | BeforeHistory) or refusal.reason is not None or not is_strange:
-        return refusal
+def error_without_history(error: APIError) -> APIError:
+    """Return the error of a service whose version may have no history: :class:`NoHistory` if it is one."""
+    # A service that knows the request gives the reason.
+    is_strange = error.status in {404, 405} or any(field.name == "as_of" for field in error.fields)
+    if isinstance(error, NoHistory | BeforeHistory) or error.reason is not None or not is_strange:
+        return error
     message = "this service is of a version without a history; a recording (client.record) keeps one from now on"
-    return NoHistory(refusal.status, ErrorBody(code=refusal.status, type=refusal.type, message=message))
-
-
-class OneByOne:
-    """The same of device objects that are read one by one."""
-
-    def __init__(self, request: SnapshotRequest, keep: Keep) -> None:
-        self._keep = keep
-        self._rows = StateRows(paths=request.selection.paths, raw=request.raw)
-
-    def rows_of(self, device: DeviceObject) -> DeviceRows:
-        """The rows of a device, to be added when it is its turn."""
-        return self._rows.of(device)
-
-    def add(self, devices: Iterable[DeviceRows]) -> None:
-        """Have the rows of some devices kept."""
-        for rows in devices:
-            self._rows.add(rows)
-        self._keep(self._rows.pop_table())
-
-    def taken(self) -> Taken:
-        """What was taken."""
-        taken_at = None if self._rows.taken_at is None else write_timestamp(self._rows.taken_at)
-        return Taken(taken_at=taken_at, device_count=self._rows.device_count)
+    return NoHistory(error.status, ErrorBody(code=error.status, type=error.type, message=message))

@@ -1,8 +1,8 @@
-"""What a service is asked for a snapshot. Source: wire.md 7."""
+"""The requests for a snapshot, and for any table that arrives as a stream. Source: wire.md 7."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,50 +17,60 @@ from mirror_sdk.wire.snapshot import ARROW, Compression, DeviceRanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRequest:
-    """A selection, where it is asked for, and how its table is to look.
+class StreamRequest:
+    """A request for a table that arrives as a stream.
 
     Attributes:
-        selection: What is wanted.
+        selection: The devices and resources.
         server: Address of the service.
-        raw: Whether the payloads are columns too.
-        tz: Time zone of the time columns.
-        compression: How an Arrow stream is compressed; ``None`` goes by whether the service is on this machine.
-        revision: That of the table there is, where only what has changed since is wanted.
-        as_of: The instant of the past that is to be shown; ``None`` for the present.
-        max_retries: How often it may be sent again while the service is busy or out of reach; ``None`` goes by the
-            client.
+        compression: The compression of an Arrow stream; ``None`` selects ``none`` on this machine, else ``lz4``.
+        max_retries: How often the request is repeated while the service is busy or unreachable; ``None`` uses the
+            client's setting.
     """
 
     selection: Selection
     server: str
-    raw: bool = False
-    tz: str | None = None
     compression: Compression | None = None
-    revision: int | None = None
-    as_of: datetime | None = None
     max_retries: int | None = None
 
-    def operation(self, form: str) -> Operation[None]:
-        """What to send for an answer of this media type, which is to be read as it arrives."""
-        params: dict[str, str | int | Sequence[str]] = {
-            **self.selection.sent_filters,
-            "path": self.selection.sent_paths,
-        }
+    def streamed(
+        self, route: str, form: str, params: Mapping[str, str | int | Sequence[str] | None]
+    ) -> Operation[None]:
+        """Return the operation for a response of this media type, which is read while it arrives."""
         headers = {"Accept": form}
         if form == ARROW:
-            params["compression"] = self.compression or ("none" if is_loopback(self.server) else "lz4")
-            # It is compressed in itself.
+            params = {**params, "compression": self.compression or ("none" if is_loopback(self.server) else "lz4")}
+            # The stream itself is compressed.
             headers["Accept-Encoding"] = "identity"
-        if self.revision is not None:
-            params["changed_after"] = self.revision
-        if self.as_of is not None:
-            params["as_of"] = write_timestamp(self.as_of)
-        return Operation("GET", routes.SNAPSHOT, nothing, params=params, headers=headers, max_retries=self.max_retries)
+        sent = {**self.selection.sent_filters, **{name: one for name, one in params.items() if one is not None}}
+        return Operation("GET", route, nothing, params=sent, headers=headers, max_retries=self.max_retries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRequest(StreamRequest):
+    """A request for a snapshot, and the form of its table.
+
+    Attributes:
+        raw: Whether the payloads are columns too.
+        tz: Time zone of the time columns.
+        revision: The revision of an earlier table, to fetch only what changed since.
+        as_of: The earlier instant to show; ``None`` for the present.
+    """
+
+    raw: bool = False
+    tz: str | None = None
+    revision: int | None = None
+    as_of: datetime | None = None
+
+    def operation(self, form: str) -> Operation[None]:
+        """Return the operation for a response of this media type."""
+        as_of = None if self.as_of is None else write_timestamp(self.as_of)
+        params = {"path": self.selection.sent_paths, "changed_after": self.revision, "as_of": as_of}
+        return self.streamed(routes.SNAPSHOT, form, params)
 
 
 def get_device_ranges(selection: Selection, devices_per_range: int) -> Operation[DeviceRanges]:
-    """The devices of a selection in ranges of their ids."""
+    """Return the operation that lists the devices of a selection in ranges of their ids."""
     params: dict[str, str | int] = {**selection.filters, "devices_per_range": devices_per_range}
     return Operation("GET", routes.SNAPSHOT_RANGES, _read_ranges, params=params)
 

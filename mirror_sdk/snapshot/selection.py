@@ -10,8 +10,8 @@ from mirror_sdk._arguments import path_patterns
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk.object_table import SENSOR_UNITS
 
-_MOST_IDS = 100
-"""How many device ids fit into a URL that everything on the way takes; of more, the right ones are picked here."""
+MAX_IDS_PER_URL = 100
+"""The most device ids in a URL that every proxy accepts. More devices are selected by the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Selection:
     @property
     def sent_filters(self) -> dict[str, str]:
         """The conditions the service is given."""
-        if self.device_ids is None or len(self.device_ids) > _MOST_IDS or "id__in" in self.filters:
+        if self.device_ids is None or len(self.device_ids) > MAX_IDS_PER_URL or "id__in" in self.filters:
             return dict(self.filters)
         return {**self.filters, "id__in": ",".join(self.device_ids)}
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from mirror_sdk._caller import warn
 from mirror_sdk.errors import APIError, InvalidValue, SnapshotWarning
 from mirror_sdk.forms import given
-from mirror_sdk.snapshot.reading import Taken
+from mirror_sdk.snapshot.reading import SnapshotResult
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.tables.device_batches import joined, recoded
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def snapshot_parts(
-    request: SnapshotRequest, taken: Taken, tables: list[pa.Table]
+    request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
 ) -> tuple[list[pa.Table], dict[str, object]]:
     """The parts of the state table of what was taken, at least one, and what it is based on."""
     about = basis(request, taken, sum(table.num_rows for table in tables))
     return tables or [joined([], raw=request.raw)], about
 
 
-def basis(request: SnapshotRequest, taken: Taken, rows: int) -> dict[str, object]:
+def basis(request: SnapshotRequest, taken: SnapshotResult, rows: int) -> dict[str, object]:
     """What a table of so many rows is based on, for ``attrs["mirror"]``."""
     return {
         "taken_at": taken.taken_at,
@@ -99,7 +99,9 @@ def whole_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     return replace(request, revision=None)
 
 
-def refreshed(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> pd.DataFrame:
+def refreshed(
+    frame: pd.DataFrame, request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
+) -> pd.DataFrame:
     """The table that a whole snapshot would have given; what was taken of it is used up by this.
 
     Raises:
@@ -109,7 +111,9 @@ def refreshed(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, table
     return given(parts, about, as_="pandas", tz=request.tz)
 
 
-def _merged(frame: pd.DataFrame, request: SnapshotRequest, taken: Taken, tables: list[pa.Table]) -> list[pa.Table]:
+def _merged(
+    frame: pd.DataFrame, request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
+) -> list[pa.Table]:
     """The rows a whole snapshot would have given, from an earlier table and those of what has changed since."""
     if request.revision is None or taken.revision is None:
         return tables

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -15,9 +15,10 @@ _ROWS_AT_A_TIME = 10_000
 
 
 class StateParts:
-    """The state table of device objects, of some at a time, so that none of them is kept.
+    """Makes the state table of device objects in parts, so that no device object stays in memory.
 
     Args:
+        keep: Accepts the parts, in order; there is at least one.
         paths: Path patterns; ``None`` takes every resource.
         raw: Whether the payloads are columns too.
 
@@ -25,9 +26,9 @@ class StateParts:
         InvalidValue: A pattern is not one.
     """
 
-    def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
+    def __init__(self, keep: Callable[[pa.Table], object], *, paths: Sequence[str] | None, raw: bool) -> None:
+        self._keep = keep
         self._rows = StateRows(paths=path_patterns(paths), raw=raw)
-        self._tables: list[pa.Table] = []
 
     def rows_of(self, device: DeviceState) -> DeviceRows:
         """The rows of a device, to be added when it is its turn."""
@@ -38,15 +39,10 @@ class StateParts:
         for rows in devices:
             self._rows.add(rows)
             if len(self._rows) >= _ROWS_AT_A_TIME:
-                self._tables.append(self._rows.pop_table())
+                self._keep(self._rows.pop_table())
 
-    def finish(self, *, server: str) -> tuple[list[pa.Table], dict[str, object]]:
-        """The parts of the table of all of them, and what it is based on; see :func:`mirror_sdk.frames.state_frame`."""
-        self._tables.append(self._rows.pop_table())
-        about: dict[str, object] = {
-            "taken_at": None if self._rows.taken_at is None else write_timestamp(self._rows.taken_at),
-            "devices": self._rows.device_count,
-            "complete": True,
-            "server": server,
-        }
-        return self._tables, about
+    def finish(self) -> tuple[str | None, int]:
+        """Return when the first device was read, by the service's clock, and the number of devices."""
+        self._keep(self._rows.pop_table())
+        taken_at = None if self._rows.taken_at is None else write_timestamp(self._rows.taken_at)
+        return taken_at, self._rows.device_count

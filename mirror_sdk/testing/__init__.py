@@ -1,8 +1,9 @@
-"""Fixtures for pytest, and faults, for tests of programs that use a device state mirror.
+"""Test support: pytest fixtures with a mirror in the process, faults, cassettes, and conformance tests.
 
-With the package installed (``pip install "device-state-mirror[server]" pytest``) a test just uses the fixtures::
+Install the package with ``pip install "device-state-mirror[server]" pytest``. Then a test requests the fixtures by
+name::
 
-    def test_a_light_that_is_slow_to_answer(mirror, clock, fleet, faults):
+    def test_write_to_silent_light_times_out(mirror, clock, fleet, faults):
         light = next(device for device in fleet(6, seed=1) if device.endpoint_type == "Light")
         with faults.silence(light):
             request = mirror.client.requests.begin_write(light.id, "/3311/0/5850", True)
@@ -13,34 +14,46 @@ With the package installed (``pip install "device-state-mirror[server]" pytest``
         faults.restart_server()
         assert mirror.client.get_device(light.id)["/3311/0/5850"].desired.status == 1
 
-``mirror`` is a :class:`Mirror`: the real server on a database of its own in the process of the test, with clients that
-reach it without a network. Nothing in it is mocked, nothing in it sleeps. ``clock`` is its time, which stands still
-until it is advanced (:class:`Clock`). ``fleet(n, seed)`` adds simulated devices (:class:`FleetDevice`). ``faults``
-(:class:`Faults`) has ``drop``, ``delay``, ``duplicate``, ``reorder``, ``reject``, ``silence`` and ``restart_server``.
-Faults of notifications act on long polling, not on a webhook, which is called over real HTTP.
+Fixtures
+--------
 
-These names are short for ``mirror_in_process``, ``mirror_clock``, ``mirror_fleet`` and ``mirror_faults``. A project
-that has a ``mirror``, ``clock``, ``fleet`` or ``faults`` fixture keeps it, and uses these by their long names, which
-depend on no short one. Nothing is loaded before a fixture is used. To have all of them work on another mirror, override
-``mirror_in_process``.
+- ``mirror`` is a :class:`Mirror`: the real server in the process of the test, on a database of its own. Its clients
+  connect without a network. Nothing is mocked, and nothing sleeps.
+- ``clock`` is its time, which stands still until you advance it (:class:`Clock`).
+- ``fleet(n, seed)`` adds simulated devices (:class:`FleetDevice`).
+- ``faults`` injects failures (:class:`Faults`): ``drop``, ``delay``, ``duplicate``, ``reorder``, ``reject``,
+  ``silence`` and ``restart_server``. Notification faults act on long polling; a webhook is called over real HTTP and
+  bypasses them.
 
-With a cassette of a service (:mod:`mirror_sdk.cassette`), a test needs no service::
+These names are short for ``mirror_in_process``, ``mirror_clock``, ``mirror_fleet`` and ``mirror_faults``. If your
+project already has a fixture with a short name, yours is used; request ours by its long name. Our fixtures depend on
+long names only, and nothing is loaded before a fixture is requested. To run all of them on a mirror of your own,
+override ``mirror_in_process``.
+
+Cassettes
+---------
+
+A test does not need a service if you have a cassette of it (:mod:`mirror_sdk.cassette`)::
 
     @pytest.mark.mirror_cassette("cassettes/fleet.zip")
     def test_the_report(mirror_cassette):
         assert make_report(mirror_cassette).rows == 12
 
-The path is relative to the file of the test. ``mirror_cassette`` is a client. The first time, it connects to
-``API_HOST`` with ``API_KEY`` and records the responses, unless the test fails; after that it replays them.
-``--mirror-cassettes=record`` records again, ``replay`` never connects to a service, ``none`` never uses a cassette.
-``mirror_cassette_file`` is the path alone, for ``AsyncMirrorClient.from_cassette``.
+The path is relative to the file of the test. ``mirror_cassette`` is a client. The first run uses the service of
+``API_HOST`` and ``API_KEY``, and records it unless the test fails. Later runs do not contact the service.
 
-The package also has tests of the interface itself for any server. Give them a key of their own::
+``--mirror-cassettes=record`` records again. ``replay`` never contacts the service, for example in CI. ``none`` always
+uses the service. ``mirror_cassette_file`` is the path alone, for ``AsyncMirrorClient.from_cassette``.
+
+Conformance tests
+-----------------
+
+The package contains tests of the interface for any server. Use a key of their own if you can::
 
     pytest --mirror-url=http://127.0.0.1:8080 --mirror-key=ak_...
 
-(or ``pytest --pyargs mirror_sdk.testing.conformance`` with ``API_HOST`` and ``API_KEY`` set). Tests of extensions that
-a server does not have are skipped with the reason; ``-rs`` shows it.
+Or set ``API_HOST`` and ``API_KEY`` and run ``pytest --pyargs mirror_sdk.testing.conformance``. Tests of extensions that
+the server does not have are skipped with the reason; ``-rs`` shows it.
 """
 
 import sys
@@ -68,4 +81,4 @@ if not TYPE_CHECKING:  # which would believe that there are names of any spellin
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

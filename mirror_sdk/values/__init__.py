@@ -1,10 +1,4 @@
-"""Payloads: from content type and object table to typed values, and back; never a guess.
-
-Payloads in text, TLV, SenML, CBOR and JSON are typed by the table of LwM2M and IPSO objects
-(:mod:`mirror_sdk.object_table`; ``register_object`` and ``load_object_definitions`` add objects of your own).
-text/plain and TLV have no types: the object table has them, and undeclared values stay text or bytes. JSON, CBOR and
-SenML have types of their own, which the table narrows down. A payload that cannot be read as its type becomes a value
-of kind ``opaque`` with its bytes and the reason, never an error.
+"""Payloads: decoding to typed values, and encoding, by content type and object table.
 
 >>> from mirror_sdk.values import decode, encode, parse_value
 >>> decode(b"21.5", "text/plain", "/3303/0/5700").python
@@ -12,15 +6,28 @@ of kind ``opaque`` with its bytes and the reason, never an error.
 >>> decode(b"warm", "text/plain", "/3303/0/5700").problem
 "b'warm' cannot be read as the type float"
 
-A resource may have several instances, such as the voltages of the power sources of a device. Then its value is a
-mapping from the id of each resource instance to its value, and a mapping is written as all of them. Tables hold the
-same as JSON text in their columns of texts, with the ``value_kind`` ``multiple``, so that a resource still is one row.
+Supported content types are text, TLV, SenML, CBOR and JSON. The object table (:mod:`mirror_sdk.object_table`) declares
+the types of LwM2M and IPSO resources; ``register_object`` and ``load_object_definitions`` add objects of your own.
+
+The object table supplies the types for text/plain and TLV, which carry none. Without a declaration the value stays text
+or bytes. JSON, CBOR and SenML carry types of their own, which the table narrows. A malformed payload never raises an
+error and is never guessed: it becomes a value of kind ``opaque`` with its bytes and the reason.
+
+Resources with several instances
+--------------------------------
+
+A resource can have several instances, such as the voltages of a device's power sources. Its value is a mapping from the
+id of each resource instance to its value. To write it, pass a mapping with all instances. Tables store it as JSON text
+in their text columns, with the ``value_kind`` ``multiple``, so that a resource is always one row.
 
 >>> decode(bytes.fromhex("88070842000ed842011388"), "application/vnd.oma.lwm2m+tlv", "/3/0/7").python
 {0: 3800, 1: 5000}
 
-:func:`~mirror_sdk.parse_value` reads text that people type, and so do ``write_value(..., text=...)``, a plan's column
-``text`` and ``mirror write``: "off" and " 55 " are values. Text that is none, such as "5,5", fails with the reason.
+Text that people type
+---------------------
+
+:func:`~mirror_sdk.parse_value` converts typed text, such as "off" or " 55 ". ``write_value(..., text=...)``, the column
+``text`` of a plan, and ``mirror write`` use it too. Invalid text such as "5,5" is rejected with the reason.
 
 >>> parse_value(" 55 ", "/3311/0/5851")
 55
@@ -28,9 +35,12 @@ same as JSON text in their columns of texts, with the ``value_kind`` ``multiple`
 Traceback (most recent call last):
 mirror_sdk.errors.InvalidValue: ...
 
-A content type of your own gets a decoder, and for writes an encoder, with :func:`~mirror_sdk.register_decoder`. Every
-client, table, explanation and widget of the process then uses it; a payload that the decoder rejects stays ``opaque``.
-Other processes, such as workers of Dask, have to register it themselves.
+Content types of your own
+-------------------------
+
+:func:`~mirror_sdk.register_decoder` adds a decoder for a content type, and optionally an encoder for writes. Every
+client, table, explanation and widget of the process then uses it. A payload that the decoder rejects stays ``opaque``.
+Registration applies to one process: other processes, such as Dask workers, register the decoder themselves.
 
 >>> import json
 >>> from mirror_sdk import register_decoder, unregister_decoder
@@ -46,7 +56,7 @@ Other processes, such as workers of Dask, have to register it themselves.
 (b'{"value": 40}', 'application/vnd.example+json')
 >>> decode(b"{}", EXAMPLE, "/3303/0/5700").problem
 "the decoder of application/vnd.example+json failed: KeyError: 'value'"
->>> unregister_decoder(EXAMPLE)  # such as at the end of a test
+>>> unregister_decoder(EXAMPLE)  # for example at the end of a test
 
 Source: LwM2M core, data types and data formats; wire.md 1 and 2.
 """

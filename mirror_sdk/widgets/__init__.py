@@ -1,18 +1,19 @@
 """Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetTable` and :class:`WritePanel`.
 
-They show the fleet as it lives. Changing a field of a widget only filters and sends nothing to a device: only a button
-does.
-
->>> FleetTable(client)  # drift, stale values and pending writes; .selected is a table, a device opens beside it
+>>> FleetTable(client)  # drift, stale values and pending writes; .selected is a table; a device opens next to it
 <FleetTable of ...>
 >>> Explorer(client)  # search devices; select rows, then read, subscribe or write them
 <Explorer of ...>
 >>> EventWatcher(client, paths=["/3303/*"])  # live table and plot; .frame, .save(file), Record
 <EventWatcher of ...>
 
-Each one has a model (in ``mirror_sdk.widgets.models``) that holds all logic and knows nothing of ipywidgets, and a view
-that binds it. All widgets of one client read its events through one poller. They need the ``notebook`` extra.
-``to_html(file)`` of each writes what it shows as a page that opens offline; a saved notebook keeps that, too.
+Widgets show the live state of the fleet. Fields only filter; only buttons send requests to devices.
+
+``to_html(file)`` saves the content of a widget as a page that opens offline. A saved notebook also stores it. Widgets
+need the ``notebook`` extra.
+
+Each widget consists of a model in ``mirror_sdk.widgets.models``, which contains all logic and does not use ipywidgets,
+and a view that binds it. All widgets of one client share one poller for events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The exceptions of operations; :class:`Refusal` becomes the error body of a response. Source: wire.md 0."""
+"""The exceptions of operations; :class:`ApiError` becomes the error body of a response. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Field = tuple[str, str]
 """A field's name and what is wrong with it."""
 
 
-class Refusal(Exception):
+class ApiError(Exception):
     """An error of a request, which has changed nothing.
 
     Attributes:
@@ -43,14 +43,14 @@ class Refusal(Exception):
         self.more = more
 
     @classmethod
-    def of_field(cls, name: str, message: str, *, reason: str | None = None) -> Refusal:
+    def of_field(cls, name: str, message: str, *, reason: str | None = None) -> ApiError:
         """Return a 400 about one field."""
         return cls(400, f"{name}: {message}", reason=reason, fields=[(name, message)])
 
 
-def unknown_device(device_id: str) -> Refusal:
+def unknown_device(device_id: str) -> ApiError:
     """Return the 404 of all routes with a device id."""
-    return Refusal(
+    return ApiError(
         404, f"no device with the id {device_id!r}; GET /v3/devices lists the known ones", reason="DEVICE_NOT_FOUND"
     )
 

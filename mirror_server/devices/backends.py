@@ -22,13 +22,13 @@ class DeviceBackends:
         backend = self._of(device_id)
         return backend is not None and backend.is_reachable(device_id)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         backend = self._of(device_id)
         if backend is None:
-            answer(DeviceResponse(Outcome.NOT_SENT))
+            response(DeviceResponse(Outcome.NOT_SENT))
         else:
-            backend.send(device_id, command, answer)
+            backend.send(device_id, command, response)
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool

@@ -183,7 +183,7 @@ class Dispatcher:
     def _begin_some(self, deliveries: Sequence[_Delivery]) -> None:
         now, device_ids = self._clock.now(), [delivery.device_id for delivery in deliveries]
         try:
-            found = self._database.look(lambda session: commands.waiting_of_devices(session, device_ids, now))
+            found = self._database.query(lambda session: commands.waiting_of_devices(session, device_ids, now))
         except Exception as error:
             for each in deliveries:
                 if len(deliveries) == 1 or isinstance(error, StorageFailed):
@@ -254,9 +254,9 @@ class Dispatcher:
             self._ended(job, delivery, None)
         else:
             # After a crash, the stored attempt says that the device may have acted.
-            stored = self._database.insist(
+            stored = self._database.submit_durable(
                 lambda session: commands.begin_attempt(session, command.command_id, self._clock.now()),
-                touched=(command.device_id,),
+                conflict_keys=(command.device_id,),
             )
             stored.add_done_callback(lambda future: self._attempt_begun(job, delivery, future))
 
@@ -279,7 +279,7 @@ class Dispatcher:
             due_at = min(due_at, job.command.expires_at)
         # The timer first: the answer, which cancels it, may come before the command is sent to the end.
         delivery.timer = self._clock.call_at(due_at, lambda: self._time_out(job, delivery))
-        self._backends.send(job.device_id, job.ask, lambda answer: self._ended(job, delivery, answer))
+        self._backends.send(job.device_id, job.ask, lambda response: self._ended(job, delivery, response))
 
     def _time_out(self, job: Job, delivery: _Delivery) -> None:
         has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
@@ -290,8 +290,8 @@ class Dispatcher:
         # Before it expires a response that comes late still tells something.
         self._backends.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
 
-    def _ended(self, job: Job, delivery: _Delivery, answer: DeviceResponse | None) -> None:
-        is_lost = answer is None or not answer.outcome.is_of_device
+    def _ended(self, job: Job, delivery: _Delivery, response: DeviceResponse | None) -> None:
+        is_lost = response is None or not response.outcome.is_of_device
         with self._lock:
             # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
             is_late, delivery.ended = delivery.ended, True
@@ -299,24 +299,24 @@ class Dispatcher:
                 self._unanswered.setdefault(job.device_id, set()).add(job.ask)
         if is_late:
             if not is_lost:
-                self._take_late(job, answer)
+                self._store_late_response(job, response)
             return
         delivery.stop_timer()
         try:
-            stored = self._finish(job, answer)
+            stored = self._finish(job, response)
         except Exception as error:
             self._retry_failed(delivery, error)
         else:
             stored.add_done_callback(lambda future: self._stored(delivery, future))
 
-    def _take_late(self, job: Job, answer: DeviceResponse | None) -> None:
+    def _store_late_response(self, job: Job, response: DeviceResponse | None) -> None:
         """Nobody waits for the answer any more, but it tells what the device has and does.
 
         Not so the end of an observation: another may have begun since.
         """
         if isinstance(job.ask, CancelObservation):
             return
-        self._finish(job, answer).add_done_callback(lambda _: self.wake(job.device_id))
+        self._finish(job, response).add_done_callback(lambda _: self.wake(job.device_id))
 
     def _stored(self, delivery: _Delivery, future: Future[Any]) -> None:
         if future.exception() is not None:

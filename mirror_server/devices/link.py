@@ -126,10 +126,10 @@ class Outcome(Enum):
     @property
     def is_of_device(self) -> bool:
         """Whether the device itself answered."""
-        return self not in _WITHOUT_ANSWER
+        return self not in _WITHOUT_RESPONSE
 
 
-_WITHOUT_ANSWER = frozenset({Outcome.UNAVAILABLE, Outcome.NO_ANSWER, Outcome.NOT_SENT})
+_WITHOUT_RESPONSE = frozenset({Outcome.UNAVAILABLE, Outcome.NO_ANSWER, Outcome.NOT_SENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class DeviceResponse:
 
     outcome: Outcome
     content: Content | None = None
-    answered_at: Instant | None = None
+    responded_at: Instant | None = None
     """The device's time of the value, when it differs from the time of arrival."""
     parts: tuple[tuple[str, Content], ...] | None = None
     """Of an object instance that was read whole: its resources by their paths; ``None`` for one resource."""
@@ -185,7 +185,7 @@ class DeviceBackend(Protocol):
     def is_reachable(self, device_id: str) -> bool:
         """Whether a command sent now would arrive; false for a device that sleeps or is gone."""
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
         """Send a command; ``answer`` is called at most once, now or later, on any thread."""
 
     def cancel(

@@ -18,7 +18,7 @@ from flask import request
 
 from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, MAX_PATTERNS, NDJSON, Compression
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.store.backend import StorageFailed
 from mirror_server.views.deferred import Streamed
 from mirror_server.views.description import TEXT, Parameter, words
@@ -130,11 +130,11 @@ def accepted_form(what: str) -> str:
         what: What it is, for a message: ``a snapshot``.
 
     Raises:
-        Refusal: It comes in none of those that are accepted (406).
+        ApiError: It comes in none of those that are accepted (406).
     """
     form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
     if form is None:
-        raise Refusal(406, f"{what} comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept")
+        raise ApiError(406, f"{what} comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept")
     return form
 
 
@@ -142,7 +142,7 @@ def query_compression() -> Compression:
     """How the buffers of an Arrow stream are to be compressed.
 
     Raises:
-        Refusal: There is no such way (400).
+        ApiError: There is no such way (400).
     """
     return cast("Compression", query_choice(COMPRESSION.name, COMPRESSIONS) or "none")
 
@@ -162,12 +162,12 @@ def query_patterns() -> tuple[str, ...]:
     """The patterns of paths in the query of the request.
 
     Raises:
-        Refusal: One of them is none, or there are too many (400).
+        ApiError: One of them is none, or there are too many (400).
     """
     patterns = request.args.getlist("path")
     if len(patterns) > MAX_PATTERNS:
-        raise Refusal.of_field("path", f"given {len(patterns)} times; {MAX_PATTERNS} is the limit")
+        raise ApiError.of_field("path", f"given {len(patterns)} times; {MAX_PATTERNS} is the limit")
     try:
         return tuple(map(check_pattern, patterns))
     except ValueError as error:
-        raise Refusal.of_field("path", str(error)) from None
+        raise ApiError.of_field("path", str(error)) from None

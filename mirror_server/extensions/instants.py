@@ -7,7 +7,7 @@ import re
 from pydantic import TypeAdapter, ValidationError
 
 from mirror_sdk.wire.model import Timestamp
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant, from_datetime
 from mirror_server.views.requests import query_text
 
@@ -19,7 +19,7 @@ def query_instant(name: str) -> Instant | None:
     """An instant from the query, ``None`` where it is absent.
 
     Raises:
-        Refusal: It is no instant, or there more than once (400).
+        ApiError: It is no instant, or there more than once (400).
     """
     text = query_text(name)
     return None if text is None else read_instant(name, text)
@@ -29,11 +29,11 @@ def read_instant(name: str, text: str) -> Instant:
     """An instant from a text of RFC 3339.
 
     Raises:
-        Refusal: It is none, or does not say its zone (400).
+        ApiError: It is none, or does not say its zone (400).
     """
     try:
         # A bare number is no RFC 3339 time: whether it counts seconds or milliseconds would be a guess.
         return from_datetime(_TIMESTAMP.validate_python(text if _DATE.match(text) else None))
     except ValidationError as error:
         fault = "has no zone" if error.errors()[0]["type"] == "timezone_aware" else "is no time"
-        raise Refusal.of_field(name, f"{text!r} {fault}; write it like 2026-11-20T12:37:55.576Z") from None
+        raise ApiError.of_field(name, f"{text!r} {fault}; write it like 2026-11-20T12:37:55.576Z") from None

@@ -10,10 +10,10 @@ import click
 
 from mirror_server.config import read_time
 
-_LEAST_KEPT_SECONDS = 60
+_MIN_RETENTION_SECONDS = 60
 
 
-def read_kept_time(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+def read_retention(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     """Return for how many seconds something is kept, at least 60; the callback of an option.
 
     Raises:
@@ -22,7 +22,7 @@ def read_kept_time(_context: click.Context, parameter: click.Parameter, text: st
     if text is None:
         return None
     seconds = read_time(text)
-    if seconds < _LEAST_KEPT_SECONDS:
+    if seconds < _MIN_RETENTION_SECONDS:
         cure = ", or leave it out for none" if parameter.default is None else ""
         raise click.BadParameter(f"{text} is too short; write a minute or more, 30d or 12h{cure}")
     return seconds

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.notifications.log import More, NotificationLog, Page
 from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
@@ -51,31 +51,31 @@ class Channels:
         """Return the channel of an application.
 
         Raises:
-            Refusal: It has none (404).
+            ApiError: It has none (404).
         """
-        found = self._database.look(lambda session: self._find(session, app_id, None))
+        found = self._database.query(lambda session: self._find(session, app_id, None))
         if found is None:
             ways = ", ".join(channel.begin.format(channel.path) for channel in self._types)
-            raise Refusal(404, f"this key has no notification channel; {ways}")
+            raise ApiError(404, f"this key has no notification channel; {ways}")
         return found
 
-    def other(self, session: Session, app_id: str, own: ChannelType) -> Refusal | None:
+    def other(self, session: Session, app_id: str, own: ChannelType) -> ApiError | None:
         """Return the error (400) for an application that has a channel of another type; ``None`` if it has none."""
         other = self._find(session, app_id, own)
         if other is None:
             return None
         cure = f"only one type of channel at a time; end it with DELETE {other.path} first"
-        return Refusal(400, f"this key has {other.name}, and {cure}", reason="OTHER_CHANNEL")
+        return ApiError(400, f"this key has {other.name}, and {cure}", reason="OTHER_CHANNEL")
 
     def check(self, app_id: str, own: ChannelType) -> None:
         """Check that an application has no channel of another type.
 
         Raises:
-            Refusal: It has one (400).
+            ApiError: It has one (400).
         """
-        refusal = self._database.look(lambda session: self.other(session, app_id, own))
-        if refusal is not None:
-            raise refusal
+        api_error = self._database.query(lambda session: self.other(session, app_id, own))
+        if api_error is not None:
+            raise api_error
 
     def _find(self, session: Session, app_id: str, own: ChannelType | None) -> ChannelType | None:
         types = self._types.items()
@@ -108,7 +108,7 @@ class PlainPolls:
         self._is_alive = is_alive
         self._positions: dict[str, tuple[int, str | None]] = {}
         self._open: dict[str, tuple[More, str | None]] = {}
-        self._ended: WeakKeyDictionary[More, Refusal] = WeakKeyDictionary()
+        self._ended: WeakKeyDictionary[More, ApiError] = WeakKeyDictionary()
         self._closings: Waiters[None] = Waiters()
         self._lock = threading.Lock()
         channels.add(POLL, self.exists)
@@ -117,7 +117,7 @@ class PlainPolls:
         """Begin a poll, which another process may have forwarded; return a waiter for new entries.
 
         Raises:
-            Refusal: Another poll of this key is open (409).
+            ApiError: Another poll of this key is open (409).
         """
         self._forget_dead(app_id)
         # Before the log is read: an entry that is appended in between is not missed.
@@ -125,7 +125,7 @@ class PlainPolls:
         with self._lock:
             if app_id in self._open:
                 more.cancel()
-                raise Refusal(
+                raise ApiError(
                     409,
                     "a long poll of this key is open already; wait for its answer, or give after=SEQ to read with a"
                     " position of your own",
@@ -133,7 +133,7 @@ class PlainPolls:
             self._open[app_id] = (more, asked_by)
             position, _ = self._positions.get(app_id, (None, None))
             # Under the lock, so that this is stored in the same order.
-            self._database.insist(lambda session: self._open_channel(session, app_id, more, position))
+            self._database.submit_durable(lambda session: self._open_channel(session, app_id, more, position))
         return more
 
     def closing(self, app_id: str) -> Waiter[None] | None:
@@ -152,7 +152,7 @@ class PlainPolls:
         """Return the page after the position, which stays; for any thread.
 
         Raises:
-            Refusal: The key was revoked meanwhile (401), and its log went with it.
+            ApiError: The key was revoked meanwhile (401), and its log went with it.
         """
         return self._log.read_more(app_id, self._position(app_id), more)
 
@@ -160,7 +160,7 @@ class PlainPolls:
         """Move the position to the end of a page: its entries are on their way to the reader of this poll.
 
         Raises:
-            Refusal: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
+            ApiError: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
         """
         with self._lock:
             open_poll, asked_by = self._open.get(app_id, (None, None))
@@ -211,7 +211,7 @@ class PlainPolls:
             return
         session.after_commit(lambda: self._give_way(app_id, more, other))
 
-    def _give_way(self, app_id: str, more: More, other: Refusal) -> None:
+    def _give_way(self, app_id: str, more: More, other: ApiError) -> None:
         with self._lock:
             self._positions.pop(app_id, None)
             if self._open.get(app_id, (None, None))[0] is not more:
@@ -234,11 +234,11 @@ class PlainPolls:
             self._end(app_id, _taken_over())
         self._tell_end(held)
 
-    def _end(self, app_id: str, refusal: Refusal) -> More | None:
+    def _end(self, app_id: str, api_error: ApiError) -> More | None:
         """End the open poll, if there is one, under the lock; :meth:`_tell_end` follows without the lock."""
         open_poll, _ = self._open.pop(app_id, (None, None))
         if open_poll is not None:
-            self._ended[open_poll] = refusal
+            self._ended[open_poll] = api_error
         return open_poll
 
     def _tell_end(self, ended_poll: More) -> None:
@@ -257,13 +257,13 @@ class PlainPolls:
             position, _ = self._positions.get(app_id, (None, None))
         if position is not None:
             return position
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         return state.position if state else 0
 
 
-def _deleted() -> Refusal:
-    return Refusal(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
+def _deleted() -> ApiError:
+    return ApiError(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
 
 
-def _taken_over() -> Refusal:
-    return Refusal(503, "another process took this channel over; poll again")
+def _taken_over() -> ApiError:
+    return ApiError(503, "another process took this channel over; poll again")

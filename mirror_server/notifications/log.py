@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import orjson
 
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
 from mirror_server.notifications.waiting import Waiter, Waiters
@@ -154,7 +154,7 @@ class NotificationLog:
         if app_id in self._known:
             return
         # The database does work in order: what the application causes next finds its log.
-        created = self._database.insist(lambda session: logs.create(session, app_id), by_leader=False)
+        created = self._database.submit_durable(lambda session: logs.create(session, app_id), by_leader=False)
         created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
 
     def append(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
@@ -206,7 +206,7 @@ class NotificationLog:
         of them make one message, which is read once for all waiters with the same position.
 
         Raises:
-            Refusal: The key was revoked meanwhile (401), and its log went with it.
+            ApiError: The key was revoked meanwhile (401), and its log went with it.
         """
         woken = more.result() if more.done() else None
         added = woken.added if woken else None
@@ -216,21 +216,21 @@ class NotificationLog:
             if woken is None or most < MOST_ENTRIES:
                 return self.read(app_id, after, most)
             return self._read_together(app_id, after, woken)
-        except Refusal as refusal:
+        except ApiError as api_error:
             message = (
                 "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
             )
-            raise Refusal(401, message) from refusal
+            raise ApiError(401, message) from api_error
 
     def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
         """Return the next message after the number ``after``, without entries if there is nothing new.
 
         Raises:
-            Refusal: The log never reached that number.
+            ApiError: The log never reached that number.
         """
         # Before the entries are read: the instant must not cover what is appended after that.
         settled_at = self._settled_at()
-        last_seq, rows = self._database.look(lambda session: logs.read(session, app_id, after, most, MOST_BYTES))
+        last_seq, rows = self._database.query(lambda session: logs.read(session, app_id, after, most, MOST_BYTES))
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
         # An entry that was erased ends the message, so that the next one tells of the gap.
@@ -278,7 +278,7 @@ class NotificationLog:
             self._read_seq[app_id] = seq
         if self._is_shared and not self._is_leader():
             # The leader needs it when it registers a webhook; it knows only its own readers.
-            self._database.submit(lambda session: logs.note_read(session, app_id, seq), touched=(logs.EVERY,))
+            self._database.submit(lambda session: logs.note_read(session, app_id, seq), conflict_keys=(logs.EVERY,))
 
     def store_read(self) -> None:
         """Store up to where readers with their own positions have read."""
@@ -289,7 +289,7 @@ class NotificationLog:
             for app_id, seq in read:
                 logs.note_read(session, app_id, seq)
 
-        self._database.insist(work, by_leader=False)
+        self._database.submit_durable(work, by_leader=False)
 
     def pass_over_read(self, session: Session, app_id: str) -> None:
         """Begin a new channel after the entries that readers with their own positions got."""
@@ -298,7 +298,7 @@ class NotificationLog:
 
     def last_seq(self, app_id: str) -> int:
         """Return the number of the newest entry, 0 for an empty log."""
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
     def more(self, app_id: str, *, is_poll: bool = True) -> More:
@@ -352,8 +352,8 @@ def _uids() -> Iterator[str]:
     return (f"{front}-{number % _LAST_PARTS:012x}" for number in count(int(last, 16)))
 
 
-def beyond_log(name: str, position: int, last_seq: int) -> Refusal:
+def beyond_log(name: str, position: int, last_seq: int) -> ApiError:
     """Return the error (400) for a position after the end of the log; ``name`` is the field that has it."""
     cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
     message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
-    return Refusal.of_field(name, message, reason="CURSOR_BEYOND_LOG")
+    return ApiError.of_field(name, message, reason="CURSOR_BEYOND_LOG")

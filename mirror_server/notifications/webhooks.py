@@ -29,7 +29,7 @@ from httpcore import AsyncNetworkBackend, AsyncNetworkStream
 from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.clock import Clock
 from mirror_server.config import Address, Network
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.channels import Channels, ChannelType
@@ -62,7 +62,7 @@ _LONGEST_DELAY_SECONDS = 120
 _GIVE_UP_AFTER_SECONDS = 24 * 3600
 _MOST_DOUBLINGS = 16
 # So much of a response is read, so that the connection can be used again; its content is ignored.
-_MOST_ANSWER_BYTES = 64 * 1024
+_MAX_RESPONSE_BYTES = 64 * 1024
 
 
 class Webhooks:
@@ -111,17 +111,17 @@ class Webhooks:
 
     def registration(self, app_id: str) -> WebhookRow | None:
         """Return the webhook of an application."""
-        return self._database.look(lambda session: logs.webhook(session, app_id))
+        return self._database.query(lambda session: logs.webhook(session, app_id))
 
     def backlog(self, app_id: str) -> int:
         """Return how many entries wait to be delivered."""
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         return state.waiting if state else 0
 
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
         """Probe the URL, then store the webhook and begin to deliver.
 
-        The future raises a Refusal: 400 when the URL does not answer, or the key has a channel of another
+        The future raises a ApiError: 400 when the URL does not answer, or the key has a channel of another
         type.
         """
         return self._submit(self._register(app_id, registration))
@@ -150,11 +150,11 @@ class Webhooks:
         return await asyncio.wrap_future(self._database.submit(work))
 
     async def _note(self, work: Callable[[Session], T]) -> T:
-        return await asyncio.wrap_future(self._database.insist(work))
+        return await asyncio.wrap_future(self._database.submit_durable(work))
 
     async def _register(self, app_id: str, registration: CallbackRegistration) -> None:
         if not await self._call(app_id, registration, b"{}"):
-            raise Refusal.of_field("url", _TEST_FAILED)
+            raise ApiError.of_field("url", _TEST_FAILED)
 
         def work(session: Session) -> None:
             # In the transaction: a poll channel may have been opened while the URL was probed.
@@ -212,7 +212,7 @@ class Webhooks:
         """Send the next message; return false when there is none."""
         registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
-        state = self._database.look(lambda session: logs.state(session, app_id))
+        state = self._database.query(lambda session: logs.state(session, app_id))
         page = self._log.read(app_id, state.position if state else 0, most=serialization.max_chunk_size)
         if not page.entries:
             return False
@@ -376,16 +376,16 @@ class WebhookCaller:
         try:
             async with (
                 asyncio.timeout(LIMIT_SECONDS),
-                self._connections().stream("PUT", url, headers=sent, content=body) as answer,
+                self._connections().stream("PUT", url, headers=sent, content=body) as response,
             ):
-                await _read_a_part(answer)
+                await _read_a_part(response)
         except TimeoutError:
             raise CallFailed(f"no answer within {LIMIT_SECONDS} s") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             raise CallFailed(f"no answer: {type(error).__name__} {error}".rstrip()) from error
-        if answer.status not in {200, 204}:
-            redirects = ", and redirects are not followed" if 300 <= answer.status < 400 else ""
-            raise CallFailed(f"answered {answer.status}{redirects}")
+        if response.status not in {200, 204}:
+            redirects = ", and redirects are not followed" if 300 <= response.status < 400 else ""
+            raise CallFailed(f"answered {response.status}{redirects}")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -404,9 +404,9 @@ class WebhookCaller:
         return self._pool
 
 
-async def _read_a_part(answer: httpcore.Response) -> None:
+async def _read_a_part(response: httpcore.Response) -> None:
     read_bytes = 0
-    async for chunk in answer.aiter_stream():
+    async for chunk in response.aiter_stream():
         read_bytes += len(chunk)
-        if read_bytes > _MOST_ANSWER_BYTES:
+        if read_bytes > _MAX_RESPONSE_BYTES:
             return

@@ -25,7 +25,7 @@ from mirror_server.core.commands import (
     retries,
 )
 from mirror_server.core.desired import DesiredState, write_accepted, write_finished
-from mirror_server.core.errors import Refusal, unknown_device
+from mirror_server.core.errors import ApiError, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
 from mirror_server.devices.link import Content, DeviceResponse, Outcome, PartsOf
@@ -40,7 +40,7 @@ from mirror_server.store.session import EXPIRY, WAITING, Session
 T = TypeVar("T")
 
 Check = Callable[[Session, Target], object]
-"""Called in the transaction that queues a device request, with what it is for; may raise a Refusal."""
+"""Called in the transaction that queues a device request, with what it is for; may raise a ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Placement:
     checks: tuple[Check, ...] = ()
 
     @property
-    def touched(self) -> tuple[str, str]:
+    def conflict_keys(self) -> tuple[str, str]:
         """The device and the id: see :meth:`mirror_server.store.writer.Writer.enqueue`.
 
         Another request with the id may be for another device.
@@ -97,7 +97,7 @@ class _Completion:
     target: Target
     outcome: tuple[int, str | None]
     at: Instant
-    answer: DeviceResponse | None = None
+    response: DeviceResponse | None = None
 
 
 class CommandService:
@@ -132,10 +132,10 @@ class CommandService:
     def place(self, placement: Placement) -> Future[Command]:
         """Queue a command; gives it as it was accepted, which for a repeated async-id was the first time.
 
-        The future raises a Refusal: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
+        The future raises a ApiError: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
         429 queue full, or that of a check.
         """
-        return self._database.enqueue(self._place, items=[placement], touched=placement.touched)
+        return self._database.enqueue(self._place, items=[placement], conflict_keys=placement.conflict_keys)
 
     def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
         """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
@@ -143,26 +143,26 @@ class CommandService:
         What a device reports in response to a command that has ended before is stored too. Source: specification 2.2.
         """
         for group in _disjoint(attempts, lambda attempt: (attempt[0].device_id,)):
-            found = commands.targets_of_ending(session, [command for command, _ in group])
+            found = commands.contexts_of_ending(session, [command for command, _ in group])
             completed = [
                 completion
-                for (command, answer), target in zip(group, found, strict=True)
-                if (completion := self._attempted(session, command, answer, target)) is not None
+                for (command, response), target in zip(group, found, strict=True)
+                if (completion := self._attempted(session, command, response, target)) is not None
             ]
             if completed:
                 self._complete(session, completed)
 
     def _attempted(
-        self, session: Session, command: Command, answer: DeviceResponse | None, target: Target | None
+        self, session: Session, command: Command, response: DeviceResponse | None, target: Target | None
     ) -> _Completion | None:
         """The end of a command that an attempt brings; ``None`` where it goes on waiting, or had ended before."""
         if target is None or not target.unfinished:
-            self._store_late(session, command, answer)
+            self._store_late(session, command, response)
             return None
-        if answer is not None and answer.outcome.is_of_device:
-            return self._completion(command, target, answer.outcome.value, answer)
+        if response is not None and response.outcome.is_of_device:
+            return self._completion(command, target, response.outcome.value, response)
         now = self._clock.now()
-        if answer is not None and answer.outcome is Outcome.NOT_SENT:
+        if response is not None and response.outcome is Outcome.NOT_SENT:
             if now >= command.expires_at:
                 return self._completion(command, target, _failure_at_expiry(command).value)
             # An attempt that was counted when it began was none.
@@ -171,7 +171,7 @@ class CommandService:
         if may_try_again(command, now):
             commands.set_attempts(session, command.command_id, command.attempts + 1)
             return None
-        is_lost = answer is not None and answer.outcome is Outcome.UNAVAILABLE
+        is_lost = response is not None and response.outcome is Outcome.UNAVAILABLE
         # Of an execute the outcome is unknown, and that is what TIMEOUT says.
         failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
         return self._completion(command, target, failure.value)
@@ -197,7 +197,7 @@ class CommandService:
         """Queue commands, each as if those before it were queued already; gives them in their order."""
         return [
             command
-            for group in _disjoint(placements, lambda placement: placement.touched)
+            for group in _disjoint(placements, lambda placement: placement.conflict_keys)
             for command in self._place_group(session, group)
         ]
 
@@ -213,7 +213,7 @@ class CommandService:
         return [placed[each.name] for each in placements]
 
     def _accept(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
-        found = commands.targets_of_placed(session, [(each.device_id, each.request.path) for each in placements])
+        found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in placements])
         accepted = [self._accepted(session, each, target) for each, target in zip(placements, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
@@ -239,7 +239,7 @@ class CommandService:
         """The device and resource of a command, and the command to queue.
 
         Raises:
-            Refusal: It cannot be queued.
+            ApiError: It cannot be queued.
         """
         device_id, request = placement.device_id, placement.request
         if target is None:
@@ -249,7 +249,7 @@ class CommandService:
         for check in placement.checks:
             check(session, target)
         if target.unfinished >= QUEUE_LIMIT:
-            raise Refusal(
+            raise ApiError(
                 429,
                 f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired."
                 " Those that nobody waits for so long may expire sooner: place them with expiry_seconds",
@@ -271,26 +271,26 @@ class CommandService:
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
         """End a command without a response of the device."""
-        (target,) = commands.targets_of_ending(session, [command])
+        (target,) = commands.contexts_of_ending(session, [command])
         if target is not None:
             self._complete(session, [self._completion(command, target, failure.value)])
 
     def _completion(
-        self, command: Command, target: Target, outcome: tuple[int, str | None], answer: DeviceResponse | None = None
+        self, command: Command, target: Target, outcome: tuple[int, str | None], response: DeviceResponse | None = None
     ) -> _Completion:
         # The clock may have been set back meanwhile, or be that of another server.
-        return _Completion(command, target, outcome, max(self._clock.now(), command.requested_at), answer)
+        return _Completion(command, target, outcome, max(self._clock.now(), command.requested_at), response)
 
     def _complete(self, session: Session, completed: Sequence[_Completion]) -> None:
         """Store the ends of commands, each of another device."""
         now = self._clock.now()
         commands.finish(session, [each.command.command_id for each in completed], now)
         noted = self._finish_writes(session, [each for each in completed if each.command.request.is_write], now)
-        done = [(each.command, each.answer) for each in completed if each.outcome[1] is None]
+        done = [(each.command, each.response) for each in completed if each.outcome[1] is None]
         noted |= self._report(session, done, now)
-        responded = {each.target.device_id for each in completed if each.answer is not None}
+        responded = {each.target.device_id for each in completed if each.response is not None}
         if responded - noted:
-            devices.touch(session, sorted(responded - noted), now)
+            devices.record_contact(session, sorted(responded - noted), now)
         responses = [
             (each.command.app_id, each.command.device_id, _response(each))
             for each in completed
@@ -298,23 +298,23 @@ class CommandService:
         ]
         self._log.append(session, ASYNC_RESPONSES, responses)
 
-    def _store_late(self, session: Session, command: Command, answer: DeviceResponse | None) -> None:
+    def _store_late(self, session: Session, command: Command, response: DeviceResponse | None) -> None:
         """Store the response to a command that has ended before."""
-        if answer is None or not answer.outcome.is_of_device or devices.find(session, command.device_id) is None:
+        if response is None or not response.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
-        if answer.outcome is not Outcome.DONE or not self._report(session, [(command, answer)], now):
-            devices.touch(session, [command.device_id], now)
+        if response.outcome is not Outcome.DONE or not self._report(session, [(command, response)], now):
+            devices.record_contact(session, [command.device_id], now)
 
     def _report(
         self, session: Session, done: Iterable[tuple[Command, DeviceResponse | None]], now: Instant
     ) -> set[str]:
         """Store the values that reads returned, and the contact of their devices, whose ids are returned."""
         values = [
-            (value, answer.answered_at or now, False)
-            for command, answer in done
-            if command.request.method == "GET" and answer is not None and answer.content is not None
-            for value in _read_values(command, answer, answer.content, now)
+            (value, response.responded_at or now, False)
+            for command, response in done
+            if command.request.method == "GET" and response is not None and response.content is not None
+            for value in _read_values(command, response, response.content, now)
         ]
         if values:
             self._listeners.report(session, values, contact_at=now)
@@ -334,7 +334,7 @@ class CommandService:
             values = [
                 DesiredUpdate(each.command.device_id, path, value)
                 for each, path, _, value in written
-                if value is not None and (each.answer is not None) == (contact_at is not None)
+                if value is not None and (each.response is not None) == (contact_at is not None)
             ]
             if values:
                 first = resources.put_desired(session, values, contact_at=contact_at)
@@ -375,7 +375,7 @@ class CommandService:
         try:
             values = parts_of(request.path, content)
         except ValueError as error:
-            raise Refusal.of_field("payload-b64", str(error)) from error
+            raise ApiError.of_field("payload-b64", str(error)) from error
         for path, each in values:
             yield path, each, resources.desired(session, target.device_id, path)
 
@@ -392,7 +392,7 @@ class CommandService:
             )
         else:
             return
-        raise Refusal.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
+        raise ApiError.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
     def _parts_of_device(self, session: Session, device_id: str) -> PartsOf | None:
         """The function that splits an object instance of a device; ``None`` where it has single resources only."""
@@ -421,7 +421,7 @@ def _desired_after(completion: _Completion, current: DesiredState | None) -> Des
 
 def _response(completion: _Completion) -> dict[str, Any]:
     """The async response that the application gets."""
-    command, content = completion.command, completion.answer.content if completion.answer else None
+    command, content = completion.command, completion.response.content if completion.response else None
     status, category = completion.outcome
     return messages.async_response(
         async_id=command.async_id,
@@ -442,9 +442,9 @@ def _failure_at_expiry(command: Command) -> Failure:
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
-def _read_values(command: Command, answer: DeviceResponse, content: Content, now: Instant) -> list[ReceivedValue]:
+def _read_values(command: Command, response: DeviceResponse, content: Content, now: Instant) -> list[ReceivedValue]:
     """The value that a read brought, or those of an object instance."""
-    parts = ((command.request.path, content),) if answer.parts is None else answer.parts
+    parts = ((command.request.path, content),) if response.parts is None else response.parts
     return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]
 
 
@@ -463,7 +463,7 @@ def _find_placed(session: Session, placement: Placement, free_since: Instant) ->
     if placed is None or commands.forget_if_finished(session, placed.command_id, free_since):
         return None
     if (placed.device_id, placed.request) != (placement.device_id, placement.request):
-        raise Refusal(
+        raise ApiError(
             409,
             f"async-id: {placement.async_id!r} stands for another request of the last 24 h; take a new one",
             fields=[("async-id", "already used for another request")],

@@ -187,7 +187,7 @@ class DeviceService:
             most: How many resources are read and encoded at most.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
             TooManyResources: It has more, which would have to be read and encoded.
         """
         cached = self._cache.get(device_id)
@@ -196,7 +196,7 @@ class DeviceService:
             as_of = self._last_change_at(version)
             if cached is None or not self._is_unchanged(device_id, cached.as_of, as_of):
                 known_revision = devices.NO_REVISION if cached is None else cached.revision
-                found = self._database.look(
+                found = self._database.query(
                     lambda session: devices.object_of(session, device_id, most=most + 1, known_revision=known_revision)
                 )
                 if found is None:
@@ -222,14 +222,14 @@ class DeviceService:
             return None
         seen = self._last_change
         if seen is None or seen[0] != version:
-            seen = self._last_change = version, self._database.look(Session.last_revision)
+            seen = self._last_change = version, self._database.query(Session.last_revision)
         return seen[1]
 
     def described(self, device_id: str) -> Described:
         """A device of the directory, with what extensions tell of it.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
         """
         with self._database.read() as session:
             return self.describe(session, [known(session, device_id)])[0]
@@ -238,15 +238,15 @@ class DeviceService:
         """A device of the directory.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
         """
-        return self._database.look(lambda session: known(session, device_id))
+        return self._database.query(lambda session: known(session, device_id))
 
     def announced(self, device_id: str, *, most: int = stored_resources.NO_LIMIT - 1) -> list[AnnouncedResource]:
         """The resources a device has now.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
             TooManyResources: It has more than ``most``.
         """
         with self._database.read() as session:
@@ -271,7 +271,7 @@ class DeviceService:
 
     def estimated_count(self) -> int:
         """Return about how many devices the directory has, an estimate that takes no time."""
-        return self._database.look(devices.estimated_count)
+        return self._database.query(devices.estimated_count)
 
     def registered(self, registration: Registration) -> Future[str]:
         """A device made a full registration; the future has its device id.
@@ -288,7 +288,7 @@ class DeviceService:
             session.after_commit(lambda: self._contact(row.device_id))
             return row.device_id
 
-        return self._database.insist(work)
+        return self._database.submit_durable(work)
 
     def registration_updated(
         self,
@@ -314,13 +314,13 @@ class DeviceService:
                 queue_mode=row.queue_mode if queue_mode is None else int(queue_mode),
             )
             devices.put_registration(session, row, now)
-            devices.touch(session, [device_id], now)
+            devices.record_contact(session, [device_id], now)
             if resources is not None:
                 stored_resources.announce(session, device_id, resources)
             self._announced(session, row, REG_UPDATES, state_change=False)
             session.after_commit(lambda: self._contact(device_id))
 
-        return self._database.insist(work, touched=(device_id, logs.EVERY))
+        return self._database.submit_durable(work, conflict_keys=(device_id, logs.EVERY))
 
     def deregistered(self, device_id: str) -> Future[None]:
         """A device left."""
@@ -328,28 +328,32 @@ class DeviceService:
         def work(session: Session) -> None:
             row = devices.find(session, device_id)
             if row is not None:
-                devices.touch(session, [device_id], self._clock.now())
+                devices.record_contact(session, [device_id], self._clock.now())
                 self._end_registration(session, row, DE_REGISTRATIONS)
                 self._commands.cancel_all(session, device_id)
 
-        return self._database.insist(work)
+        return self._database.submit_durable(work)
 
     def contact(self, device_id: str) -> None:
         """A device can be reached from now on: what waits for it is delivered."""
         now = self._clock.now()
-        self._database.insist(lambda session: devices.touch(session, [device_id], now), touched=(device_id,))
+        self._database.submit_durable(
+            lambda session: devices.record_contact(session, [device_id], now), conflict_keys=(device_id,)
+        )
         self._contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """Values came from devices without a command."""
         # Where nobody else writes it is alone in any case, and thousands come in a second.
-        touched = {logs.EVERY, *(each.device_id for each in observations)} if self._database.is_shared else None
-        return self._database.enqueue(self._observe, items=observations, insists=True, by_leader=True, touched=touched)
+        conflict_keys = {logs.EVERY, *(each.device_id for each in observations)} if self._database.is_shared else None
+        return self._database.enqueue(
+            self._observe, items=observations, until_stored=True, by_leader=True, conflict_keys=conflict_keys
+        )
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
         """A device ended the observation of a resource by itself."""
-        return self._database.insist(
-            lambda session: subscriptions.observation_ended(session, device_id, path), touched=(device_id,)
+        return self._database.submit_durable(
+            lambda session: subscriptions.observation_ended(session, device_id, path), conflict_keys=(device_id,)
         )
 
     def interrupt(self) -> None:
@@ -506,7 +510,7 @@ def known(session: Session, device_id: str) -> DeviceRow:
     """The device with this id.
 
     Raises:
-        Refusal: There is none (404).
+        ApiError: There is none (404).
     """
     row = devices.find(session, device_id)
     if row is None:

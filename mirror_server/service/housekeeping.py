@@ -77,14 +77,14 @@ class Housekeeping:
         self._device_service = device_service
         self._keep_log_seconds = keep_log_seconds
         self._every_hour = every_hour
-        self.commands = DeadlineTimer(clock, self.look_at_commands)
-        self.registrations = DeadlineTimer(clock, self.look_at_registrations)
+        self.commands = DeadlineTimer(clock, self.expire_commands)
+        self.registrations = DeadlineTimer(clock, self.expire_registrations)
         self._next_round = DeadlineTimer(clock, self._round)
 
     def start(self) -> None:
         """Look at once at what became due while the server was down, and from now on at what becomes due."""
-        self.look_at_commands()
-        self.look_at_registrations()
+        self.expire_commands()
+        self.expire_registrations()
         self._round()
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class Housekeeping:
         for deadline in (self.commands, self.registrations, self._next_round):
             deadline.forget()
 
-    def look_at_commands(self) -> None:
+    def expire_commands(self) -> None:
         """End the commands whose time is over, and see when the next one's is."""
 
         def work(session: Session) -> None:
@@ -102,9 +102,9 @@ class Housekeeping:
             next_at = commands.next_expiry(session, now)
             session.after_commit(lambda: self.commands.at_latest(next_at))
 
-        self._database.insist(work)
+        self._database.submit_durable(work)
 
-    def look_at_registrations(self) -> None:
+    def expire_registrations(self) -> None:
         """End the registrations whose time is over, and see when the next one's is."""
 
         def work(session: Session) -> None:
@@ -112,7 +112,7 @@ class Housekeeping:
                 next_at = devices.next_registration_expiry(session)
                 session.after_commit(lambda: self.registrations.at_latest(next_at))
 
-        self._database.insist(work)
+        self._database.submit_durable(work)
 
     def _round(self) -> None:
         now = self._clock.sure_now()
@@ -123,6 +123,6 @@ class Housekeeping:
             commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
 
-        self._database.insist(work)
+        self._database.submit_durable(work)
         self._every_hour(now)
         self._next_round.at_latest(after_seconds(self._clock.now(), _ROUND_SECONDS))

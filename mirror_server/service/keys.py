@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from mirror_server.clock import wall_time
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.store import keys
 from mirror_server.store.database import Database
@@ -150,12 +150,12 @@ class Authenticator:
             version: That of the database, asked for since the request came; a key is looked up once for each.
 
         Raises:
-            Refusal: The header is missing or malformed, or the key unknown or revoked (401), or one that is there
+            ApiError: The header is missing or malformed, or the key unknown or revoked (401), or one that is there
                 was wrong too often (429).
         """
         bearer = _BEARER.match(authorization or "")
         if bearer is None:
-            raise Refusal(401, "no access key; send the header 'Authorization: Bearer <key>'")
+            raise ApiError(401, "no access key; send the header 'Authorization: Bearer <key>'")
         parts = _KEY.fullmatch(bearer[1])
         if parts is None:
             raise self._failed(client(), "", _MALFORMED)
@@ -188,20 +188,20 @@ class Authenticator:
         # Others than the newest are looked for only when it is not that one.
         if hmac.compare_digest(stored.secret_hash, given):
             return True
-        former = self._database.look(lambda session: keys.former_secrets(session, stored.key_id, self._now()))
+        former = self._database.query(lambda session: keys.former_secrets(session, stored.key_id, self._now()))
         return any(hmac.compare_digest(each.secret_hash, given) for each in former)
 
     def _find(self, key_id: str, version: Hashable | None) -> StoredKey | None:
         seen, stored = self._seen.get(key_id, (None, None))
         if stored is not None and version is not None and version == seen:
             return stored
-        stored = self._database.look(lambda session: keys.find(session, key_id))
+        stored = self._database.query(lambda session: keys.find(session, key_id))
         # Keys that are not there are not held: anybody may name as many as they like.
         if stored is not None and version is not None:
             self._seen[key_id] = (version, stored)
         return stored
 
-    def _failed(self, client: str, key_id: str, message: str) -> Refusal:
+    def _failed(self, client: str, key_id: str, message: str) -> ApiError:
         # Real time, not domain time: a clock that stands still would never let anybody in again.
         now = time.time()
         with self._failures_lock:
@@ -210,9 +210,9 @@ class Authenticator:
             ends_at, count = self._failures.get((client, key_id), (now + _WINDOW_SECONDS, 0))
             self._failures[client, key_id] = (ends_at, count + 1)
         if count < self._failures_per_minute:
-            return Refusal(401, message)
+            return ApiError(401, message)
         wait_seconds = max(1, math.ceil(ends_at - now))
-        return Refusal(
+        return ApiError(
             429,
             f"too many requests with wrong keys from {client}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.store.conditions import Condition, is_looked_up
 
 T = TypeVar("T")
@@ -92,14 +92,14 @@ class Slots:
         """Whether any is taken."""
         return bool(self._taken)
 
-    def acquire(self, app_id: str) -> Refusal | None:
+    def acquire(self, app_id: str) -> ApiError | None:
         """Acquire a slot for an application; what is given says why none is free (429)."""
         with self._lock:
             own = self._taken.get(app_id, 0)
             if own >= self._most_of_one:
-                return self._refusal(f"{own} {self._what} with this key, as many as one may have; end one first")
+                return self._api_error(f"{own} {self._what} with this key, as many as one may have; end one first")
             if self._taken.total() >= self._most:
-                return self._refusal(f"{self._most} {self._what} on this server, as many as there can be")
+                return self._api_error(f"{self._most} {self._what} on this server, as many as there can be")
             self._taken[app_id] += 1
         return None
 
@@ -110,9 +110,9 @@ class Slots:
             if not self._taken[app_id]:
                 del self._taken[app_id]
 
-    def _refusal(self, message: str) -> Refusal:
+    def _api_error(self, message: str) -> ApiError:
         cure = "or try again in a moment"
-        return Refusal(429, f"{message}, {cure}", reason=self._reason, retry_after_seconds=self._again_seconds)
+        return ApiError(429, f"{message}, {cure}", reason=self._reason, retry_after_seconds=self._again_seconds)
 
 
 class LongRead(Future[T]):
@@ -150,11 +150,11 @@ class LongReads:
         """Start a read as soon as it is its turn; :meth:`release` it in any case.
 
         Raises:
-            Refusal: Too many wait (429).
+            ApiError: Too many wait (429).
         """
-        refusal = self._slots.acquire(app_id)
-        if refusal is not None:
-            raise refusal
+        api_error = self._slots.acquire(app_id)
+        if api_error is not None:
+            raise api_error
         begun = LongRead(app_id, read)
         with self._lock:
             self._waiting[app_id].append(begun)

@@ -12,7 +12,7 @@ import orjson
 from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
 from mirror_server.clock import Clock
 from mirror_server.core import messages
-from mirror_server.core.errors import Refusal, unknown_device
+from mirror_server.core.errors import ApiError, unknown_device
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.core.rules import RuleIndex
@@ -56,7 +56,7 @@ class SubscriptionService:
 
     def rules(self, app_id: str) -> tuple[str, str]:
         """Return the application's presubscription rules as JSON, as they were put, and their tag for ``ETag``."""
-        return _tagged(self._database.look(lambda session: subscriptions.rules(session, app_id)))
+        return _tagged(self._database.query(lambda session: subscriptions.rules(session, app_id)))
 
     def put_rules(
         self,
@@ -69,7 +69,7 @@ class SubscriptionService:
         """Replace the application's rules; the future is done when they are on disk.
 
         Subscriptions that the former ones made go on until the device registers again.
-        ``was_seen`` tells whether the client has seen the rules with a tag; the future raises a Refusal (412) if it
+        ``was_seen`` tells whether the client has seen the rules with a tag; the future raises a ApiError (412) if it
         has not seen the present ones. ``also`` is called with the application in the transaction, and the future has
         its result.
         """
@@ -122,7 +122,7 @@ class SubscriptionService:
     def subscribe(self, app_id: str, device_id: str, path: str) -> Future[None]:
         """Subscribe an application to one resource.
 
-        The future raises a Refusal: 404 unknown device, 400 when the device is not registered, has no such
+        The future raises a ApiError: 404 unknown device, 400 when the device is not registered, has no such
         resource, or does not let it be observed.
         """
 
@@ -145,29 +145,29 @@ class SubscriptionService:
 
     def paths(self, app_id: str, device_id: str) -> list[str]:
         """Return the resources of a device that the application is subscribed to."""
-        return self._database.look(lambda session: subscriptions.paths(session, app_id, device_id))
+        return self._database.query(lambda session: subscriptions.paths(session, app_id, device_id))
 
     def state(self, app_id: str, device_id: str, path: str) -> SubscriptionState:
         """Return the state of the application's subscription of a resource."""
-        return _STATES[self._database.look(lambda session: subscriptions.state(session, app_id, device_id, path))]
+        return _STATES[self._database.query(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
-    def finish(self, session: Session, job: Job, answer: DeviceResponse | None) -> None:
+    def finish(self, session: Session, job: Job, response: DeviceResponse | None) -> None:
         """Store the response of a device to a subscribe command or its end; without a response it is sent again.
 
         A response may come late, after a second command or the end of the subscription.
         """
-        if answer is None or not answer.outcome.is_of_device:
+        if response is None or not response.outcome.is_of_device:
             return
-        devices.touch(session, [job.device_id], self._clock.now())
+        devices.record_contact(session, [job.device_id], self._clock.now())
         path = job.ask.path
         if not isinstance(job.ask, Observe):
             subscriptions.forgotten(session, job.device_id, path)
-        elif answer.outcome is not Outcome.DONE:
+        elif response.outcome is not Outcome.DONE:
             subscriptions.refused(session, job.device_id, path)
         else:
-            self._store_accepted(session, job.device_id, path, answer)
+            self._store_accepted(session, job.device_id, path, response)
 
-    def _store_accepted(self, session: Session, device_id: str, path: str, answer: DeviceResponse) -> None:
+    def _store_accepted(self, session: Session, device_id: str, path: str, response: DeviceResponse) -> None:
         """Send the initial value to the applications that waited for it.
 
         If it is a change, the applications that were subscribed before get it too. Without a value in the response,
@@ -179,14 +179,14 @@ class SubscriptionService:
         now = self._clock.now()
         waited = subscriptions.accepted(session, device_id, path, now)
         known = resources.known(session, device_id, path)
-        if answer.content is None:
+        if response.content is None:
             event, app_ids = _stored_value(device_id, path, known), waited
         else:
-            changed_at = max(answer.answered_at or now, known.changed_at or 0)
-            value = reported_value(device_id, path, answer.content, now, "subscription", changed_at)
-            self._listeners.report(session, [(value, answer.answered_at or now, False)])
-            app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, answer) else waited
-            event = Observation(device_id, path, answer.content, changed_at)
+            changed_at = max(response.responded_at or now, known.changed_at or 0)
+            value = reported_value(device_id, path, response.content, now, "subscription", changed_at)
+            self._listeners.report(session, [(value, response.responded_at or now, False)])
+            app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, response) else waited
+            event = Observation(device_id, path, response.content, changed_at)
         if event is not None:
             subscribers = Subscribers(device.endpoint_name, app_ids, auto_observed=False, changed_at=event.changed_at)
             self.notify(session, [(event, event.changed_at, subscribers)])
@@ -208,7 +208,7 @@ def _require_seen(session: Session, app_id: str, was_seen: Callable[[str], bool]
         "the rules of this key are not those of this ETag any more; GET /v2/subscriptions for the present ones and"
         " their ETag, change those, and send them with it"
     )
-    raise Refusal(412, f"If-Match: {message}", reason=RULES_CHANGED, fields=[("If-Match", message)])
+    raise ApiError(412, f"If-Match: {message}", reason=RULES_CHANGED, fields=[("If-Match", message)])
 
 
 def _entries(observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -240,13 +240,13 @@ def _stored_value(device_id: str, path: str, known: resources.Known) -> Observat
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
-def _is_news(known: resources.Known, answer: DeviceResponse) -> bool:
+def _is_news(known: resources.Known, response: DeviceResponse) -> bool:
     """Whether an initial value is a change without an observation event yet; a read may have brought it before."""
-    if answer.content is None or answer.content.payload != known.value:
+    if response.content is None or response.content.payload != known.value:
         return True
-    if known.origin != "read" or known.changed_at is None or answer.answered_at is None:
+    if known.origin != "read" or known.changed_at is None or response.responded_at is None:
         return False
-    return answer.answered_at > known.changed_at
+    return response.responded_at > known.changed_at
 
 
 def _check_observable(session: Session, device_id: str, path: str) -> None:
@@ -255,11 +255,11 @@ def _check_observable(session: Session, device_id: str, path: str) -> None:
         raise unknown_device(device_id)
     if not device.registered:
         message = "the device is not registered; a presubscription rule subscribes it as soon as it is"
-        raise Refusal(400, message, reason="DEVICE_NOT_REGISTERED")
+        raise ApiError(400, message, reason="DEVICE_NOT_REGISTERED")
     observable = {resource.path: resource.observable for resource in resources.announced(session, device_id)}
     if path not in observable:
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
-        raise Refusal.of_field("path", message, reason="RESOURCE_NOT_FOUND")
+        raise ApiError.of_field("path", message, reason="RESOURCE_NOT_FOUND")
     if not observable[path]:
         message = f"{path} cannot be observed; read it with a device request instead"
-        raise Refusal.of_field("path", message, reason="NOT_OBSERVABLE")
+        raise ApiError.of_field("path", message, reason="NOT_OBSERVABLE")

@@ -118,7 +118,7 @@ class Backend(Protocol):
     def is_leader(self) -> bool:
         """Whether in the transaction that is open this process is the leader, or no others are there."""
 
-    def begin(self, touched: Collection[str] | None) -> None:
+    def begin(self, conflict_keys: Collection[str] | None) -> None:
         """Begin a transaction that writes.
 
         When this returns, no other is open anywhere on the database that touches any of the same; none at all with
@@ -149,7 +149,7 @@ class Backend(Protocol):
     def version(self) -> Hashable:
         """Return a token that changes with every commit of any process."""
 
-    def look(self, statement: Callable[[Session], T]) -> T:
+    def query(self, statement: Callable[[Session], T]) -> T:
         """Run one statement that only reads, without a transaction around it."""
 
     def purge(self) -> bool:

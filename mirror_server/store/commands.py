@@ -185,7 +185,7 @@ class Target:
     desired: DesiredState | None
 
 
-def targets_of_placed(session: Session, asked: Sequence[tuple[str, str]]) -> list[Target | None]:
+def contexts_of_new(session: Session, asked: Sequence[tuple[str, str]]) -> list[Target | None]:
     """What commands are about that are to be placed, each given as device id and path; ``None`` without such a device.
 
     Each sees what there is before any of them is placed.
@@ -193,7 +193,7 @@ def targets_of_placed(session: Session, asked: Sequence[tuple[str, str]]) -> lis
     return _targets(session, _OF_PLACED, [{"device_id": device_id, "path": path} for device_id, path in asked])
 
 
-def targets_of_ending(session: Session, commands: Sequence[Command]) -> list[Target | None]:
+def contexts_of_ending(session: Session, commands: Sequence[Command]) -> list[Target | None]:
     """What commands are about that end; ``None`` without such a device. Each sees what there is before any ends."""
     asked = [
         {"device_id": command.device_id, "path": command.request.path, "command_id": command.command_id}

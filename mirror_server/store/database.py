@@ -75,27 +75,27 @@ class Database(Writer):
         """
         return self.backend.version()
 
-    def look(self, statement: Callable[[Session], T]) -> T:
+    def query(self, statement: Callable[[Session], T]) -> T:
         """Run one statement that only reads; it sees one state of the database without a transaction around it.
 
         Raises:
             StorageFailed: The database cannot be reached.
         """
-        return self.backend.look(statement)
+        return self.backend.query(statement)
 
-    def submit(self, work: Callable[[Session], T], *, touched: Collection[str] | None = None) -> Future[T]:
+    def submit(self, work: Callable[[Session], T], *, conflict_keys: Collection[str] | None = None) -> Future[T]:
         """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.enqueue`."""
-        return self.enqueue(work, touched=touched)
+        return self.enqueue(work, conflict_keys=conflict_keys)
 
-    def insist(
-        self, work: Callable[[Session], T], *, by_leader: bool = True, touched: Collection[str] | None = None
+    def submit_durable(
+        self, work: Callable[[Session], T], *, by_leader: bool = True, conflict_keys: Collection[str] | None = None
     ) -> Future[T]:
         """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.enqueue`.
 
         What happened to devices and channels is the business of the leader, and dropped when this process leads no
         more.
         """
-        return self.enqueue(work, insists=True, by_leader=by_leader, touched=touched)
+        return self.enqueue(work, until_stored=True, by_leader=by_leader, conflict_keys=conflict_keys)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
         """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""

@@ -91,7 +91,7 @@ def put_registration(session: Session, device: DeviceRow, at: Instant) -> None:
     session.note_change([device.device_id])
 
 
-def touch(session: Session, device_ids: Iterable[str], at: Instant) -> None:
+def record_contact(session: Session, device_ids: Iterable[str], at: Instant) -> None:
     """Note that something came from these devices."""
     session.run_many(
         "UPDATE devices SET last_contact_at = ? WHERE device_id = ? AND last_contact_at < ?",

@@ -17,21 +17,21 @@ from mirror_server.store.backend import Backend, NotLeader, StorageFailed, TooMu
 _log = logging.getLogger(__name__)
 
 MOST_WAITING = 5000
-"""How much work may wait; what does not insist is refused beyond that."""
+"""How much work may wait; what does not submit_durable is refused beyond that."""
 _LARGEST_GROUP = 500
 _RETRY_SECONDS = 1.0
-_TOLD_SECONDS = 0.001
+_RESPONSES_SECONDS = 0.001
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
     run: Callable[..., Any]
     future: Future[Any]
-    insists: bool
+    until_stored: bool
     by_leader: bool
     items: Sequence[Any] | None
     """The arguments of one run, with those of other work of the same kind; ``None`` where it is run alone."""
-    touched: Collection[str] | None
+    conflict_keys: Collection[str] | None
     result: Any = None
     error: BaseException | None = None
 
@@ -56,20 +56,20 @@ class Writer:
 
     Attributes:
         backend: Where it is written.
-        wait_for_told: Waits, for so many seconds at most, until those who were told of a transaction have had their
-            turn; called before what :meth:`after_group` was given.
+        wait_for_responses: Waits, at most this many seconds, until the responses to committed work have been sent;
+            called before the callbacks of :meth:`after_group`.
         interrupted: Called when storing begins to fail.
         resumed: Called when storing works again.
     """
 
-    wait_for_told: Callable[[float], object]
+    wait_for_responses: Callable[[float], object]
     interrupted: Callable[[], None]
     resumed: Callable[[], None]
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._session = backend.writing
-        self.wait_for_told = lambda _: None
+        self.wait_for_responses = lambda _: None
         self.interrupted = self.resumed = lambda: None
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._postponed: list[_Work] = []
@@ -86,9 +86,9 @@ class Writer:
         run: Callable[..., Any],
         *,
         items: Sequence[Any] | None = None,
-        insists: bool = False,
+        until_stored: bool = False,
         by_leader: bool = False,
-        touched: Collection[str] | None = None,
+        conflict_keys: Collection[str] | None = None,
     ) -> Future[Any]:
         """Run work in a transaction.
 
@@ -96,29 +96,27 @@ class Writer:
         effects are dropped, and the future raises the same; the other work of the transaction is not touched.
 
         Args:
-            run: The work, given the session. It may be run more than once, and what it did before is undone then.
-            items: What the work gets as its second argument. Calls with the same work may be run once, with the items
-                of all in their order: it returns ``None``, or a result for each call, which has one item then. So it
-                may be run before other work that was submitted earlier and touches nothing of what it touches. Each
-                call still succeeds or fails separately.
-            insists: Whether it waits, where it cannot be stored, until it can: for what has happened already and
-                cannot be refused.
-            by_leader: Whether it is only to be stored while this process is the leader.
-            touched: What the work changes, and what it reads that may not change before it ends: ids of devices, and
-                whatever else all such work calls the same. Work of other processes that touches none of it may run
-                beside this, and end between two of its statements. ``None`` where it has to be alone.
+            run: The work, called with the session. It may run more than once; earlier attempts are rolled back.
+            items: The second argument of the work. Calls with the same work may be combined into one run, with the
+                items of all in order; it returns ``None`` or one result per call. It may then run before other work
+                that was submitted earlier and has no conflict key in common. Each call still succeeds or fails alone.
+            until_stored: Retry until it is stored. For events that have already happened and cannot be rejected.
+            by_leader: Store it only while this process is the leader.
+            conflict_keys: Device ids, and other agreed names, that the work changes, or reads and needs unchanged.
+                Work of other processes without a common key may run concurrently and commit between two of its
+                statements. ``None`` if it must run alone.
 
         The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
         much waits; :class:`NotLeader` where another process has taken over.
         """
         future: Future[Any] = Future()
         with self._changed:
-            if not insists and self._unfinished >= MOST_WAITING:
+            if not until_stored and self._unfinished >= MOST_WAITING:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
             # Counted before it is queued, so that the count is not 0 while work is on its way.
             self._unfinished += 1
-        self._queue.put(_Work(run, future, insists, by_leader, items, touched))
+        self._queue.put(_Work(run, future, until_stored, by_leader, items, conflict_keys))
         return future
 
     def after_group(self, effect: Callable[[], None]) -> None:
@@ -172,7 +170,7 @@ class Writer:
 
     def _process(self, group: list[_Work]) -> None:
         try:
-            self.backend.begin(_touched_by(group))
+            self.backend.begin(_conflict_keys_of(group))
             self._perform_all(group)
             self.backend.commit()
         except Exception as error:
@@ -189,7 +187,7 @@ class Writer:
             _perform_effect(effect)
         if self._last_effects:
             # They run on other threads, which else may get the core, or the interpreter, when all of this is done.
-            self.wait_for_told(_TOLD_SECONDS)
+            self.wait_for_responses(_RESPONSES_SECONDS)
         while self._last_effects:
             _perform_effect(self._last_effects.popleft())
 
@@ -202,9 +200,9 @@ class Writer:
             if self.backend.is_of_storage(error):
                 raise
             self._undo()
-            self.backend.begin(_touched_by(group))
+            self.backend.begin(_conflict_keys_of(group))
             for work in group:
-                self._perform_apart(work)
+                self._perform_each(work)
 
     def _perform(self, works: Sequence[_Work]) -> None:
         """Run work of one kind once."""
@@ -221,7 +219,7 @@ class Writer:
         for work, result in zip(works, repeat(None) if results is None else results, strict=results is not None):
             work.result, work.error = result, None
 
-    def _perform_apart(self, work: _Work) -> None:
+    def _perform_each(self, work: _Work) -> None:
         mark = self._session.mark()
         self.backend.begin_work()
         try:
@@ -242,7 +240,7 @@ class Writer:
             _log.debug("no transaction to roll back", exc_info=True)
 
     def _fail(self, group: list[_Work], error: Exception) -> None:
-        """Note of all work that it could not be stored, but of what insists, which is done again."""
+        """Note of all work that it could not be stored, but of what until_stored, which is done again."""
         failure = error
         if not self.backend.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
@@ -253,7 +251,7 @@ class Writer:
                 _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
                 _perform_effect(self.interrupted)
             self._is_failing = True
-            self._postponed = [work for work in group if work.insists and not self._is_closing]
+            self._postponed = [work for work in group if work.until_stored and not self._is_closing]
         for work in group:
             work.error = failure
 
@@ -269,19 +267,23 @@ class _Part:
     """Work of one kind that is run at once, and what it touches; ``None`` where it has to be alone."""
 
     works: list[_Work]
-    touched: set[str] | None
+    conflict_keys: set[str] | None
 
     def meets(self, work: _Work) -> bool:
         """Whether other work touches any of the same, so that the order of the two matters."""
-        return self.touched is None or work.touched is None or not self.touched.isdisjoint(work.touched)
+        return (
+            self.conflict_keys is None
+            or work.conflict_keys is None
+            or not self.conflict_keys.isdisjoint(work.conflict_keys)
+        )
 
     def add(self, work: _Work) -> None:
         """Run this with the others."""
         self.works.append(work)
-        if work.touched is None:
-            self.touched = None
-        elif self.touched is not None:
-            self.touched.update(work.touched)
+        if work.conflict_keys is None:
+            self.conflict_keys = None
+        elif self.conflict_keys is not None:
+            self.conflict_keys.update(work.conflict_keys)
 
 
 def _together(group: Sequence[_Work]) -> list[list[_Work]]:
@@ -307,10 +309,12 @@ def _part_for(work: _Work, parts: Sequence[_Part]) -> _Part | None:
     return None
 
 
-def _touched_by(group: Sequence[_Work]) -> set[str] | None:
+def _conflict_keys_of(group: Sequence[_Work]) -> set[str] | None:
     """Return what the work of a group touches together; ``None`` where some of it has to be alone."""
-    touched = [work.touched for work in group]
-    return None if None in touched else set(chain.from_iterable(each for each in touched if each is not None))
+    conflict_keys = [work.conflict_keys for work in group]
+    return (
+        None if None in conflict_keys else set(chain.from_iterable(each for each in conflict_keys if each is not None))
+    )
 
 
 def _perform_effect(effect: Callable[[], None]) -> None:

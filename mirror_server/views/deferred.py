@@ -30,7 +30,7 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-class Awaited(Protocol):
+class PendingResult(Protocol):
     """What an answer waits for; a future of :mod:`concurrent.futures` is one."""
 
     def done(self) -> bool:
@@ -71,7 +71,7 @@ class Deferred(Response):
 
     def __init__(
         self,
-        future: Awaited,
+        future: PendingResult,
         timeout_seconds: float,
         *,
         render: Callable[[Any], Response],
@@ -100,7 +100,7 @@ class Deferred(Response):
         start_response(self.status, [])
         return ()
 
-    def answer(self) -> Response:
+    def current_response(self) -> Response:
         """The answer as it is now: rendered, or expired if the future is not done.
 
         Raises:
@@ -163,7 +163,7 @@ class Streamed(Response):
         raise NotImplementedError
 
 
-def wait_for(future: Awaited, timeout_seconds: float, is_over: Callable[[], bool]) -> bool:
+def wait_for(future: PendingResult, timeout_seconds: float, is_over: Callable[[], bool]) -> bool:
     """Block this thread until the future is done, which is told, or ``is_over``, which is asked twice a second."""
     is_done = threading.Event()
     future.add_done_callback(lambda _: is_done.set())
@@ -174,7 +174,7 @@ def wait_for(future: Awaited, timeout_seconds: float, is_over: Callable[[], bool
     return False
 
 
-async def until_done(future: Awaited, timeout_seconds: float, *ends: asyncio.Future[Any]) -> bool:
+async def until_done(future: PendingResult, timeout_seconds: float, *ends: asyncio.Future[Any]) -> bool:
     """Wait without a thread until the future or one of the ends is done; false where none is in time."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()

@@ -22,12 +22,11 @@ from mirror_sdk.wire.routes import (
     REQUESTED_AT_HEADER,
 )
 from mirror_server.core.commands import Command, CommandRequest
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.hooks import Handling
 from mirror_server.service.commands import Placement
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer, when_stored
 from mirror_server.views.requests import (
     app_id,
     note,
@@ -38,6 +37,7 @@ from mirror_server.views.requests import (
     requires,
     services,
 )
+from mirror_server.views.responses import json_response, when_stored
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -76,11 +76,11 @@ def place(placement: Placement, *handlings: Handling) -> Response:
     """Queue a device request; the 202 is sent when it is on disk.
 
     Raises:
-        Refusal: It has a precondition that none of the handlings checks (400).
+        ApiError: It has a precondition that none of the handlings checks (400).
     """
     if "If-Match" in request.headers and not any(each.is_conditional for each in handlings):
         # To ignore it would overwrite what the writer wants to keep.
-        raise Refusal.of_field("If-Match", "no precondition is checked here; leave the header out")
+        raise ApiError.of_field("If-Match", "no precondition is checked here; leave the header out")
     # The response is made when the request is no longer at hand.
     respond = partial(_accepted, request.environ)
     checks = tuple(each.check for each in handlings if each.check is not None)
@@ -93,17 +93,17 @@ def place(placement: Placement, *handlings: Handling) -> Response:
 
 def _accepted(environ: WSGIEnvironment, command: Command, **members: Any) -> Response:
     note(environ, async_id=command.async_id)
-    answer = json_answer({"async-response-id": command.async_id, **members}, status=202)
-    answer.headers[REQUESTED_AT_HEADER] = serialize.timestamp(command.requested_at)
-    answer.headers[EXPIRES_AT_HEADER] = serialize.timestamp(command.expires_at)
-    return answer
+    response = json_response({"async-response-id": command.async_id, **members}, status=202)
+    response.headers[REQUESTED_AT_HEADER] = serialize.timestamp(command.requested_at)
+    response.headers[EXPIRES_AT_HEADER] = serialize.timestamp(command.expires_at)
+    return response
 
 
 def _read_async_id() -> str | None:
     async_id = query_text("async-id")
     if async_id is not None and not _ASYNC_ID_FORM.match(async_id):
         message = f"{async_id!r} is not 1 to 64 letters, digits, _ or -"
-        raise Refusal.of_field("async-id", message, reason="MALFORMED_ASYNC_ID")
+        raise ApiError.of_field("async-id", message, reason="MALFORMED_ASYNC_ID")
     return async_id
 
 
@@ -111,20 +111,20 @@ def _read_expiry_seconds(body: DeviceRequestBody) -> int | None:
     from_query = query_integer("expiry-seconds", low=1, high=MAX_EXPIRY_SECONDS)
     if body.expiry_seconds is not None and from_query not in {None, body.expiry_seconds}:
         message = f"{body.expiry_seconds} in the body and {from_query} in the query; give one of them"
-        raise Refusal.of_field("expiry_seconds", message)
+        raise ApiError.of_field("expiry_seconds", message)
     return from_query if body.expiry_seconds is None else body.expiry_seconds
 
 
 def _read_request(body: DeviceRequestBody) -> CommandRequest:
     path, mark, query = body.uri.partition("?")
     if mark and (body.method != "PUT" or body.payload_b64 is not None):
-        raise Refusal.of_field("uri", "a query sets notification rules; it goes with PUT and without payload-b64")
+        raise ApiError.of_field("uri", "a query sets notification rules; it goes with PUT and without payload-b64")
     if mark and not query:
-        raise Refusal.of_field("uri", "the query is empty; write notification rules like ?pmin=5&pmax=120")
+        raise ApiError.of_field("uri", "the query is empty; write notification rules like ?pmin=5&pmax=120")
     if body.method == "PUT" and not mark and body.payload_b64 is None:
-        raise Refusal.of_field("payload-b64", "missing; a write needs the value to write, in base64")
+        raise ApiError.of_field("payload-b64", "missing; a write needs the value to write, in base64")
     if body.method == "GET" and body.payload_b64:
-        raise Refusal.of_field("payload-b64", "a read carries no value; leave it out, or write with PUT")
+        raise ApiError.of_field("payload-b64", "a read carries no value; leave it out, or write with PUT")
     content_type = body.content_type
     if body.method == "PUT" and not mark and content_type is None:
         content_type = DEFAULT_CONTENT_TYPE

@@ -13,13 +13,6 @@ from mirror_server.service.devices import EncodedObject, TooManyResources
 from mirror_server.service.keys import Scope
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.views import serialize
-from mirror_server.views.answers import (
-    EncodedAnswer,
-    empty_answer,
-    json_answer,
-    when_page_read,
-    when_read,
-)
 from mirror_server.views.requests import (
     PAGING,
     app_id,
@@ -28,6 +21,13 @@ from mirror_server.views.requests import (
     query_paging,
     requires,
     services,
+)
+from mirror_server.views.responses import (
+    EncodedResponse,
+    empty_response,
+    json_response,
+    when_page_read,
+    when_read,
 )
 
 _RESOURCES_AT_ONCE = 300
@@ -58,11 +58,11 @@ def get_device_object(device_id: str) -> Response:
 
 def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) -> Response:
     if known is not None and known.contains_weak(encoded.tag):
-        answer = empty_answer(304)
+        response = empty_response(304)
     else:
-        answer = EncodedAnswer(serialize.device_object(encoded.content, clock.now()))
-    answer.set_etag(encoded.tag, weak=True)
-    return answer
+        response = EncodedResponse(serialize.device_object(encoded.content, clock.now()))
+    response.set_etag(encoded.tag, weak=True)
+    return response
 
 
 @routes.get("/v3/devices")
@@ -79,7 +79,7 @@ def list_devices() -> Response:
 @requires(Scope.READ)
 def get_device(device_id: str) -> Response:
     """A device as the directory lists it."""
-    return json_answer(serialize.device(services().devices.described(device_id)))
+    return json_response(serialize.device(services().devices.described(device_id)))
 
 
 @routes.get("/v2/endpoints/<device_id>")
@@ -92,8 +92,8 @@ def list_resources(device_id: str) -> Response:
     try:
         return _endpoint_resources(find(most=_RESOURCES_AT_ONCE))
     except TooManyResources:
-        return when_read(lambda: _endpoint_resources(find()), lambda answer: answer, is_long=True)
+        return when_read(lambda: _endpoint_resources(find()), lambda response: response, is_long=True)
 
 
 def _endpoint_resources(announced: Sequence[AnnouncedResource]) -> Response:
-    return json_answer([serialize.endpoint_resource(resource) for resource in announced])
+    return json_response([serialize.endpoint_resource(resource) for resource in announced])

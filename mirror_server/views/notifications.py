@@ -11,22 +11,13 @@ from flask import Blueprint, Response, request
 
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.messages import Extras, compose
 from mirror_server.notifications.channels import POLL
 from mirror_server.notifications.log import NotificationLog, Page
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import (
-    SharedAnswer,
-    empty_answer,
-    json_answer,
-    when_deleted,
-    when_long_read,
-    when_read,
-    when_stored,
-)
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
@@ -39,6 +30,15 @@ from mirror_server.views.requests import (
     requires,
     services,
     without_head,
+)
+from mirror_server.views.responses import (
+    SharedResponse,
+    empty_response,
+    json_response,
+    when_deleted,
+    when_long_read,
+    when_read,
+    when_stored,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def pull() -> Response:
 @leader_only()
 def delete_poll_channel() -> Response:
     """End the poll channel, and with it the poll that is open."""
-    return when_stored(services().polls.delete(app_id()), lambda _: empty_answer())
+    return when_stored(services().polls.delete(app_id()), lambda _: empty_response())
 
 
 @routes.put("/v2/notification/callback")
@@ -95,7 +95,7 @@ def put_callback() -> Response:
     _check_host(registration.url)
     parts = services()
     parts.channels.check(app_id(), WEBHOOK)
-    return when_stored(parts.webhooks.register(app_id(), registration), lambda _: empty_answer())
+    return when_stored(parts.webhooks.register(app_id(), registration), lambda _: empty_response())
 
 
 @routes.get("/v2/notification/callback")
@@ -124,32 +124,32 @@ def get_channel() -> Response:
     application, parts = app_id(), services()
     channel = parts.channels.of(application)
     if channel == POLL:
-        return json_answer({"delivery_mechanism": channel.mechanism})
+        return json_response({"delivery_mechanism": channel.mechanism})
     backlog = parts.webhooks.backlog(application)
     row = parts.webhooks.registration(application)
     if row is not None:
-        return json_answer(serialize.callback_channel(row, backlog))
-    return json_answer({"delivery_mechanism": channel.mechanism, "backlog": backlog})
+        return json_response(serialize.callback_channel(row, backlog))
+    return json_response({"delivery_mechanism": channel.mechanism, "backlog": backlog})
 
 
 def _check_host(url: str) -> None:
     """Refuse a host that no name service can be asked for.
 
     Raises:
-        Refusal: A part of its name is empty or too long (400).
+        ApiError: A part of its name is empty or too long (400).
     """
     try:
         (urlsplit(url).hostname or "").encode("idna")
     except UnicodeError:
         message = "its host is no name; the parts between the dots have 1 to 63 characters, like app.example.com"
-        raise Refusal.of_field("url", message) from None
+        raise ApiError.of_field("url", message) from None
 
 
 def _read_hold_seconds() -> int:
     """Return for how many seconds the poll is held; with ``noWait`` none.
 
     Raises:
-        Refusal: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
+        ApiError: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
     """
     hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
     if query_flag("noWait"):
@@ -161,7 +161,7 @@ def read_after(log: NotificationLog) -> int | None:
     """Return the position in the query; ``latest`` is the end of the log.
 
     Raises:
-        Refusal: It is neither a number nor ``latest``, or there more than once (400).
+        ApiError: It is neither a number nor ``latest``, or there more than once (400).
     """
     if query_text("after") == _LATEST:
         return log.last_seq(app_id())
@@ -177,7 +177,7 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         log.note_read(application, page.cursor)
         return page.once(_with_cursor) if page.entries else _with_cursor(page)
 
-    def answer(_: object = None) -> Response:
+    def response(_: object = None) -> Response:
         return with_cursor(log.read_more(application, after, more))
 
     with ExitStack() as undo:
@@ -191,8 +191,8 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     return Deferred(
         more,
         held,
-        render=answer,
-        expired=answer,
+        render=response,
+        expired=response,
         close=more.cancel,
         is_poll=True,
         rechecks_key=True,
@@ -219,21 +219,21 @@ def _opened_poll(parts: Services, application: str, process_id: str | None, held
     """Open a plain poll; the response comes when there is something to deliver.
 
     Raises:
-        Refusal: Another poll of this key is open (409), or too many long reads wait (429).
+        ApiError: Another poll of this key is open (409), or too many long reads wait (429).
     """
     polls = parts.polls
     more = polls.open(application, process_id)
 
     def read() -> tuple[Page, Response]:
         page = polls.read(application, more)
-        return page, json_answer(compose(page.entries, Extras())) if page.entries else empty_answer()
+        return page, json_response(compose(page.entries, Extras())) if page.entries else empty_response()
 
     def deliver(found: tuple[Page, Response]) -> Response:
-        page, answer = found
+        page, response = found
         polls.take(application, more, page)
-        return answer
+        return response
 
-    def answer(_: object = None) -> Response:
+    def response(_: object = None) -> Response:
         return deliver(read())
 
     def close() -> None:
@@ -249,8 +249,8 @@ def _opened_poll(parts: Services, application: str, process_id: str | None, held
     return Deferred(
         more,
         0 if waiting > 0 else held,
-        render=answer,
-        expired=answer,
+        render=response,
+        expired=response,
         close=close,
         is_poll=True,
         takes=True,
@@ -267,14 +267,14 @@ def _read_long(log: NotificationLog, application: str, after: int) -> Page:
 
 
 def _with_cursor(page: Page) -> Response:
-    answer = SharedAnswer(page.message) if page.entries else empty_answer()
-    answer.headers[CURSOR_HEADER] = str(page.cursor)
+    response = SharedResponse(page.message) if page.entries else empty_response()
+    response.headers[CURSOR_HEADER] = str(page.cursor)
     if page.gap:
-        answer.headers[GAP_HEADER] = "{}-{}".format(*page.gap)
+        response.headers[GAP_HEADER] = "{}-{}".format(*page.gap)
     if page.settled_at is not None:
-        answer.headers[TIME_HEADER] = serialize.timestamp(page.settled_at)
-    return answer
+        response.headers[TIME_HEADER] = serialize.timestamp(page.settled_at)
+    return response
 
 
-def _no_callback() -> Refusal:
-    return Refusal(404, 'this key has no webhook; PUT {"url": ...} here registers one')
+def _no_callback() -> ApiError:
+    return ApiError(404, 'this key has no webhook; PUT {"url": ...} here registers one')

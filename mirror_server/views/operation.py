@@ -5,17 +5,17 @@ from __future__ import annotations
 from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.health import OK, SERVICE
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import json_answer
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.requests import app_id, requires, services
+from mirror_server.views.responses import json_response
 
 _HEALTH = {"status": OK, "service": SERVICE}
 _READY = {"status": "ready"}
 _READY_TIMEOUT_SECONDS = 5
-_LOOK_AGAIN_SECONDS = 5
+_RETRY_SECONDS = 5
 
 routes = Blueprint("operation", __name__)
 
@@ -24,7 +24,7 @@ routes = Blueprint("operation", __name__)
 @requires()
 def get_health() -> Response:
     """Whether the server answers, and which extensions it has."""
-    return json_answer(_HEALTH | {"extensions": services().extensions.names})
+    return json_response(_HEALTH | {"extensions": services().extensions.names})
 
 
 @routes.get("/readyz")
@@ -32,16 +32,16 @@ def get_health() -> Response:
 def get_readiness() -> Response:
     """Whether the server can store what it is given."""
     probe = services().probe()
-    return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_answer(_READY), expired=_not_ready)
+    return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_response(_READY), expired=_not_ready)
 
 
 @routes.get("/v3/api-keys/me")
 @requires(*Scope)
 def get_own_access_key() -> Response:
     """What the access key of this request may be used for."""
-    return json_answer(serialize.access_key(app_id(), g.scopes))
+    return json_response(serialize.access_key(app_id(), g.scopes))
 
 
 def _not_ready() -> Response:
     message = f"nothing could be stored for {_READY_TIMEOUT_SECONDS} s; look at the server's disk and its log"
-    raise Refusal(503, message, retry_after_seconds=_LOOK_AGAIN_SECONDS)
+    raise ApiError(503, message, retry_after_seconds=_RETRY_SECONDS)

@@ -20,7 +20,7 @@ from mirror_sdk.wire.legacy_calls import FLAGS
 from mirror_sdk.wire.model import place_and_fault
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
 from mirror_server.store.conditions import Condition
 
@@ -116,28 +116,28 @@ def require_scope(held: frozenset[Scope], *scopes: Scope) -> None:
     """Check that one of the scopes is among those a key has.
 
     Raises:
-        Refusal: None of them is (403).
+        ApiError: None of them is (403).
     """
     if held.isdisjoint(scopes):
         wanted = sorted(scopes)
         # With what it has besides: a key with the scope admin alone, say, could not read any more.
         cures = [" ".join(f"--scope {scope}" for scope in Scope if scope in {*held, one}) for one in wanted]
         made = " or ".join(f"'mirror-server keys create NAME {cure}'" for cure in cures)
-        raise Refusal(403, f"this key lacks the scope {' or '.join(wanted)}; make one with {made}")
+        raise ApiError(403, f"this key lacks the scope {' or '.join(wanted)}; make one with {made}")
 
 
 def check_query(known: Collection[str] | None) -> None:
     """Refuse a parameter that is not known: misspelt, it would change what is asked for without a word.
 
     Raises:
-        Refusal: There is one (400).
+        ApiError: There is one (400).
     """
     if known is None:
         return
     for name in request.args:
         if name not in known:
             cure = f"known are {', '.join(known)}" if known else "leave it out, this operation has none"
-            raise Refusal.of_field(name[:_LONGEST_NAME], f"unknown parameter; {cure}")
+            raise ApiError.of_field(name[:_LONGEST_NAME], f"unknown parameter; {cure}")
 
 
 def app_id() -> str:
@@ -183,7 +183,7 @@ def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
     """Return the request's body, checked strictly; see :func:`read_json` and :func:`check_body`.
 
     Raises:
-        Refusal: It is not JSON by its content type (415) or its text (400), or does not fit the model (400).
+        ApiError: It is not JSON by its content type (415) or its text (400), or does not fit the model (400).
     """
     return check_body(model, read_json(malformed_reason=malformed_reason))
 
@@ -195,28 +195,28 @@ def read_json(*, malformed_reason: str | None = None) -> Any:
         malformed_reason: The ``reason`` of the error if it is not JSON.
 
     Raises:
-        Refusal: It is not JSON by its content type (415) or its text (400).
+        ApiError: It is not JSON by its content type (415) or its text (400).
     """
     if request.content_type and request.mimetype != "application/json":
         message = f"the body must be application/json, not {request.mimetype}; set the header Content-Type"
-        raise Refusal(415, message)
+        raise ApiError(415, message)
     data = read_raw_body()
     if not data.strip():
-        raise Refusal(400, "the body is empty; send JSON", reason=malformed_reason)
+        raise ApiError(400, "the body is empty; send JSON", reason=malformed_reason)
     if data.count(b"{") + data.count(b"[") > _MOST_CONTAINERS:
         message = f"the body has more than {_MOST_CONTAINERS} objects and lists; send less at a time"
-        raise Refusal(400, message, reason=malformed_reason)
+        raise ApiError(400, message, reason=malformed_reason)
     try:
         content = orjson.loads(data)
         # Of a member that is there twice, one value would be dropped without a word.
         json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
-        raise Refusal(
+        raise ApiError(
             400, "the body is nested too deeply; send what the description has", reason=malformed_reason
         ) from None
     except orjson.JSONDecodeError as error:
         message = f"the body is not JSON: {error}; send one JSON value in UTF-8"
-        raise Refusal(400, message, reason=malformed_reason) from None
+        raise ApiError(400, message, reason=malformed_reason) from None
     return content
 
 
@@ -224,25 +224,25 @@ def check_body(model: type[M], content: Any) -> M:
     """Return a JSON value as a model, checked strictly.
 
     Raises:
-        Refusal: It does not fit the model (400).
+        ApiError: It does not fit the model (400).
     """
     try:
         return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:
-        raise _refusal_of(error) from None
+        raise _api_error_of(error) from None
 
 
 def read_raw_body() -> bytes:
     """The request's body as it came, empty where there is none.
 
     Raises:
-        Refusal: It is compressed (415).
+        ApiError: It is compressed (415).
         RequestEntityTooLarge: It is larger than a body may be (413).
     """
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         message = f"the header Content-Encoding is {encoding[:_LONGEST_NAME]!r}; send the body uncompressed, without it"
-        raise Refusal(415, message)
+        raise ApiError(415, message)
     data = request.get_data()
     limit = request.max_content_length
     # Werkzeug cuts a body of unknown length at the limit without a word.
@@ -256,13 +256,13 @@ def read_path(text: str) -> str:
     """A resource path from the URL.
 
     Raises:
-        Refusal: It is not one (400).
+        ApiError: It is not one (400).
     """
     path = f"/{text}"
     try:
         parse_path(path)
     except ValueError as error:
-        raise Refusal.of_field("path", str(error)) from None
+        raise ApiError.of_field("path", str(error)) from None
     return path
 
 
@@ -270,11 +270,11 @@ def query_text(name: str) -> str | None:
     """A text from the query, ``None`` where it is absent.
 
     Raises:
-        Refusal: It is there more than once (400).
+        ApiError: It is there more than once (400).
     """
     texts = request.args.getlist(name)
     if len(texts) > 1:
-        raise Refusal.of_field(name, f"given {len(texts)} times; give it once")
+        raise ApiError.of_field(name, f"given {len(texts)} times; give it once")
     return texts[0] if texts else None
 
 
@@ -282,7 +282,7 @@ def query_integer(name: str, *, low: int, high: int | None = None) -> int | None
     """A whole number from the query, ``None`` where it is absent.
 
     Raises:
-        Refusal: It is not a whole number, outside of the range, or there more than once (400).
+        ApiError: It is not a whole number, outside of the range, or there more than once (400).
     """
     text = query_text(name)
     return None if text is None else read_integer(name, text, low=low, high=high)
@@ -292,12 +292,12 @@ def read_integer(name: str, text: str, *, low: int, high: int | None = None) -> 
     """A whole number from a text.
 
     Raises:
-        Refusal: It is not a whole number, or outside of the range (400).
+        ApiError: It is not a whole number, or outside of the range (400).
     """
     number = int(text) if _INTEGER.match(text) else None
     if number is None or number < low or (high is not None and number > high):
         wanted = f"from {low} to {high}" if high is not None else f"of at least {low}"
-        raise Refusal.of_field(name, f"{text!r} is not a whole number {wanted}")
+        raise ApiError.of_field(name, f"{text!r} is not a whole number {wanted}")
     return number
 
 
@@ -305,11 +305,11 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
     """A word from the query, ``None`` where it is absent.
 
     Raises:
-        Refusal: It is none of the choices, or there more than once (400).
+        ApiError: It is none of the choices, or there more than once (400).
     """
     text = query_text(name)
     if text is not None and text not in choices:
-        raise Refusal.of_field(name, f"{text!r} is not known here; write {' or '.join(choices)}")
+        raise ApiError.of_field(name, f"{text!r} is not known here; write {' or '.join(choices)}")
     return text
 
 
@@ -317,7 +317,7 @@ def query_flag(name: str) -> bool:
     """Whether the query says yes to something; it may be absent, and programs write the words in two ways.
 
     Raises:
-        Refusal: It says neither yes nor no, or is there more than once (400).
+        ApiError: It says neither yes nor no, or is there more than once (400).
     """
     return query_choice(name, FLAGS) in {"true", "True"}
 
@@ -345,7 +345,7 @@ def query_paging() -> Paging:
     """Which page the query of the request asks for.
 
     Raises:
-        Refusal: A parameter is none (400).
+        ApiError: A parameter is none (400).
     """
     limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
     order = query_choice("order", ORDERS)
@@ -358,7 +358,7 @@ def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
     """The conditions on devices in the query of the request, which are in the parameters that are not in ``own``.
 
     Raises:
-        Refusal: A parameter is none, or its value cannot be one (400).
+        ApiError: A parameter is none, or its value cannot be one (400).
     """
     given = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
     if not given:
@@ -371,19 +371,19 @@ def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
 
 def _unique(members: list[tuple[str, Any]]) -> None:
     if len(members) > _MOST_MEMBERS:
-        raise Refusal(400, f"an object of the body has {len(members)} members; {_MOST_MEMBERS} is the limit")
+        raise ApiError(400, f"an object of the body has {len(members)} members; {_MOST_MEMBERS} is the limit")
     if len({name for name, _ in members}) == len(members):
         return
     for name, count in Counter(name for name, _ in members).items():
         if count > 1:
-            raise Refusal.of_field(name[:_LONGEST_NAME], f"there {count} times in one object; give it once")
+            raise ApiError.of_field(name[:_LONGEST_NAME], f"there {count} times in one object; give it once")
 
 
-def _refusal_of(error: ValidationError) -> Refusal:
+def _api_error_of(error: ValidationError) -> ApiError:
     details = error.errors(include_url=False, include_input=False)
     found = map(place_and_fault, details[:_MOST_FIELDS])
     fields = [(place[:_LONGEST_NAME] or "body", fault) for place, fault in found]
     summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
     if len(details) > _MOST_FIELDS:
         summary += f"; and more, {len(details)} in all"
-    return Refusal(400, summary, fields=fields)
+    return ApiError(400, summary, fields=fields)

@@ -11,10 +11,10 @@ from flask import Blueprint, Response, request
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_sdk.wire.routes import SUBSCRIPTION_HEADER
 from mirror_sdk.wire.subscriptions import SUBSCRIPTION_ENDED, SubscriptionState
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_answer, when_stored
 from mirror_server.views.requests import app_id, check_query, read_body, read_path, requires, services
+from mirror_server.views.responses import empty_response, when_stored
 
 routes = Blueprint("subscriptions", __name__)
 
@@ -35,7 +35,7 @@ def put_presubscriptions() -> Response:
     stored = services().subscriptions.put_rules(app_id(), text, was_seen=_was_seen(), also=also)
 
     def accepted(applied: Future[None] | None = None) -> Response:
-        return empty_answer(202) if applied is None else when_stored(applied, accepted)
+        return empty_response(202) if applied is None else when_stored(applied, accepted)
 
     return when_stored(stored, accepted)
 
@@ -49,9 +49,9 @@ def get_presubscriptions() -> Response:
     """
     text, tag = services().subscriptions.rules(app_id())
     known = request.if_none_match.contains_weak(tag)
-    answer = empty_answer(304) if known else Response(text, content_type="application/json")
-    answer.set_etag(tag)
-    return answer
+    response = empty_response(304) if known else Response(text, content_type="application/json")
+    response.set_etag(tag)
+    return response
 
 
 @routes.delete("/v2/subscriptions")
@@ -62,7 +62,7 @@ def delete_presubscriptions() -> Response:
     ``If-Match`` is an extension.
     """
     stored = services().subscriptions.put_rules(app_id(), "[]", was_seen=_was_seen())
-    return when_stored(stored, lambda _: empty_answer())
+    return when_stored(stored, lambda _: empty_response())
 
 
 @routes.get("/v2/subscriptions/<device_id>")
@@ -80,7 +80,7 @@ def list_subscriptions(device_id: str) -> Response:
 def delete_subscriptions(device_id: str) -> Response:
     """End all subscriptions of a device."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id)
-    return when_stored(stored, lambda _: empty_answer())
+    return when_stored(stored, lambda _: empty_response())
 
 
 @routes.put("/v2/subscriptions/<device_id>/<path:path>")
@@ -93,7 +93,7 @@ def put_subscription(device_id: str, path: str) -> Response:
     a full registration, which names them in the entry of that registration (an extension).
     """
     stored = services().subscriptions.subscribe(app_id(), device_id, read_path(path))
-    return when_stored(stored, lambda _: empty_answer(200))
+    return when_stored(stored, lambda _: empty_response(200))
 
 
 @routes.get("/v2/subscriptions/<device_id>/<path:path>")
@@ -108,9 +108,9 @@ def get_subscription(device_id: str, path: str) -> Response:
         raise _ended(path, device_id)
     if state is SubscriptionState.NONE:
         raise _not_subscribed(f"no subscription of this key to /{path} of the device {device_id!r}")
-    answer = empty_answer(200)
-    answer.headers[SUBSCRIPTION_HEADER] = state
-    return answer
+    response = empty_response(200)
+    response.headers[SUBSCRIPTION_HEADER] = state
+    return response
 
 
 @routes.delete("/v2/subscriptions/<device_id>/<path:path>")
@@ -118,7 +118,7 @@ def get_subscription(device_id: str, path: str) -> Response:
 def delete_subscription(device_id: str, path: str) -> Response:
     """End the subscription of a resource."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id, read_path(path))
-    return when_stored(stored, lambda _: empty_answer())
+    return when_stored(stored, lambda _: empty_response())
 
 
 def _was_seen() -> Callable[[str], bool] | None:
@@ -127,13 +127,13 @@ def _was_seen() -> Callable[[str], bool] | None:
     return request.if_match.contains_weak if "If-Match" in request.headers else None
 
 
-def _ended(path: str, device_id: str) -> Refusal:
+def _ended(path: str, device_id: str) -> ApiError:
     message = (
         f"the subscription of /{path} of the device {device_id!r} ended with the device's registration; PUT it again,"
         " or a presubscription rule, which holds for every registration"
     )
-    return Refusal(404, message, reason=SUBSCRIPTION_ENDED)
+    return ApiError(404, message, reason=SUBSCRIPTION_ENDED)
 
 
-def _not_subscribed(what: str) -> Refusal:
-    return Refusal(404, f"{what}; PUT the path below /v2/subscriptions to subscribe", reason="NOT_SUBSCRIBED")
+def _not_subscribed(what: str) -> ApiError:
+    return ApiError(404, f"{what}; PUT the path below /v2/subscriptions to subscribe", reason="NOT_SUBSCRIBED")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Request, Response, g
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Authenticator, Scope
 from mirror_server.views.requests import CALLER, Caller, LeaderOnly, check_query, note, require_scope
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from mirror_server.server import Services
 
-REFUSED = "mirror.refused"
-"""Key of the WSGI environment with the Refusal of a request that did not arrive as it should."""
+REJECTED = "mirror.refused"
+"""Key of the WSGI environment with the ApiError of a request that did not arrive as it should."""
 
 HEAD_ONLY = "mirror.head_only"
 """Key of the WSGI environment of a request whose body is on its way: who may send it is told by the status 100."""
@@ -51,10 +51,10 @@ class Admission:
         process can answer, which is forwarded to it.
 
         Raises:
-            Refusal: It is not let in (400, 401, 403, 429), or did not arrive as it should.
+            ApiError: It is not let in (400, 401, 403, 429), or did not arrive as it should.
         """
         environ = asked.environ
-        refused: Refusal | None = environ.get(REFUSED)
+        refused: ApiError | None = environ.get(REJECTED)
         if refused is not None:
             raise refused
         scopes = getattr(view, "required_scopes", None)
@@ -97,7 +97,7 @@ class Admission:
         """Check that the key of a request that was admitted and held is still valid.
 
         Raises:
-            Refusal: It expired or was revoked meanwhile (401).
+            ApiError: It expired or was revoked meanwhile (401).
         """
         caller: Caller | None = environ.get(CALLER)
         version = self._version(environ)
@@ -110,7 +110,7 @@ class Admission:
                 "this access key expired or was revoked while the request was held; send it again with the renewed key,"
                 " or have an operator make one with 'mirror-server keys create NAME'"
             )
-            raise Refusal(401, message)
+            raise ApiError(401, message)
 
     def _version(self, environ: WSGIEnvironment) -> Hashable:
         """That of the database; read once for all requests that are handled in one turn of the event loop."""
@@ -123,10 +123,10 @@ class Admission:
         mark: LeaderOnly | None = getattr(view, "leader_only", None)
         if mark is None or mark.unless in asked.args:
             return None
-        answer: Response | None = forward(asked.environ, is_poll=mark.is_poll)
-        return answer
+        response: Response | None = forward(asked.environ, is_poll=mark.is_poll)
+        return response
 
 
-def _too_much_unread() -> Refusal:
+def _too_much_unread() -> ApiError:
     message = "answers wait for this key to read them; read those first, or close their connections"
-    return Refusal(429, message, reason="TOO_MUCH_UNREAD", retry_after_seconds=_READ_AGAIN_SECONDS)
+    return ApiError(429, message, reason="TOO_MUCH_UNREAD", retry_after_seconds=_READ_AGAIN_SECONDS)

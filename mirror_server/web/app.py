@@ -19,13 +19,13 @@ from werkzeug.routing import MapAdapter
 from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.hooks import SERVER, extension_of, require_distinct
 from mirror_server.service.long_reads import Slots
 from mirror_server.views import device_requests, devices, notifications, operation, subscriptions
-from mirror_server.views.answers import NOT_GUESSED, NOT_KEPT, KeepableAnswer, SharedAnswer, answer_to
 from mirror_server.views.deferred import PARK, Deferred, Streamed
 from mirror_server.views.requests import SERVICES, app_id, request_id
+from mirror_server.views.responses import NO_SNIFF, NO_STORE, CacheableResponse, SharedResponse, error_response_to
 from mirror_server.web.admission import Admission
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class MirrorApp(Flask):
         self.stopping = threading.Event()
         self.is_disconnected: Callable[[WSGIEnvironment], bool] = lambda _: False
         self._rewrite_path = services.extensions.collected("rewrite_path")
-        self._request_answered = services.extensions.collected("request_answered")
+        self._response_ready = services.extensions.collected("response_ready")
         self._admission = Admission(services)
         self.before_request(self._let_in)
         self.after_request(self._finish)
-        self.register_error_handler(Exception, lambda error: self._answer_to(error, request.environ))
+        self.register_error_handler(Exception, lambda error: self._respond_to(error, request.environ))
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
         """Find the route of a request by its path alone, whatever host it names."""
@@ -98,35 +98,35 @@ class MirrorApp(Flask):
         environ[_ROUTE] = (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
         take = environ.get(PARK, self._hold)
         while isinstance(response, (Deferred, Streamed)):
-            refusal = take(response)
-            if refusal is not None:
+            api_error = take(response)
+            if api_error is not None:
                 response.close()
-                response = self._answer_to(refusal, environ)
+                response = self._respond_to(api_error, environ)
             elif isinstance(response, Streamed):
                 break
             elif PARK in environ:
                 return response
             else:
-                response = self._blocking_answer(response, environ)
+                response = self._blocking_response(response, environ)
         # A head alone is neither logged nor counted: the request itself will be.
         return response if response.status_code == 100 else self.finish(response, environ)
 
-    def _answer_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
-        return answer_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
+    def _respond_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
+        return error_response_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
 
-    def _hold(self, response: Deferred | Streamed) -> Refusal | None:
+    def _hold(self, response: Deferred | Streamed) -> ApiError | None:
         """Take a slot for a thread, until it is closed; too many held would leave none for others."""
         if isinstance(response, Streamed):
             response.is_interrupted = self._is_over(request.environ)
         elif not response.is_poll:
             return None
         application = app_id()
-        refusal = self.blocking_polls.acquire(application)
-        if refusal is None:
+        api_error = self.blocking_polls.acquire(application)
+        if api_error is None:
             response.call_on_close(partial(self.blocking_polls.release, application))
-        return refusal
+        return api_error
 
-    def _blocking_answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
+    def _blocking_response(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         try:
             if deferred.is_poll:
                 deferred.wait(self._is_over(environ))
@@ -135,10 +135,10 @@ class MirrorApp(Flask):
             # What is not for a client that is gone is for its next poll.
             if deferred.takes and self.is_disconnected(environ):
                 return Response(status=204)
-            answer = self.answer(deferred, environ)
+            response = self.current_response(deferred, environ)
             if deferred.sent is not None:
-                answer.call_on_close(deferred.sent)
-            return answer
+                response.call_on_close(deferred.sent)
+            return response
         finally:
             deferred.close()
 
@@ -146,7 +146,7 @@ class MirrorApp(Flask):
         """Whether nobody waits any more for the answer to a request that holds a thread."""
         return lambda: self.stopping.is_set() or self.is_disconnected(environ)
 
-    def answer(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
+    def current_response(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """The answer of a parked request as it is now; it is yet to be finished.
 
         Its key, its route and its query were checked when it was parked. Of these only the key may have changed since,
@@ -155,29 +155,29 @@ class MirrorApp(Flask):
         try:
             if deferred.rechecks_key:
                 self._admission.recheck_key(environ)
-            return deferred.answer()
+            return deferred.current_response()
         except Exception as error:  # whatever it is, it becomes an error body
-            response = self._answer_to(error, environ)
+            response = self._respond_to(error, environ)
             # The future that holds it is a variable of its traceback: garbage that Python would have to look for.
             error.__traceback__ = None
             return response
 
     def finish(self, response: Response, environ: WSGIEnvironment) -> Response:
-        """Name the request in its response, and call the hook ``request_answered``.
+        """Name the request in its response, and call the hook ``response_ready``.
 
         A response that others get too has these headers, so it may be finished when it is sent. A response that still
         has to be waited for is returned as it is.
         """
         if isinstance(response, Deferred):
             return response
-        if not isinstance(response, SharedAnswer):
+        if not isinstance(response, SharedResponse):
             # To look for such headers first takes longer.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
-            if not isinstance(response, KeepableAnswer):
-                response.headers.add(*NOT_KEPT)
-            response.headers.add(*NOT_GUESSED)
+            if not isinstance(response, CacheableResponse):
+                response.headers.add(*NO_STORE)
+            response.headers.add(*NO_SNIFF)
         seconds = time.perf_counter() - environ[_BEGAN]
-        for tell in self._request_answered:
+        for tell in self._response_ready:
             tell(environ, response, environ[_ROUTE], seconds)
         return response
 

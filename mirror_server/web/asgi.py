@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.long_reads import Slots
-from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import Deferred, Streamed
 from mirror_server.views.requests import CALLER, noted, request_id
+from mirror_server.views.responses import SharedResponse
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -51,13 +51,13 @@ class Unfinished:
         self._slots = slots
         self._held_by: str | None = None
 
-    def take(self, response: Deferred | Streamed) -> Refusal | None:
+    def take(self, response: Deferred | Streamed) -> ApiError | None:
         """See :data:`~mirror_server.views.deferred.PARK`."""
         if response.is_poll:
             application = noted(self._environ)["application"]
-            refusal = self._slots.acquire(application)
-            if refusal is not None:
-                return refusal
+            api_error = self._slots.acquire(application)
+            if api_error is not None:
+                return api_error
             self._held_by = application
         self.response = response
         return None
@@ -91,18 +91,18 @@ class WSGIResponse:
     @classmethod
     def of(cls, app: WSGIApplication, environ: WSGIEnvironment) -> Self:
         """Call a WSGI app, and close what gave the body. An answer that many get is encoded once for all of them."""
-        if isinstance(app, SharedAnswer):
+        if isinstance(app, SharedResponse):
             lines = b"%b%b: %b\r\n" % (app.lines, _REQUEST_ID, request_id(environ).encode())
             return cls(app.status_code, lines, app.content)
-        answer = cls()
-        chunks = app(environ, answer._start)
+        response = cls()
+        chunks = app(environ, response._start)
         try:
-            answer.body = b"".join(chunks)
+            response.body = b"".join(chunks)
         finally:
             close = getattr(chunks, "close", None)
             if close is not None:
                 close()
-        return answer
+        return response
 
     def _start(
         self, status: str, headers: list[tuple[str, str]], _exc_info: object = None
@@ -249,10 +249,10 @@ class ResponseReader:
                 del waiting[self._app_id]
             self._unread.taken.set()
 
-    async def send_whole(self, answer: WSGIResponse) -> None:
+    async def send_whole(self, response: WSGIResponse) -> None:
         """Send an answer."""
-        with self.waiting(len(answer.body)):
-            await answer.send(self.send)
+        with self.waiting(len(response.body)):
+            await response.send(self.send)
 
     async def send_chunk(self, chunk: bytes) -> None:
         """Send a part of an answer."""

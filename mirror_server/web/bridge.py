@@ -19,12 +19,12 @@ from weakref import WeakKeyDictionary
 from flask import Response
 
 from mirror_server.config import Settings
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.long_reads import Slots
-from mirror_server.views.answers import SharedAnswer
 from mirror_server.views.deferred import PARK, Deferred, Streamed, until_done
 from mirror_server.views.requests import noted
-from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REFUSED
+from mirror_server.views.responses import SharedResponse
+from mirror_server.web.admission import HEAD_ONLY, IS_FULL, ONCE, REJECTED
 from mirror_server.web.asgi import (
     Backpressure,
     Message,
@@ -82,11 +82,13 @@ class Bridge:
         self._parked: set[_Parked] = set()
         self._calls: Calls | None = None
 
-    def answer_refusal(self, refusal: Refusal, scope: Mapping[str, Any]) -> WSGIResponse:
+    def error_response(self, api_error: ApiError, scope: Mapping[str, Any]) -> WSGIResponse:
         """The answer to a request that did not arrive whole; its scope may lack parts."""
-        return WSGIResponse.of(self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REFUSED: refusal})
+        return WSGIResponse.of(
+            self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REJECTED: api_error}
+        )
 
-    def wait_for_told(self, seconds: float) -> None:
+    def wait_for_responses(self, seconds: float) -> None:
         """Wait on another thread, so long at most, until those have their answers whose future is done."""
         if self._calls is not None:
             self._calls.wait(seconds)
@@ -114,16 +116,16 @@ class Bridge:
         if QUEUED in scope.get("state", ()):
             environ[ONCE] = self._turn.once
         unfinished = self.begin(environ)
-        answer = self.ask(environ, is_large=len(body) > _LARGE_BODY_BYTES)
+        response = self.ask(environ, is_large=len(body) > _LARGE_BODY_BYTES)
         left = unfinished.response
-        if left is None and len(answer.body) <= _SMALL_BYTES:
+        if left is None and len(response.body) <= _SMALL_BYTES:
             # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
             unfinished.release()
-            await answer.send(send, is_last=len(body) > self._max_body_bytes)
+            await response.send(send, is_last=len(body) > self._max_body_bytes)
             return
         reader = self.reader(environ, send)
         try:
-            whole = await self._finish(left, answer, environ, receive, reader)
+            whole = await self._finish(left, response, environ, receive, reader)
             unfinished.release()
             if whole is not None:
                 if len(whole.body) > _LARGE_BYTES:
@@ -143,11 +145,11 @@ class Bridge:
     def ask(self, environ: WSGIEnvironment, *, is_large: bool = False) -> WSGIResponse:
         """Call the app; the time that it takes counts as its key's."""
         began_at, worked_before = time.perf_counter(), time.thread_time()
-        answer = WSGIResponse.of(self._app, environ)
+        response = WSGIResponse.of(self._app, environ)
         seconds, worked = time.perf_counter() - began_at, time.thread_time() - worked_before
         # A large one lets others have as much; what it waited for the database, they had already.
         self._shares_here().count(environ, seconds, rest_seconds=worked if is_large else 0)
-        return answer
+        return response
 
     def reader(self, environ: WSGIEnvironment, send: Send) -> ResponseReader:
         """The client of a request that the app was asked."""
@@ -163,7 +165,7 @@ class Bridge:
     async def _finish(
         self,
         left: Response | None,
-        answer: WSGIResponse,
+        response: WSGIResponse,
         environ: WSGIEnvironment,
         receive: Receive,
         reader: ResponseReader,
@@ -173,11 +175,11 @@ class Bridge:
             left = await self._wait(left, environ, receive, reader)
             if left is None:
                 return None
-            answer = WSGIResponse.of(left, environ)
+            response = WSGIResponse.of(left, environ)
         if isinstance(left, Streamed):
-            await self._stream(left, answer, receive, reader)
+            await self._stream(left, response, receive, reader)
             return None
-        return answer
+        return response
 
     async def _body(self, environ: WSGIEnvironment, receive: Receive, send: Send) -> bytes | None:
         """The body; ``None`` when the client went away, has no key to send it, or was told that it took too long."""
@@ -195,17 +197,17 @@ class Bridge:
                     del body[self._max_body_bytes + 1 :]
                 return None if message["type"] == "http.disconnect" else bytes(body[: self._max_body_bytes + 1])
         except TimeoutError:
-            refusal = Refusal(408, "the body did not arrive in time; send it at once")
-            await WSGIResponse.of(self._app, environ | {REFUSED: refusal}).send(send, is_last=True)
+            api_error = ApiError(408, "the body did not arrive in time; send it at once")
+            await WSGIResponse.of(self._app, environ | {REJECTED: api_error}).send(send, is_last=True)
             return None
 
     async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
         """Whether the head lets a client send a body; one that may not is told why."""
-        answer = self.ask(environ | {HEAD_ONLY: True})
-        if answer.status != 100:
+        response = self.ask(environ | {HEAD_ONLY: True})
+        if response.status != 100:
             # The body may still come; nothing is read behind it.
-            await answer.send(send, is_last=True)
-        return answer.status == 100
+            await response.send(send, is_last=True)
+        return response.status == 100
 
     async def _wait(
         self, deferred: Deferred, environ: WSGIEnvironment, receive: Receive, reader: ResponseReader
@@ -221,16 +223,18 @@ class Bridge:
                 await reader.room()
                 if deferred.takes and await _is_gone(receive):
                     return None
-            return parked.finished_answer()
+            return parked.finished_response()
         finally:
             # Before a download, which may take a slow reader minutes.
             deferred.release()
 
-    async def _stream(self, streamed: Streamed, answer: WSGIResponse, receive: Receive, reader: ResponseReader) -> None:
+    async def _stream(
+        self, streamed: Streamed, response: WSGIResponse, receive: Receive, reader: ResponseReader
+    ) -> None:
         """Have the response send itself, until the client goes away or the server stops."""
         ends = [asyncio.ensure_future(_until_gone(receive)), asyncio.ensure_future(self.stopping.wait())]
         try:
-            await answer.begin(reader.send)
+            await response.begin(reader.send)
             if await streamed.send(reader, ends):
                 await reader.send({"type": "http.response.body", "body": b""})
         finally:
@@ -281,7 +285,7 @@ class _Parked:
         reader: Its client.
     """
 
-    __slots__ = ("_answer", "_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_reader", "_task")
+    __slots__ = ("_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_reader", "_response", "_task")
 
     def __init__(self, app: MirrorApp, deferred: Deferred, environ: WSGIEnvironment, reader: ResponseReader) -> None:
         self._app = app
@@ -289,14 +293,16 @@ class _Parked:
         self._environ = environ
         self._reader = reader
         self._task = cast("asyncio.Task[None]", asyncio.current_task())
-        self._answer: Response | None = None
+        self._response: Response | None = None
         self._is_waiting = True
         self._is_interrupted = False
 
-    def finished_answer(self) -> Response:
+    def finished_response(self) -> Response:
         """The answer as it is now, or was when it arrived."""
-        answer = self._app.answer(self._deferred, self._environ) if self._answer is None else self._answer
-        return self._app.finish(answer, self._environ)
+        response = self._response
+        if response is None:
+            response = self._app.current_response(self._deferred, self._environ)
+        return self._app.finish(response, self._environ)
 
     def end(self) -> None:
         """Wait no longer."""
@@ -320,13 +326,14 @@ class _Parked:
         """Send the answer, unless something has to be waited for before it is made or while it is sent."""
         if not self._deferred.is_poll or self._deferred.takes or self._reader.must_wait:
             return False
-        answer = self._answer = self._app.answer(self._deferred, self._environ)
+        response = self._response = self._app.current_response(self._deferred, self._environ)
         if not (
-            isinstance(answer, SharedAnswer) and WSGIResponse.of(answer, self._environ).send_at_once(self._reader.send)
+            isinstance(response, SharedResponse)
+            and WSGIResponse.of(response, self._environ).send_at_once(self._reader.send)
         ):
             return False
         self._is_waiting = False
-        self._app.finish(answer, self._environ)
+        self._app.finish(response, self._environ)
         return True
 
     async def is_gone(self, receive: Receive) -> bool:

@@ -29,7 +29,7 @@ Upgrade = Callable[[HttpToolsProtocol], Callable[[bytes], None] | None]
 
 Called where the head of a request with ``Upgrade`` was read, and no other is being answered, on the event loop. What it
 gives has the connection from then on, and is called with what came behind the head. ``None`` is for a request that is
-answered as one without ``Upgrade``; it may raise a :class:`Refusal`.
+answered as one without ``Upgrade``; it may raise a :class:`ApiError`.
 """
 
 
@@ -151,9 +151,9 @@ def _collect_rarely() -> None:
 
 def _server_of(services: Services) -> _Server:
     app = create_app(services)
-    services.coordinator.answer_with(app)
+    services.coordinator.respond_with(app)
     bridge = Bridge(app, services.settings)
-    services.database.wait_for_told = bridge.wait_for_told
+    services.database.wait_for_responses = bridge.wait_for_responses
     config = uvicorn.Config(
         bridge,
         http="httptools",

@@ -102,7 +102,7 @@ class DeviceSide:
         return {"seconds": time.perf_counter() - began, "longest_write": longest}
 
     def _is_applying(self) -> bool:
-        return self._services.database.look(lambda session: store.next_to_apply(session, "")) is not None
+        return self._services.database.query(lambda session: store.next_to_apply(session, "")) is not None
 
     def _observation(self, device_id: str, path: str) -> Observation:
         content = Content(f"{next(self._values) % 1000 / 10}".encode())

@@ -18,7 +18,7 @@ import pyarrow as pa
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.arrow import to_array
 from mirror_server.extensions.history.columns import SCHEMA, in_order
-from mirror_server.extensions.history.sealing import DAY, ROWS_OF_A_SEGMENT, Sealing, store_segment
+from mirror_server.extensions.history.compaction import DAY, ROWS_OF_A_SEGMENT, Compaction, store_segment
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.store.database import Database
@@ -33,7 +33,7 @@ def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str],
     with database.read(with_revision=True) as session:
         revision = session.last_revision()
     database.write(partial(history.begin, revision=revision))
-    sealing, service = Sealing(database), HistoryService(database, ManualClock(day_at))
+    sealing, service = Compaction(database), HistoryService(database, ManualClock(day_at))
     sealing.begin(day_at, day_at)
     for rows in _reports(device_ids, paths, day_at, revision + 1):
         database.write(partial(segments.put, some=store_segment(database, [in_order(rows)])))

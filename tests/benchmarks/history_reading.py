@@ -31,9 +31,9 @@ from serving import mirror
 
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
-from mirror_server.extensions.history.keeper import Keeper
+from mirror_server.extensions.history.retention import Retention
 from mirror_server.extensions.history.selection import HistorySelection
-from mirror_server.extensions.history.service import HistoryService, OpenPast
+from mirror_server.extensions.history.service import HistoryService, OpenQuery
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import SnapshotSelection, SnapshotService
 from mirror_server.hooks import open_database
@@ -78,7 +78,7 @@ class _Past:
         self._run, self._filled, self._database, self._day_at = run, filled, database, day_at
         archive, self._clock = Archive(str(self.folder)), ManualClock(day_at + DAY - 1)
         self._service = HistoryService(database, self._clock, archive)
-        self._keeper = Keeper(
+        self._keeper = Retention(
             database=database, clock=self._clock, service=self._service, archive=archive, keep_seconds=30 * 86_400
         )
 
@@ -154,13 +154,13 @@ def _reading(server: Server, key: str) -> Iterator[None]:
         thread.join()
 
 
-def _rate(open_past: Callable[[], OpenPast]) -> float:
+def _rate(open_past: Callable[[], OpenQuery]) -> float:
     began_at = time.perf_counter()
     count = _count(open_past())
     return count / (time.perf_counter() - began_at)
 
 
-def _count(past: OpenPast) -> int:
+def _count(past: OpenQuery) -> int:
     with closing(past):
         return sum(batch.num_rows for batch in past.batches())
 

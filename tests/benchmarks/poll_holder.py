@@ -68,8 +68,8 @@ async def hold(port: int, key: str, count: int) -> None:
 async def tell(answers: asyncio.Future[list[int]], count: int) -> None:
     """Tell that all are open, and when the last one had its answer."""
     say(held=count)
-    answered_at = await answers
-    say(last_at_ns=max(answered_at), answered=len(answered_at))
+    responded_at = await answers
+    say(last_at_ns=max(responded_at), answered=len(responded_at))
 
 
 async def hold_websockets(port: int, key: str, count: int) -> None:

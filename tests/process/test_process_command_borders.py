@@ -196,7 +196,7 @@ def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(shell, 
         shown, complaint = asking.communicate(timeout=PATIENCE_SECONDS)
     assert (asking.returncode, shown) == (1, "")
     assert complaint.startswith(
-        "what was asked goes on, and the device may do it; 'mirror requests' shows what waits\n"
+        "the request continues, and the device may carry it out; 'mirror requests' shows what waits\n"
     )
     assert len(json.loads(shell.run("requests", "--json").stdout)) == 1
 
@@ -306,7 +306,7 @@ def test_an_output_that_is_full_is_told_in_one_line(shell):
 @pytest.mark.parametrize(
     ("variables", "cure"),
     [
-        ({}, b"write it in that"),
+        ({}, b"give it in that encoding"),
         ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, b"PYTHONUTF8=1"),
     ],
     ids=["utf-8", "ascii"],

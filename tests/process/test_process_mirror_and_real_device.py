@@ -19,7 +19,7 @@ from process_server import ServerProcess, wait_until
 from mirror_sdk.cli import main
 from mirror_server.clock import SystemClock
 from mirror_server.extensions.lwm2m.device.fleet import BackgroundFleet, DeviceOptions
-from mirror_server.extensions.lwm2m.exchange import Unreachable
+from mirror_server.extensions.lwm2m.transport_api import Unreachable
 
 pytestmark = pytest.mark.process
 

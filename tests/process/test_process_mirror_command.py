@@ -113,7 +113,7 @@ def test_rules_are_listed_added_and_removed_beside_others(run, application, ligh
     assert application.http.get(rules).json() == both[:1]
     assert "no such rule" in run("rules", "--remove", *mine, status=1).stderr
     for misused in (["--add"], ["--remove"], ["--path", "/3311/*"]):
-        assert "'*' takes all" in run("rules", *misused, status=2).stderr
+        assert "'*' matches all" in run("rules", *misused, status=2).stderr
     application.http.delete(rules)
 
 
@@ -238,9 +238,9 @@ def test_a_file_to_be_shared_has_pseudonyms(
     [
         (["--pseudonymize"], None, "MIRROR_PSEUDONYM_KEY"),
         (["--pseudonymize"], "too short", "the key has 9 bytes"),
-        (["--pseudonymize", "--dataset"], PSEUDONYM_KEY, "--pseudonymize: goes without --dataset"),
+        (["--pseudonymize", "--dataset"], PSEUDONYM_KEY, "--pseudonymize: cannot be combined with --dataset"),
         (["--pseudonymize", "--pseudonym-key-file", "nowhere.key"], None, "nowhere.key"),
-        (["--pseudonym-key-file", __file__], None, "goes with --pseudonymize alone"),
+        (["--pseudonym-key-file", __file__], None, "only applies to --pseudonymize"),
     ],
 )
 def test_without_a_key_nothing_is_written(run, monkeypatch, tmp_path, arguments, key, word):
@@ -330,7 +330,7 @@ def test_a_plan_is_shown_applied_and_undone(run, application, light, tmp_path):
     assert run("read", application.name, LEVEL).stdout.strip() == "55"
     values_before = before.read_text()
     again = run("plan", str(wanted), "--apply", "--undo", str(before), status=2)
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
     assert before.read_text() == values_before
     run("plan", str(before), "--apply")
     assert run("read", application.name, LEVEL).stdout.strip() == "10"
@@ -374,7 +374,7 @@ def test_what_is_refused_is_no_success_when_the_rest_is_applied(run, application
         (b"device,path,value\nlight,/3311/0/5851,3,7\n", "line 2 of wanted.csv has more cells than the first line"),
         ("device,path,value\nlight,/3/0/15,Käse".encode("cp1252"), "'iconv -f WINDOWS-1252 -t UTF-8 FILE'"),
         ("device,path,value\nlight,/3/0/15,Käse".encode("utf-16"), "'iconv -f UTF-16 -t UTF-8 FILE'"),
-        (b"device,path,value\nlight,/3311/0/5851," + b"9" * 200_000, "no CSV in UTF-8"),
+        (b"device,path,value\nlight,/3311/0/5851," + b"9" * 200_000, "not a CSV file in UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_as_a_plan_is_told_in_one_line(run, tmp_path, content, words):

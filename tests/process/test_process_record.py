@@ -12,7 +12,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.cli import main
-from mirror_sdk.recording import read_recording
+from mirror_sdk.recording import Recording
 
 pytestmark = pytest.mark.process
 
@@ -86,7 +86,7 @@ def seen(folder):
 
 def observed(folder):
     """The values in the order of the recording, each once: subscribed again, a device tells its value again."""
-    frame = read_recording(folder)
+    frame = Recording(folder).events()
     return [value for value in frame[frame["event"] == "observation"]["value_num"].unique() if value]
 
 
@@ -112,13 +112,13 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss_or_a_rule_
     assert [rule.resource_path for rule in client.subscriptions.rules.list()] == [None, ["/3303/*"]]
     change(*range(1, 11))
     wait_until(lambda: 3 in observed(folder), "a part of it to be recorded")
-    running, before = seen(folder), read_recording(folder)["seq"].tolist()
+    running, before = seen(folder), Recording(folder).events()["seq"].tolist()
     assert running == before[: len(running)]
     killed.send_signal(signal.SIGKILL)
     killed.wait(PATIENCE_SECONDS)
     change(*range(11, 21))
     assert len(client.subscriptions.rules.list()) == 2
-    left = read_recording(folder)["seq"].tolist()
+    left = Recording(folder).events()["seq"].tolist()
     assert seen(folder) == left[: len(seen(folder))]
     finalized = CliRunner().invoke(main, ["record", str(folder), "--finalize"])
     assert finalized.stdout.startswith("complete from ")
@@ -129,7 +129,7 @@ def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss_or_a_rule_
     assert last.returncode == 0
     assert output.startswith("complete from ")
     assert observed(folder) == list(range(1, 21))
-    assert seen(folder) == read_recording(folder)["seq"].tolist()
+    assert seen(folder) == Recording(folder).events()["seq"].tolist()
     assert client.subscriptions.rules.list() == others
 
 

@@ -105,7 +105,7 @@ def test_a_table_without_paths_needs_one(client, warm):
 def test_a_value_that_goes_with_no_row_is_refused(client, warm):
     for options, said in (
         ({"path": LEVEL}, "path= goes with value="),
-        ({"value": [1, 2, 3]}, "no column of values for the rows"),
+        ({"value": [1, 2, 3]}, "a column of values for the rows"),
         ({"value": pd.Series([1, 2])}, "other rows than the table"),
         ({"value": 1, "path": LEVEL, "if_match": True}, "goes without path="),
     ):

@@ -18,7 +18,7 @@ from snapshot_streams import arrow_stream, device, ndjson_stream
 from mirror_sdk import MirrorClient
 from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
 from mirror_sdk.frames import read_parquet
-from mirror_sdk.snapshot import arriving
+from mirror_sdk.snapshot import streams as arrow_streams
 from mirror_sdk.snapshot.contract import COLUMNS
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
@@ -221,11 +221,11 @@ def test_many_small_parts_are_counted_together(answering, refused):
 
 
 def test_one_part_is_bounded_however_much_all_may_have(refused, monkeypatch):
-    monkeypatch.setattr(arriving, "MOST_BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr(arrow_streams, "MAX_MESSAGE_BYTES", 100_000)
     for compression in (None, "zstd"):
         large = arrow_stream([[resources(0, reported_value=bytes(200_000))]], compression)
         refused("100000 is the limit", ARROW, large)
-    monkeypatch.setattr(arriving, "MOST_BYTES_OF_LINE", 100_000)
+    monkeypatch.setattr(arrow_streams, "MAX_LINE_BYTES", 100_000)
     refused("100000 is the limit", NDJSON, b" " * 200_000)
 
 

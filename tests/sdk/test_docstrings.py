@@ -25,7 +25,7 @@ from mirror_sdk import (
 )
 from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.frames import MirrorAccessor
-from mirror_sdk.frames.questions.methods import Questions
+from mirror_sdk.frames.analysis.history_methods import HistoryMethods
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(PlacedRequest, Questions, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(PlacedRequest, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
     *CLIENT_RESOURCES.values(),
     *MirrorClient.__bases__,
 ]

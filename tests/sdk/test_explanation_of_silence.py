@@ -115,7 +115,7 @@ def test_nothing_counts_as_read_by_an_explanation(client, mirror, reporting):
     def read():
         mirror.services.log.store_read()
         mirror.services.database.settle(10)
-        return mirror.services.database.look(lambda session: session.rows("SELECT app_id, read_seq FROM logs"))
+        return mirror.services.database.query(lambda session: session.rows("SELECT app_id, read_seq FROM logs"))
 
     before = read()
     assert CUT_OFF not in told_of(client, reporting)[0]

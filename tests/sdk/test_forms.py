@@ -13,7 +13,7 @@ from changed_answers import TEMPERATURE
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
-from mirror_sdk.recording import Recording, read_recording
+from mirror_sdk.recording import Recording
 from mirror_sdk.tables.columns import basis_of_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.tables.polars_frames import polars_frame
@@ -181,7 +181,6 @@ def test_a_recording_has_all_forms(client, simulator, fleet, tmp_path):
     begin = pd.Timestamp(recording.audit().from_at)
     for ask in (
         lambda **options: recording.events(raw=True, **options),
-        lambda **options: read_recording(tmp_path / "run.parquet", **options),
         lambda **options: recording.as_of(now, **options),
         lambda **options: recording.changes(begin, now, **options),
     ):

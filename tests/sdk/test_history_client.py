@@ -131,7 +131,7 @@ def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, simul
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     whole = client.history(ids)
     assert (whole["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
-    monkeypatch.setattr("mirror_sdk.history.request._IDS_AT_A_TIME", 2)
+    monkeypatch.setattr("mirror_sdk.history.request.MAX_IDS_PER_URL", 2)
     # Gaps of the service stand there once.
     assert_frame_equal(client.history(reversed(ids)), whole)
     assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))

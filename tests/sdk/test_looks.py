@@ -62,6 +62,9 @@ def test_the_requests_table_says_what_done_says(client, simulator, asked):
     assert frame["status"].tolist() == ["failure", "success", "pending"]
     assert [request.done() for request in (*asked, waiting)] == [True, True, False]
     assert not frame.attrs["mirror"]["complete"]
+    unanswered = client.requests.frame(tz="Europe/Berlin")
+    for column in ("async_id", "device_id", "path", "method", "accepted_at", "expires_at", "status"):
+        assert unanswered[column].tolist() == [frame[column].iloc[-1]], column
     client.close()
     # That of a closed client shows what it had seen.
     simulator.set_online(away, True)

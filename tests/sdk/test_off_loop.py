@@ -47,15 +47,15 @@ HEAVY = (
 """Modules whose functions take long: names close to another, tables, files, checks."""
 LIGHT = (
     *("mirror_sdk.snapshot.request", "mirror_sdk.snapshot.selection", "mirror_sdk.history.request"),
-    *(f"mirror_sdk.history.reading.{name}" for name in ("__init__", "_next_part", "next_operation", "told", "basis")),
-    *("mirror_sdk.history.contract.__init__", "mirror_sdk.snapshot.arriving.__init__"),
+    *(f"mirror_sdk.history.reading.{name}" for name in ("__init__", "_next_part", "next_operation", "result", "basis")),
+    *("mirror_sdk.history.contract.__init__", "mirror_sdk.snapshot.streams.__init__"),
     # One instant that was given.
     *(f"mirror_sdk.tables.columns.{name}" for name in ("moment", "instant_of", "_in_a_zone")),
     *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_in_flight", "mirror_sdk.plan.ledger"),
     *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
-    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.tape.tell"),
+    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.writer.warn_of_uncovered"),
     # What takes long of these is done as work beside the loop.
-    *(f"mirror_sdk.recording.subscribing.{name}" for name in ("__init__", "begin", "look")),
+    *(f"mirror_sdk.recording.rules.{name}" for name in ("__init__", "begin", "uncovered")),
     *(f"mirror_sdk.recording.folder.{name}" for name in ("position", "due_in_seconds")),
 )
 
@@ -445,10 +445,10 @@ def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device
 
 
 def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirror, device_id, tmp_path, monkeypatch):
-    from mirror_sdk.recording.tape import Tape  # noqa: PLC0415
+    from mirror_sdk.recording.writer import RecordingWriter  # noqa: PLC0415
 
-    slow = Slow(Tape.__init__)
-    monkeypatch.setattr(Tape, "__init__", partialmethod(slow))
+    slow = Slow(RecordingWriter.__init__)
+    monkeypatch.setattr(RecordingWriter, "__init__", partialmethod(slow))
 
     def record(client: AsyncMirrorClient) -> Any:
         return client.record(tmp_path / "run.parquet")

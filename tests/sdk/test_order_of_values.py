@@ -53,7 +53,7 @@ def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
         pytest.param((BEFORE, 7), (AT, 7), False, id="the times, where both have the same"),
         pytest.param((AT, None), (AT, None), None, id="nothing, in one millisecond"),
         pytest.param((None, None), (AT, None), None, id="nothing, without a time"),
-        pytest.param(None, (AT, 9), None, id="nothing, where nothing was reported"),
+        pytest.param(None, (AT, 9), None, id="nothing, where no value was reported before"),
         pytest.param((AT, 9), None, None, id="nothing, where nothing was written"),
     ],
 )
@@ -138,11 +138,11 @@ def test_a_plan_goes_by_what_came_last(client, simulator, light):
     simulator.set_value(light, LEVEL, 5)
     client.read_value(light, LEVEL)
     (again, other) = client.plan([(light, LEVEL, 40), (light, SWITCH, True)]).planned
-    assert (again.finding.check.value, again.before.python) == ("ok", 5)
-    assert other.finding.check.value == "ok"
+    assert (again.check.value, again.before.python) == ("ok", 5)
+    assert other.check.value == "ok"
     client.write_value(light, LEVEL, 40)
     (planned,) = client.plan([(light, LEVEL, 40)]).planned
-    assert (planned.finding.check.value, planned.before.python) == ("already_so", 40)
+    assert (planned.check.value, planned.before.python) == ("already_so", 40)
 
 
 # Services of other versions

@@ -72,7 +72,7 @@ def test_every_check_is_told_in_its_row(client, simulator, lights):
         ((lights[0], "/3306/0/5850", True), "unknown_resource", "refuse", ""),
         ((lights[0], LEVEL[1:], 2), "unknown_resource", "refuse", "is not a resource path; write it like /3303/0/5700"),
         ((lights[1], LEVEL, 20), "offline", "skip", "include_offline=True"),
-        ((lights[2], LEVEL, 6), "pending", "write", "a write of 5 is under way"),
+        ((lights[2], LEVEL, 6), "pending", "write", "a write of 5 is pending"),
         ((lights[2], SWITCH, True), "pending", "skip", ""),
         ((lights[3], LEVEL, "bright"), "wrong_type", "refuse", "takes a whole number"),
         ((lights[3], SWITCH, 1), "wrong_type", "refuse", ""),
@@ -324,10 +324,13 @@ def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
             changed = changed[name]
         changed[member] = content["writes"][1]["async_id"] if value == "that of the other" else value
         file.write_text(json.dumps(content))
-        with pytest.raises(InvalidValue, match=rf"holds no plan that can be loaded \({said}"):
+        with pytest.raises(InvalidValue, match=rf"contains no valid plan \({said}"):
             client.plans.load(file)
     moved = whole.replace("mirror.localhost", "elsewhere.localhost")
-    for text, said in (('{"writes": []}', "holds no plan"), (moved, r"is a plan for http://elsewhere\.localhost")):
+    for text, said in (
+        ('{"writes": []}', "contains no valid plan"),
+        (moved, r"is a plan for http://elsewhere\.localhost"),
+    ):
         file.write_text(text)
         with pytest.raises(InvalidValue, match=said):
             client.plans.load(file)

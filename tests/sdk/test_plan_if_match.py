@@ -119,7 +119,7 @@ def test_a_table_that_has_not_seen_is_refused(client, lights):
     seen = client.fleet.snapshot(devices=lights[:1])
     for wanted, options, said in (
         (seen.drop(columns="desired_revision"), {"value": 40}, "lacks desired_revision"),
-        (seen.assign(desired_revision=pd.NA), {"value": 40}, "told no revisions"),
+        (seen.assign(desired_revision=pd.NA), {"value": 40}, "sent no revisions"),
         (seen.assign(desired_revision=-1), {"value": 40}, "is no revision"),
         (seen.assign(desired_revision="17"), {"value": 40}, "'17', not a revision"),
         (seen.assign(desired_revision=17.5), {"value": 40}, "17.5, not a revision"),

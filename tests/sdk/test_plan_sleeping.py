@@ -131,7 +131,7 @@ def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_
 
 def test_without_anybody_awake_there_is_no_canary_and_nothing_is_sent(client, simulator, sleepers):
     plan = client.plan(all_to(sleepers))
-    words = r"canary=1: of the 3 writes .* none is for a device that is awake.*canary=0"
+    words = r"canary=1: none of the 3 writes .* is for a device that is awake.*canary=0"
     with pytest.raises(InvalidValue, match=words):
         plan.apply()
     assert statuses(plan.result) == ["queued"] * 3

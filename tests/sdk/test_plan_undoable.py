@@ -13,10 +13,10 @@ from resource_paths import LEVEL, SWITCH
 from usual import add_lights, all_to, levels
 
 from mirror_sdk import AccessDenied, CallTimeout
-from mirror_sdk.plan import reading
 from mirror_sdk.plan.checks import Check, KnownDevice, check_all
+from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.plan.saved import load, save
-from mirror_sdk.plan.wanted import Want
+from mirror_sdk.resources import planner
 from mirror_sdk.values import SENML_JSON, encode
 from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
@@ -43,7 +43,7 @@ def test_what_cannot_be_written_back_is_told_before(client, simulator, lights):
     plan = client.plan(all_to(lights))
     assert undoable(plan) == [True, False, False]
     assert plan.frame["reason"].isna().tolist() == [True, False, False]
-    assert "it cannot be undone: nothing was reported" in plan.frame["reason"][1]
+    assert "it cannot be undone: no value was reported before" in plan.frame["reason"][1]
     assert re.search("it cannot be undone: .*from 0 to 100", plan.frame["reason"][2])
     assert "2 cannot be undone" in repr(plan)
     plan.apply()
@@ -96,17 +96,17 @@ def test_a_device_that_sleeps_is_not_asked(client, simulator):
     assert client.requests.list() == []
 
 
-@pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no answer)")])
+@pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no response)")])
 def test_one_that_does_not_tell_holds_a_plan_for_a_while_only_and_is_named(
     client, simulator, lights, monkeypatch, is_online, told
 ):
-    monkeypatch.setattr(reading, "_LATE_SECONDS", 0.2)
-    monkeypatch.setattr(reading, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(planner, "_LATE_SECONDS", 0.2)
+    monkeypatch.setattr(planner, "_POLL_SECONDS", 0.1)
     simulator.set_answer(lights[1], "reject")
     simulator.set_online(lights[1], is_online)
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True, False, True]
-    assert f"asked for its value now, it told none {told}" in plan.frame["reason"][1]
+    assert f"a read of its value failed {told}" in plan.frame["reason"][1]
 
 
 def test_the_time_of_the_call_holds_for_its_reads_too(client, simulator, lights):
@@ -115,7 +115,7 @@ def test_the_time_of_the_call_holds_for_its_reads_too(client, simulator, lights)
     for timeout in (1, 5, 25):
         with pytest.raises(CallTimeout, match=f"took longer than timeout={timeout} s") as caught:
             client.plan(all_to(lights), read_first=True, timeout=timeout)
-        if "read first" in str(caught.value):
+        if "before the plan" in str(caught.value):
             return
     pytest.fail(f"it never came to the reads: {caught.value}")
 
@@ -157,14 +157,14 @@ def check_one(want, before):
 
 def test_a_multiple_resource_is_written_back_with_all_its_instances(tmp_path):
     before, wanted = {0: 3800, 1: 5000}, {0: 3900}
-    planned = check_one(Want("015f00", "/10250/0/8", wanted), before)
+    planned = check_one(RequestedWrite("015f00", "/10250/0/8", wanted), before)
     assert planned.undoable
-    assert planned.way_back == Want("015f00", "/10250/0/8", before, SENML_JSON)
+    assert planned.undo == RequestedWrite("015f00", "/10250/0/8", before, SENML_JSON)
     save(tmp_path / "plan.json", "https://mirror.example", [planned], [])
     (loaded,), _ = load(tmp_path / "plan.json", "https://mirror.example")
-    assert (loaded.wanted.python, loaded.way_back) == (wanted, planned.way_back)
+    assert (loaded.wanted.python, loaded.undo) == (wanted, planned.undo)
 
 
 def test_the_json_that_a_table_shows_of_a_multiple_resource_is_not_written_as_a_text():
     for text, check in (('{"0": 3800, "1": 5000}', Check.ALREADY_SO), ('{"0": 3900}', Check.WRONG_TYPE)):
-        assert check_one(Want("015f00", OWN, text), {0: 3800, 1: 5000}).finding.check is check
+        assert check_one(RequestedWrite("015f00", OWN, text), {0: 3800, 1: 5000}).check is check

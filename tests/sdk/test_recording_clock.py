@@ -8,7 +8,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span, is_covered, merge
-from mirror_sdk.recording.tape import Tape
+from mirror_sdk.recording.writer import RecordingWriter
 from mirror_sdk.wire.routes import TIME_HEADER
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -19,7 +19,7 @@ MILLISECOND = timedelta(milliseconds=1)
 def here(simulator, monkeypatch):
     """The clock of the client, which is two months ahead of that of the service."""
     now = simulator.get_clock() + timedelta(days=60)
-    monkeypatch.setitem(Tape.__init__.__kwdefaults__, "now", lambda: now)
+    monkeypatch.setitem(RecordingWriter.__init__.__kwdefaults__, "now", lambda: now)
     return now
 
 

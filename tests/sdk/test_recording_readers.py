@@ -15,7 +15,7 @@ from usual import Clock
 from mirror_sdk import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA
-from mirror_sdk.recording import Recording, layout, read_recording
+from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import VERSION, About
 from mirror_sdk.recording.folder import RecordingFolder
@@ -29,7 +29,7 @@ def assert_all_see(folder, numbers):
 
 
 def numbers_of(folder):
-    return read_recording(folder)["seq"].tolist()
+    return Recording(folder).events()["seq"].tolist()
 
 
 def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader(client, observed, folder, tmp_path):
@@ -45,7 +45,7 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     assert "whole files, which every program sees: 0 events" in str(audit)
     # What a kill of the recorder leaves at this moment.
     left = shutil.copytree(folder, tmp_path / "left" / folder.name)
-    shutil.copytree(layout.beside(folder), layout.beside(left))
+    shutil.copytree(layout.sidecar_of(folder), layout.sidecar_of(left))
     recorder.stop()
     both = numbers_of(folder)
     assert_all_see(folder, both)
@@ -191,7 +191,7 @@ def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_p
     for ask in (lambda: Recording(folder), lambda: RecordingFolder(folder, ABOUT)):
         with pytest.raises(InvalidValue, match=r"_run\.parquet\.mirror belongs to another recording"):
             ask()
-    shutil.rmtree(layout.beside(folder))
+    shutil.rmtree(layout.sidecar_of(folder))
     assert Recording(folder).audit().complete
 
 

@@ -21,7 +21,7 @@ from mirror_sdk import (
     PresubscriptionRule,
     RecordingDamaged,
 )
-from mirror_sdk.recording import layout, read_recording
+from mirror_sdk.recording import Recording, layout
 from mirror_server.service.keys import Scope
 
 TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
@@ -45,7 +45,7 @@ def told(client, folder, **options):
 
 
 def recorded(recorder):
-    frame = read_recording(recorder.path)
+    frame = Recording(recorder.path).events()
     return frame[frame["event"] == "observation"]["value_num"].tolist()
 
 
@@ -99,7 +99,7 @@ def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, 
 
 def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, simulator, folder, monkeypatch):
     """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
-    monkeypatch.setattr("mirror_sdk.recording.subscribing._MOST_ASKED", 2)
+    monkeypatch.setattr("mirror_sdk.recording.rules._MAX_REQUESTS", 2)
     for number in range(5):
         simulator.add_device(f"d{number}", [SENSOR])
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
@@ -181,7 +181,7 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
     left = folder.with_name("left")
     with client.record(folder, paths=["/3303/*"], subscribe=True):
         shutil.copytree(folder, left)
-        shutil.copytree(layout.beside(folder), layout.beside(left))
+        shutil.copytree(layout.sidecar_of(folder), layout.sidecar_of(left))
     client.subscriptions.rules.replace([TEMPERATURES, {"endpoint_name": "others"}])
     with client.record(left, paths=["/3303/*"], subscribe=subscribes):
         assert TEMPERATURES in client.subscriptions.rules.list()
@@ -190,7 +190,7 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
     other = new_client()
     other.subscriptions.rules.replace([TEMPERATURES])
     with client.record(folder, paths=["/3303/*"], subscribe=True):
-        shutil.copytree(layout.beside(folder), layout.beside(folder.with_name("noted")))
+        shutil.copytree(layout.sidecar_of(folder), layout.sidecar_of(folder.with_name("noted")))
     other.record(folder.with_name("noted"), paths=["/3303/*"], subscribe=True).stop()
     assert other.subscriptions.rules.list() == [TEMPERATURES]
 

@@ -14,8 +14,7 @@ from resource_paths import TEMPERATURE
 from mirror_sdk.errors import InvalidValue, UnitWarning
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import events_frame, history_frame
-from mirror_sdk.frames.questions import steps
-from mirror_sdk.frames.questions.bins import bins_of
+from mirror_sdk.frames.analysis.bins import bins_of
 from mirror_sdk.values import decode
 
 ALL = ["time_weighted_mean", "last", "min", "max", "count"]
@@ -362,8 +361,7 @@ def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_ref
             wrong.mirror.resample("1s")
 
 
-def test_many_resources_at_once_are_what_each_is_by_itself(monkeypatch):
-    monkeypatch.setattr(steps, "_AT_A_TIME", 50)
+def test_many_resources_at_once_are_what_each_is_by_itself():
     devices = [f"d{number}" for number in range(7)]
     rows = [row for n, device in enumerate(devices) for row in told((n, 1.0), (n + 9, 2.0), (30 - n, n), device=device)]
     frame = frame_of(rows).sample(frac=1, random_state=2)

@@ -46,6 +46,12 @@ def test_rules_that_say_the_same_are_the_same(client):
         assert client.subscriptions.rules.list() == []
 
 
+def test_error_of_a_rule_counts_the_rules_that_were_passed(client):
+    client.subscriptions.rules.replace([TEMPERATURES, LIGHTS])
+    with pytest.raises(InvalidValue, match=r"^1\.endpoint_typ: .*; close to it: endpoint_type, endpoint_name$"):
+        client.subscriptions.rules.add([DOORS, {"endpoint_typ": "Light"}])
+
+
 def test_a_rule_that_another_one_includes_is_one_of_its_own(client):
     for another in ({"resource_path": ["/3303/0/5700"]}, {"endpoint_type": "Light"}, {"endpoint_name": "/3303/*"}, {}):
         client.subscriptions.rules.replace([TEMPERATURES])

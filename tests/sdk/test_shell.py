@@ -4,24 +4,24 @@ import errno
 import json
 import os
 import stat
-from pathlib import Path
 
 import pytest
 from click import ClickException
 from usual import DIMMER, SENSOR
 
-from mirror_sdk.cli.fleet_commands import _delimiter, _in_place_of
-from mirror_sdk.cli.log_commands import Silence
+from mirror_sdk.cli.event_commands import SilenceNotice
+from mirror_sdk.cli.output_files import replacing
+from mirror_sdk.cli.plan_files import delimiter_of
 
 pytestmark = pytest.mark.keeps_history
 
 NOTHING = {
     "devices": "'mirror-device' plays one",
-    "device-events": "no device has registered yet",
+    "device-events": "no device has registered or deregistered yet",
     "devices --type nothing": "without options 'mirror devices' lists all",
-    "get empty": "empty has told of no resource yet",
+    "get empty": "empty has reported no resources yet",
     "get sensor-1 --path /9/*": "'mirror get sensor-1' lists those it has",
-    "requests": "no request of this key waits for an answer",
+    "requests": "no request of this key waits for a response",
     "rules": "'mirror rules --add'",
     "drift": "--unconfirmed",
     "history sensor-1 --begin 2026-01-05T09:00Z": "nothing happened to sensor-1",
@@ -61,12 +61,12 @@ WRONG = {
     ("get", "base_url"): (1, "'base_url'"),
     ("get", ""): (2, "it is empty; give an id or an endpoint name"),
     ("watch", "--device", ""): (2, "it is empty"),
-    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: it is empty; '*' takes all"),
+    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: it is empty; '*' matches all"),
     ("rules", "--add", "--device", "x" * 65): (1, "Error: --device: takes at most 64 characters"),
     ("rules", "--add", "--type", "a*b"): (1, "Error: --type: 'a*b': '*' may stand only at the end"),
     ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),
     ("write", "sensor-1", "/3311/0/5851", "1", "--if-match", "9" * 30): (1, "--if-match 999"),
-    ("history", "sensor-1", "--since", "999999999d"): (2, "longer ago than there are years"),
+    ("history", "sensor-1", "--since", "999999999d"): (2, "before the year 1"),
     ("--timeout", "1e-9", "devices"): (3, "give a longer --timeout in front of the command"),
     ("plan", "{folder}/nothing.csv"): (2, "does not exist"),
     ("plan", "{folder}"): (2, "is a directory"),
@@ -91,38 +91,38 @@ def test_a_recording_of_nothing_says_how_values_come(shell, simulator, tmp_path)
     simulator.add_device("sensor-1", [SENSOR])
     told = shell("record", tmp_path / "nothing", "--seconds", "0")
     assert told.exit_code == 0, told.output
-    assert told.stderr.splitlines()[-1].startswith("nothing has come; ")
+    assert told.stderr.splitlines()[-1].startswith("no events received; ")
     assert "--subscribe" in told.stderr
-    assert "nothing has come" not in shell("record", tmp_path / "nothing", "--audit").stderr
+    assert "no events received" not in shell("record", tmp_path / "nothing", "--audit").stderr
     told = shell("record", tmp_path / "something", "--seconds", "0", "--subscribe")
-    assert "nothing has come" not in told.stderr
+    assert "no events received" not in told.stderr
 
 
-def test_the_columns_of_a_plan_tell_what_stands_between_them():
+def test_delimiter_is_found_in_the_heading_of_a_plan():
     for mark in (",", ";", "\t"):
         for more in ("", "{}what{}", '{}"a, b; c"', "{}why and how"):
             heading = mark.join(["device", "path", "value"]) + more.replace("{}", mark)
-            assert _delimiter(f"{heading}\r\n") == mark
-    assert _delimiter("device;path;value;what, why, how, when\n") == ";"
-    assert _delimiter("nothing;that,is;known\n") == ","
+            assert delimiter_of(f"{heading}\r\n") == mark
+    assert delimiter_of("device;path;value;what, why, how, when\n") == ";"
+    assert delimiter_of("nothing;that,is;known\n") == ","
 
 
-def test_silence_is_told_once_after_a_while_or_at_the_end_and_never_where_something_came():
+def test_notice_of_silence_is_shown_once_and_not_after_an_event():
     now = [100.0]
-    silence, something = (Silence("the cure", lambda: now[0]) for _ in range(2))
+    silence, something = (SilenceNotice("the cure", lambda: now[0]) for _ in range(2))
     now[0] += 9.9
-    assert silence.told() is None
-    something.end()
+    assert silence.text() is None
+    something.cancel()
     now[0] += 0.2
-    assert silence.told() == "nothing has come for 10 s, and watching goes on; the cure"
+    assert silence.text() == "no events received for 10 s, still watching; the cure"
     now[0] += 1000
-    assert (silence.told(), silence.at_the_end()) == (None, None)
-    assert (something.told(), something.at_the_end()) == (None, None)
-    assert Silence("the cure", lambda: now[0]).at_the_end() == "nothing has come; the cure"
+    assert (silence.text(), silence.text(is_over=True)) == (None, None)
+    assert (something.text(), something.text(is_over=True)) == (None, None)
+    assert SilenceNotice("the cure", lambda: now[0]).text(is_over=True) == "no events received; the cure"
 
 
 def write(file, content="after", error=None):
-    with _in_place_of(file) as unfinished:
+    with replacing(file) as unfinished:
         unfinished.write_text(content)
         if error is not None:
             raise error
@@ -140,7 +140,7 @@ def test_a_file_is_replaced_as_a_whole_and_stays_as_private_as_it_was_or_survive
     with pytest.raises(KeyboardInterrupt):
         write(file, "half", KeyboardInterrupt)
     assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "before")]
-    with _in_place_of(file) as unfinished:
+    with replacing(file) as unfinished:
         unfinished.write_text("after")
         assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
         assert file.read_text() == "before"
@@ -148,22 +148,15 @@ def test_a_file_is_replaced_as_a_whole_and_stays_as_private_as_it_was_or_survive
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
-def test_a_file_that_is_mounted_alone_or_in_a_folder_that_takes_no_other_is_written_itself(file, monkeypatch):
+def test_a_file_that_is_mounted_alone_is_overwritten(file, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EBUSY, "busy")
 
-    # Both are on the same file system: a mount needs rights that a test has not.
+    # A mount needs rights that a test has not.
     with monkeypatch.context() as mounted:
         mounted.setattr(os, "replace", refuse)
         write(file)
     assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
-    name = Path("/proc/thread-self/comm")
-    before = name.read_text().strip()
-    try:
-        write(name)
-        assert name.read_text().strip() == "after"
-    finally:
-        name.write_text(before)
     missing = file.parent / "missing" / "state.csv"
     with pytest.raises(ClickException, match="cannot be written: No such file"):
         write(missing)

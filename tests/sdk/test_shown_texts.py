@@ -19,13 +19,13 @@ from usual import DIMMER, all_to
 from mirror_sdk import AccessDenied
 from mirror_sdk._visible import shown_names, visible, with_formula, without_formula
 from mirror_sdk.cli.output import show, show_line
-from mirror_sdk.cli.table_rows import ledger_rows, plan_rows, write_csv
+from mirror_sdk.cli.table_rows import PLAN_COLUMNS, RESULT_COLUMNS, table_rows, write_csv
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.explanation import Facts, explain
 from mirror_sdk.frames import mirror, state_frame
 from mirror_sdk.plan.checks import KnownDevice, check_all
-from mirror_sdk.plan.wanted import Want
+from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models.wording import value_text
 from mirror_sdk.wire.directory import Device
@@ -133,11 +133,11 @@ def test_names_that_look_alike_are_told_apart():
 
 def test_tables_of_the_command_tell_names_apart(client, simulator):
     plan = client.plan(all_to([simulator.add_device(name, [DIMMER]) for name in ("hall", "Hall", "roof")]))
-    shown = [row["device"] for row in plan_rows(plan.frame, None)]
+    shown = [row["device"] for row in table_rows(plan.frame, PLAN_COLUMNS, None)]
     assert len(set(shown)) == 3
     assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]
     assert shown[2] == "roof"
-    assert [row["device"] for row in ledger_rows(plan.frame, plan.apply(), None)] == shown
+    assert [row["device"] for row in table_rows(plan.apply(), RESULT_COLUMNS, None, plan.frame)] == shown
 
 
 ACTING = "\x1b[2J\x1b]0;title\x07 a\r\nb\tc \u202edcba\u2066"
@@ -193,8 +193,8 @@ def test_what_a_device_wrote_does_not_act_on_a_terminal_in_events_and_plans():
     )
     assert not acts(repr(event))
     known = KnownDevice(listed_device(), TAKEN_AT, acting_device().resources)
-    (planned,) = check_all([Want("015f00", "/9998/0/1", "x")], {"015f00": known}, {})
-    assert planned.finding.reason == f"{ESCAPED} has no resource /9998/0/1"
+    (planned,) = check_all([RequestedWrite("015f00", "/9998/0/1", "x")], {"015f00": known}, {})
+    assert planned.reason == f"{ESCAPED} has no resource /9998/0/1"
 
 
 def test_a_table_can_be_printed_with_its_texts_made_visible():

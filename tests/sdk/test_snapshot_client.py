@@ -57,7 +57,7 @@ def test_devices_are_selected(client, ids, monkeypatch):
     assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
     assert about(client.fleet.snapshot(devices=ids))["devices"] == 4
     # More than fit into an address are picked by the client.
-    monkeypatch.setattr("mirror_sdk.snapshot.selection._MOST_IDS", 1)
+    monkeypatch.setattr("mirror_sdk.snapshot.selection.MAX_IDS_PER_URL", 1)
     assert names(devices=ids[:2]) == ["a", "b"]
     with pytest.raises(NotFound):
         client.fleet.snapshot(devices=[*ids, "nobody"])

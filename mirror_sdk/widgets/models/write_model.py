@@ -244,7 +244,7 @@ class WriteModel:
         """What the writes that are shown are about; empty where there are none."""
         if self.plan is None or not self.plan.planned:
             return ""
-        what = path_text(self.plan.planned[0].want.path)
+        what = path_text(self.plan.planned[0].path)
         return f"The way back: {what}" if self.is_way_back else what
 
     @property

@@ -85,11 +85,11 @@ def write_rows(
     """
     requests = {request.async_id: request for request in plan.requests} if is_begun else {}
     ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, with_offline)), not one.is_awake))
-    names = shown_names({one.want.device_id: one.endpoint_name or one.want.device_id for one in ordered})
+    names = shown_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
     rows = []
     for number, one in enumerate(ordered):
         request = requests.get(one.async_id)
-        row = _row(one, names[one.want.device_id], request, is_over=is_over, with_offline=with_offline)
+        row = _row(one, names[one.device_id], request, is_over=is_over, with_offline=with_offline)
         if number < canary and row.mark in {Mark.TO_WRITE, Mark.QUEUED}:
             row = replace(row, reason="; ".join(filter(None, ("goes first", row.reason))))
         if expiry_seconds is not None and row.waits:
@@ -100,24 +100,24 @@ def write_rows(
 
 def decision(planned: PlannedWrite, with_offline: bool) -> Decision:
     """What is done about a write, where devices that are not registered may be written to as well."""
-    is_offline = planned.finding.check is Check.OFFLINE
-    return Decision.WRITE if is_offline and with_offline else planned.finding.decision
+    is_offline = planned.check is Check.OFFLINE
+    return Decision.WRITE if is_offline and with_offline else planned.decision
 
 
 def _row(planned: PlannedWrite, name: str, request: Request | None, *, is_over: bool, with_offline: bool) -> WriteRow:
-    definition = lookup(planned.want.path)
+    definition = lookup(planned.path)
     unit = planned.unit or (definition.unit if definition else "")
     is_sent = decision(planned, with_offline) is Decision.WRITE
     match decision(planned, with_offline):
         case Decision.REFUSE:
-            mark, reason = Mark.REFUSED, planned.finding.reason
+            mark, reason = Mark.REFUSED, planned.reason
         case Decision.SKIP:
             mark, reason = Mark.SKIPPED, _reason(planned)
         case Decision.WRITE:
             mark, reason = _progress(planned, request, is_over)
     return WriteRow(
         async_id=planned.async_id,
-        device_id=planned.want.device_id,
+        device_id=planned.device_id,
         device=name,
         before=value_text(planned.before, unit) or _NO_VALUE_YET,
         wanted=_wanted(planned, unit),
@@ -159,8 +159,8 @@ def _failure(request: Request) -> str:
 
 
 def _reason(planned: PlannedWrite) -> str:
-    reason = planned.finding.reason
-    match planned.finding.check:
+    reason = planned.reason
+    match planned.check:
         case Check.OFFLINE:
             # What the plan says here names an argument of its own.
             return "the device is not registered"
@@ -172,7 +172,7 @@ def _reason(planned: PlannedWrite) -> str:
 def _wanted(planned: PlannedWrite, unit: str) -> str:
     if planned.wanted.kind is not ValueKind.NONE:
         return value_text(planned.wanted, unit)
-    value = planned.want.value
+    value = planned.value
     if value is NO_EARLIER:
         return ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

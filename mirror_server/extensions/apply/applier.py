@@ -162,7 +162,7 @@ class RuleApplier:
             matched = self._match(session, pending, found)
         reached = found[-1][:2] if found else (pending.device_id, pending.path)
         for piece in _pieces(matched, reached, is_end=len(found) < _RESOURCES_AT_ONCE):
-            self._database.insist(partial(self._store, pending=pending, piece=piece), by_leader=False).result()
+            self._database.submit_durable(partial(self._store, pending=pending, piece=piece), by_leader=False).result()
             pending = pending._replace(device_id=piece.reached[0], path=piece.reached[1])
         return pending.app_id
 

@@ -1,29 +1,51 @@
-"""The older calls of the public API: what programs written for its first versions may ask, and what they are told.
+"""Older calls of the public API, for programs that were written for its first versions.
 
-Each is another spelling of something above it, kept so that such programs run as they are. A program of today has
-better ones: those calls do not page, filter, tell when a request expires, or say which of two values is newer.
+List lights, and read a stored value::
 
-- ``GET /v2/endpoints`` (``?type=``) lists the registered devices, all in one answer: ``name`` is the device id, ``q``
-  says whether it is in queue mode, and ``status`` is always ``ACTIVE``. ``GET /v3/devices`` has pages and filters.
-- ``GET``, ``PUT`` and ``POST`` of ``/v2/endpoints/{device-id}/3303/0/5700`` read, write and execute: requests like
-  those of ``POST /v2/device-requests``, in the same queues, with the same scopes, expiry and answers, under an async-id
-  that the server makes. The device gets the request 50 ms after the 202 that tells the id, so that a program knows it
-  when the answer comes; ``POST /v2/device-requests`` takes an ``async-id`` of the program's own, and does not wait for
-  that. The body is the raw value, in the format its ``Content-Type`` tells (``text/plain`` without; ``curl -d`` sends
-  another one, which devices refuse, unless ``-H 'Content-Type: text/plain'`` is there). One number, text or boolean in
-  JSON is written as plain text (``"on"`` as ``on``, ``true`` as ``1``): some programs send every value so, and devices
-  do not know it. A body that is declared as JSON but is not JSON is plain text, too. ``PUT`` without a body and with
-  ``?pmin=5&pmax=120`` sets notification rules.
-- ``?cacheOnly=true`` answers such a read with what the mirror holds and asks the device for nothing; 205 where there
-  is no value, or none that is fresh by what the device said. With ``?noResp=true`` nobody is told how the request ends:
-  204, and 409 for a device in queue mode. It waits and is delivered as any other, and what it brings is in the mirror.
-  ``sync=true`` and ``pri`` are refused by name with 400, and so is ``DELETE``, since nothing is deleted of a device.
-- ``GET /v2/limits`` has a number that is never reached for both quotas, since there are none. Its counts are the
-  entries in the notification log of the key, which goes back a day, and the devices that are registered.
-- ``GET /rest-versions`` lists what may stand in front of a path, the newest last.
-- ``/subscriptions...`` and ``/notification/...`` without a version mean the same with ``/v2`` in front, with the same
-  keys, scopes and limits. One answer differs, because those programs take no other for a success: rules put to
-  ``/subscriptions`` are accepted with 204, and with 202 where the version stands in front.
+    curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v2/endpoints?type=Light"
+    curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v2/endpoints/$DEVICE_ID/3303/0/5700?cacheOnly=true"
+
+Each call is another spelling of a call of the current interface, so that such programs run unmodified. Use the current
+calls in new programs: the older ones have no pages or filters, and do not show when a request expires or which of two
+values is newer.
+
+Devices and limits
+------------------
+
+- ``GET /v2/endpoints`` (``?type=``) lists the registered devices in one response. ``name`` is the device id, ``q`` is
+  true in queue mode, and ``status`` is always ``ACTIVE``. ``GET /v3/devices`` has pages and filters.
+- ``GET /v2/limits`` returns a number that is never reached for both quotas, because there are none. Its counts are the
+  entries in the notification log of the key, which covers a day, and the registered devices.
+- ``GET /rest-versions`` lists the version prefixes of paths, the newest last.
+
+Device requests
+---------------
+
+``GET``, ``PUT`` and ``POST`` of ``/v2/endpoints/{device-id}/3303/0/5700`` read, write and execute. They use the queues,
+scopes, expiry and responses of ``POST /v2/device-requests``.
+
+- The server generates the async-id. The device gets the request 50 ms after the 202 with that id, so that a program
+  knows the id when the response arrives. ``POST /v2/device-requests`` accepts an ``async-id`` from the program, and has
+  no such delay.
+- The body is the raw value in the format of its ``Content-Type``, by default ``text/plain``. ``curl -d`` sends another
+  type, which devices reject: add ``-H 'Content-Type: text/plain'``.
+- A single number, text or boolean in JSON is written as plain text (``"on"`` as ``on``, ``true`` as ``1``), because
+  some programs send every value as JSON and devices do not support it. A body that is declared as JSON but is not JSON
+  is plain text too.
+- ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules.
+- ``?cacheOnly=true`` returns the stored value and sends nothing to the device. The response is 205 if there is no
+  value, or none that is fresh by the device's max-age.
+- With ``?noResp=true`` the result of the request is not reported to anyone: 204, and 409 for a device in queue mode.
+  The request is queued and delivered as usual, and its value is stored in the mirror.
+- ``sync=true`` and ``pri`` are rejected by name with 400. ``DELETE`` is rejected too, because nothing on a device can
+  be deleted.
+
+Paths without a version
+-----------------------
+
+``/subscriptions...`` and ``/notification/...`` without a version mean the same as with ``/v2`` in front, with the same
+keys, scopes and limits. One response differs, because these programs accept no other success: setting rules at
+``/subscriptions`` returns 204, and 202 with the version in front.
 
 Source: wire.md 9.
 """
@@ -90,7 +112,7 @@ def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
 
 
 @extends(tryfirst=True)
-def request_answered(
+def response_ready(
     environ: dict[str, Any],
     response: Response,
     route: tuple[str, str],

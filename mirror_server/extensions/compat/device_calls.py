@@ -18,7 +18,7 @@ from mirror_sdk.wire.device_requests import (
 )
 from mirror_sdk.wire.legacy_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_server.core.commands import Command, CommandRequest
-from mirror_server.core.errors import Refusal, unknown_device
+from mirror_server.core.errors import ApiError, unknown_device
 from mirror_server.extensions.compat.held_requests import HeldRequests
 from mirror_server.extensions.descriptions import OF_ACCEPTED
 from mirror_server.hooks import Handling
@@ -27,7 +27,6 @@ from mirror_server.service.keys import Scope
 from mirror_server.store import devices, resources
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
-from mirror_server.views.answers import empty_answer, when_stored
 from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of, text_of, words
 from mirror_server.views.device_requests import place
 from mirror_server.views.requests import (
@@ -40,6 +39,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
+from mirror_server.views.responses import empty_response, when_stored
 
 _MEDIA_TYPE = re.compile(MEDIA_TYPE_PATTERN.replace("$", r"\Z"))
 _NUMBER = re.compile(NUMBER_PATTERN.replace("$", r"\Z"))
@@ -68,7 +68,7 @@ _RULES = tuple(
     Parameter(name, "A notification rule, in the place of a value.", TEXT | {"pattern": NUMBER_PATTERN})
     for name in NOTIFICATION_RULES
 )
-_NOBODY_IS_TOLD = ResponseSpec(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
+_NO_NOTIFICATION = ResponseSpec(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
 _VALUE = "A value as it is, in the format that `Content-Type` tells."
 
 
@@ -87,7 +87,7 @@ routes = Blueprint("older_device_calls", __name__)
     "Device requests",
     ResponseSpec(200, "What the mirror holds, with `cacheOnly`.", text_of("*/*", "21.5", _VALUE)),
     _ACCEPTED,
-    _NOBODY_IS_TOLD,
+    _NO_NOTIFICATION,
     ResponseSpec(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
     parameters=(_FROM_CACHE, *_OLDER),
     errors=(409,),
@@ -105,7 +105,7 @@ def read_resource(device_id: str, path: str) -> Response:
     if not is_from_cache:
         return _place(device_id, asked)
     if query_flag("noResp"):
-        raise Refusal.of_field("noResp", "the answer comes from the cache, and at once; leave one of them out")
+        raise ApiError.of_field("noResp", "the answer comes from the cache, and at once; leave one of them out")
     return _cached(device_id, asked.path)
 
 
@@ -114,7 +114,7 @@ def read_resource(device_id: str, path: str) -> Response:
 @described(
     "Device requests",
     _ACCEPTED,
-    _NOBODY_IS_TOLD,
+    _NO_NOTIFICATION,
     body=_raw("1"),
     takes_no_body=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER, *_RULES),
@@ -131,12 +131,12 @@ def write_resource(device_id: str, path: str) -> Response:
     rules = _read_rules()
     payload = read_raw_body()
     if rules and payload:
-        raise Refusal.of_field("body", "notification rules in the query go without a value; leave one of them out")
+        raise ApiError.of_field("body", "notification rules in the query go without a value; leave one of them out")
     if rules:
         return _place(device_id, CommandRequest("PUT", read_path(path), query=rules))
     if not payload:
         message = "empty; a write needs the value to write. POST /v2/device-requests/{id} writes an empty one"
-        raise Refusal.of_field("body", message)
+        raise ApiError.of_field("body", message)
     payload, content_type = _as_device_takes_it(payload, _read_content_type() or DEFAULT_CONTENT_TYPE)
     return _place(device_id, CommandRequest("PUT", read_path(path), payload=payload, content_type=content_type))
 
@@ -146,7 +146,7 @@ def write_resource(device_id: str, path: str) -> Response:
 @described(
     "Device requests",
     _ACCEPTED,
-    _NOBODY_IS_TOLD,
+    _NO_NOTIFICATION,
     body=_raw("0='1'"),
     takes_no_body=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER),
@@ -171,7 +171,7 @@ def delete_resource(device_id: str, path: str) -> Response:
     """Refused: nothing is deleted of a device."""
     # Source: specification 2.1.
     message = f"DELETE is not to be had of /{path} of the device {device_id!r}: nothing is deleted of a device"
-    raise Refusal(400, f"{message}. Write it, execute it, or have the device remove it")
+    raise ApiError(400, f"{message}. Write it, execute it, or have the device remove it")
 
 
 def _place(device_id: str, asked: CommandRequest) -> Response:
@@ -179,31 +179,31 @@ def _place(device_id: str, asked: CommandRequest) -> Response:
     is_silent = query_flag("noResp")
     placement = Placement(app_id(), device_id, asked, uuid4().hex, is_silent=is_silent)
     if is_silent:
-        return place(placement, Handling(_refuse_queue_mode, _respond_empty))
+        return place(placement, Handling(_reject_queue_mode, _respond_empty))
     return place(placement, services().part(HeldRequests).hold(placement))
 
 
-def _refuse_queue_mode(_session: Session, target: Target) -> None:
+def _reject_queue_mode(_session: Session, target: Target) -> None:
     if target.queue_mode:
         device = f"the device {target.device_id!r}"
         message = f"{device} is in queue mode, and what it takes later has to be answered; leave it out"
-        raise Refusal(409, f"noResp: {message}", fields=[("noResp", message)])
+        raise ApiError(409, f"noResp: {message}", fields=[("noResp", message)])
 
 
 def _respond_empty(stored: Future[Command], accepted: Callable[[Command], Response]) -> Response:
-    def answer(command: Command) -> Response:
+    def response(command: Command) -> Response:
         # The line in the log has the async-id.
         accepted(command)
-        return empty_answer()
+        return empty_response()
 
-    return when_stored(stored, answer)
+    return when_stored(stored, response)
 
 
 def _cached(device_id: str, path: str) -> Response:
     """The value that the mirror holds, while it is fresh.
 
     Raises:
-        Refusal: There is no such device (404) or no such resource of it (400).
+        ApiError: There is no such device (404) or no such resource of it (400).
     """
     parts = services()
     with parts.database.read() as session:
@@ -214,7 +214,7 @@ def _cached(device_id: str, path: str) -> Response:
             parts.commands.check_instance(session, device_id, path)
     expires_at = None if found is None else found.reported_expires_at
     if found is None or found.reported_value is None or (expires_at is not None and expires_at <= parts.clock.now()):
-        return empty_answer(205)
+        return empty_response(205)
     content_type = found.reported_content_type or DEFAULT_CONTENT_TYPE
     # What a device named may be no content type, and no header may have it.
     is_type = _MEDIA_TYPE.fullmatch(content_type)
@@ -225,12 +225,12 @@ def _check_older(*, is_cacheable: bool = True) -> None:
     """Refuse what an older call may ask for and cannot have.
 
     Raises:
-        Refusal: It is to be answered at once, or from a cache that does not hold what is asked for (400).
+        ApiError: It is to be answered at once, or from a cache that does not hold what is asked for (400).
     """
     if query_flag("sync"):
-        raise Refusal.of_field("sync", "a device is not waited for; leave it out, the answer comes as a notification")
+        raise ApiError.of_field("sync", "a device is not waited for; leave it out, the answer comes as a notification")
     if not is_cacheable and query_flag("cacheOnly"):
-        raise Refusal.of_field("cacheOnly", "only what is read can come from a cache; leave it out")
+        raise ApiError.of_field("cacheOnly", "only what is read can come from a cache; leave it out")
 
 
 def _read_rules() -> str:
@@ -238,7 +238,7 @@ def _read_rules() -> str:
     given = [(name, query_text(name)) for name in NOTIFICATION_RULES]
     for name, value in given:
         if value is not None and not _NUMBER.fullmatch(value):
-            raise Refusal.of_field(name, f"{value!r} is no number; write a rule like {name}=5")
+            raise ApiError.of_field(name, f"{value!r} is no number; write a rule like {name}=5")
     return "&".join(f"{name}={value}" for name, value in given if value is not None)
 
 
@@ -249,7 +249,7 @@ def _read_content_type() -> str | None:
         return None
     if len(given) > MAX_MEDIA_TYPE or not _MEDIA_TYPE.fullmatch(given):
         message = f"{given[:MAX_MEDIA_TYPE]!r} is no content type of {MAX_MEDIA_TYPE} characters at most"
-        raise Refusal.of_field("Content-Type", f"{message}; write it like text/plain")
+        raise ApiError.of_field("Content-Type", f"{message}; write it like text/plain")
     return given
 
 

@@ -22,7 +22,7 @@ from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store.commands import Target
 from mirror_server.store.session import WAITING, Session
-from mirror_server.views.answers import when_stored
+from mirror_server.views.responses import when_stored
 
 if TYPE_CHECKING:
     from mirror_server.server import Services
@@ -86,8 +86,8 @@ class HeldRequests:
             self._release(async_id)
             return
         # The writer takes it behind the request itself, and wakes the device on its own thread.
-        self._database.insist(
-            lambda session: self._publish_release(session, device_id, async_id), by_leader=False, touched=()
+        self._database.submit_durable(
+            lambda session: self._publish_release(session, device_id, async_id), by_leader=False, conflict_keys=()
         )
 
     def _publish_release(self, session: Session, device_id: str, async_id: str) -> None:

@@ -18,9 +18,9 @@ from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
-from mirror_server.views.answers import json_answer, when_read
 from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
+from mirror_server.views.responses import json_response, when_read
 
 _REGISTERED = Condition("registered", "IN", (1,))
 _DEVICES_AT_A_TIME = 1000
@@ -42,7 +42,7 @@ routes = Blueprint("older_calls", __name__)
 )
 def list_rest_versions() -> Response:
     """The versions that stand in front of paths."""
-    return json_answer(REST_VERSIONS)
+    return json_response(REST_VERSIONS)
 
 
 @routes.get("/v2/limits")
@@ -58,7 +58,7 @@ def get_limits() -> Response:
                 "transaction-count": _count_entries(session, asker),
                 "endpoint-count": devices.count(session, [_REGISTERED]),
             }
-        return json_answer({"transaction-quota": NO_QUOTA, "endpoint-quota": NO_QUOTA, **counts})
+        return json_response({"transaction-quota": NO_QUOTA, "endpoint-quota": NO_QUOTA, **counts})
 
     return when_read(read, lambda limits: limits, is_long=True)
 
@@ -81,9 +81,9 @@ def list_endpoints() -> Response:
     if endpoint_type is not None:
         conditions.append(Condition("endpoint_type", "IN", (endpoint_type,)))
     parts, is_admitted, asker = services(), g.still_admits, app_id()
-    refusal = parts.download_slots.acquire(asker)
-    if refusal is not None:
-        raise refusal
+    api_error = parts.download_slots.acquire(asker)
+    if api_error is not None:
+        raise api_error
     with ExitStack() as stack:
         stack.callback(partial(parts.download_slots.release, asker))
         chunks = _endpoints(stack.enter_context(parts.database.read()), conditions)

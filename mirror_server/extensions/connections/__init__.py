@@ -1,18 +1,36 @@
-"""Care for hostile connections: what one may send, how long it may take, how many there may be, and who sends it.
+"""Limits on connections before authentication, and trusted proxies.
 
-- What a connection may before a key is asked for: ``--max-connections`` (each is an open file: the server raises the
-  limit of ``ulimit -n`` as far as it may, and does not start where that leaves too few), ``--max-head-bytes``,
-  ``--max-headers``, ``--idle-timeout-seconds``.
-- Who is believed: ``--trust-proxy`` names the proxies whose ``X-Forwarded-For`` says who sends a request. Wrong keys
-  count by the address that the proxy names, and without ``--trust-proxy`` by that of the proxy itself, where all
-  clients are one. ``unix`` is a proxy that comes by a socket file. Where several proxies stand in a row, name them all;
-  each then adds to the header (``$proxy_add_x_forwarded_for`` of nginx), which is believed from its end back to the
-  first address that is no proxy of yours. What a client writes into it itself is never believed.
+For example, behind a proxy on the same machine::
 
-Leave this extension out only behind a proxy that does the same. Without it connections are those of uvicorn. A head may
-have any size and take any time. A client that reads nothing keeps its connection. Fields that follow a body count as
-headers, and the body of a request with ``Upgrade`` is lost. The address of a client is that of its connection, and of
-IPv6 each address counts by itself.
+    mirror-server run --max-connections 2000 --idle-timeout-seconds 60 --trust-proxy 127.0.0.1
+
+Limits before authentication
+----------------------------
+
+``--max-connections``, ``--max-head-bytes``, ``--max-headers`` and ``--idle-timeout-seconds`` limit each connection.
+Every connection is an open file. The server raises the limit of ``ulimit -n`` as far as it is allowed to, and does not
+start if the limit is still too low.
+
+Trusted proxies
+---------------
+
+``--trust-proxy`` lists the proxies whose ``X-Forwarded-For`` identifies the client. Failed authentication is counted by
+that address. Without ``--trust-proxy`` it is counted by the address of the proxy, which is the same for all clients.
+``unix`` is a proxy that connects by a socket file.
+
+List all proxies of a chain. Each of them has to add to the header (``$proxy_add_x_forwarded_for`` of nginx). The server
+reads the header from its end to the first address that is not one of your proxies. Addresses that a client writes into
+the header itself are never trusted.
+
+Without this extension
+----------------------
+
+Leave this extension out only behind a proxy that does the same. Without it:
+
+- Connections are those of uvicorn. A head may have any size and take any time.
+- A client that reads nothing keeps its connection.
+- Trailer fields after a body count as headers, and the body of a request with ``Upgrade`` is lost.
+- The address of a client is that of its connection, and each IPv6 address counts separately.
 """
 
 # To read it begin with ``limits``, then ``connection``.

@@ -18,25 +18,25 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from mirror_server.config import Settings
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.connections.settings import ConnectionSettings
 from mirror_server.web.asgi import WSGIResponse
 from mirror_server.web.serve import Upgrade
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
-_MOST_TOLD = 100
+_MAX_LOGGED = 100
 _PIECE_BYTES = 64 * 1024
 _HEADER_MARKS = 4
 _MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
 
 _log = logging.getLogger(__name__)
 
-AnswerRefusal = Callable[[Refusal, Mapping[str, Any]], WSGIResponse]
+ErrorResponder = Callable[[ApiError, Mapping[str, Any]], WSGIResponse]
 """Makes the answer of a refusal, given what is known of the request as an ASGI scope."""
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     """Stops the parser; the refusal itself is kept by the connection."""
 
 
@@ -50,7 +50,7 @@ class BoundedConnection(HttpToolsProtocol):
         _loop: uvicorn's.
         settings: The limits that others have too.
         limits: Those of connections alone.
-        answer_refusal: Makes the answer of what is refused here.
+        error_response: Makes the answer of what is refused here.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class BoundedConnection(HttpToolsProtocol):
         *,
         settings: Settings,
         limits: ConnectionSettings,
-        answer_refusal: AnswerRefusal,
+        error_response: ErrorResponder,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._settings = settings
@@ -70,16 +70,16 @@ class BoundedConnection(HttpToolsProtocol):
         self._max_headers, self._max_head_bytes = limits.max_headers, limits.max_head_bytes
         # It is only given to the event loop, which takes any number.
         self.timeout_keep_alive = limits.idle_timeout_seconds  # type: ignore[assignment]
-        self._answer_refusal = answer_refusal
+        self._error_response = error_response
         self._upgrade = cast("Upgrade | None", self.ws_protocol_class)
-        self._refusal: Refusal | None = None
-        self._answered: RequestResponseCycle | None = None
+        self._api_error: ApiError | None = None
+        self._responding: RequestResponseCycle | None = None
         self._is_over = False
         self._in_head = False
         self._in_message = False
         # Bytes since the parser last told of something that ends: a head, a piece of a body, a message. They lack
         # what stood in the piece in which a request began behind another one, which is no more than the slack.
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
         self._slack_bytes = 0
         self._piece_bytes = 0
         self._begins_piece = False
@@ -90,11 +90,11 @@ class BoundedConnection(HttpToolsProtocol):
         """Begin, unless there are too many connections."""
         super().connection_made(transport)
         excess = len(self.connections) - self._max_connections
-        if excess > _MOST_TOLD:
+        if excess > _MAX_LOGGED:
             transport.abort()
         elif excess > 0:
             message = "too many connections are open on this server; try again later, and close those you do not use"
-            self._refuse(Refusal(503, message, reason="TOO_MANY_CONNECTIONS", retry_after_seconds=5))
+            self._reject(ApiError(503, message, reason="TOO_MANY_CONNECTIONS", retry_after_seconds=5))
         else:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -104,7 +104,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Forget what was to happen with it."""
         self._is_over = True
         self._stop_timers()
-        self._give_up_answer()
+        self._abandon_response()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -117,7 +117,7 @@ class BoundedConnection(HttpToolsProtocol):
                 self.data_received(data[begin : begin + _PIECE_BYTES])
             return
         self._piece_bytes = size
-        self._untold_bytes += size
+        self._unparsed_bytes += size
         self._begins_piece = not self._in_message
         self._unset_keepalive_if_required()
         self._parse(data)
@@ -134,8 +134,8 @@ class BoundedConnection(HttpToolsProtocol):
             rest = data[upgrade.args[0] :]
             try:
                 take_over = self._upgrade(self) if self._upgrade and not self._is_answering() else None
-            except Refusal as refusal:
-                self._refuse(refusal)
+            except ApiError as api_error:
+                self._reject(api_error)
                 return
             if take_over is not None:
                 self._is_over = True
@@ -147,7 +147,7 @@ class BoundedConnection(HttpToolsProtocol):
             if not self._is_over:
                 self._parse(rest)
         except httptools.HttpParserError:
-            self._refuse(self._refusal or Refusal(400, _MALFORMED))
+            self._reject(self._api_error or ApiError(400, _MALFORMED))
 
     def _begin_again(self) -> None:
         """Read the head as one without ``Upgrade``, which may be ignored (RFC 9110 7.8).
@@ -164,16 +164,16 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _look(self) -> None:
         """Refuse what is too large, and give what is to come its time."""
-        refusal = self._head_refusal() if self._in_head else None
-        if refusal is None and self._untold_bytes > self._max_head_bytes:
-            refusal = self._too_large()
-        if refusal is not None:
-            self._refuse(refusal)
+        api_error = self._head_error() if self._in_head else None
+        if api_error is None and self._unparsed_bytes > self._max_head_bytes:
+            api_error = self._too_large()
+        if api_error is not None:
+            self._reject(api_error)
         elif not self._in_head and (self._in_message or self._is_answering()):
             self._stop_timer()
         elif self._timer is None:
-            slow = Refusal(408, "the request did not arrive in time; send it at once")
-            self._timer = self.loop.call_later(self._settings.request_timeout_seconds, self._refuse, slow)
+            slow = ApiError(408, "the request did not arrive in time; send it at once")
+            self._timer = self.loop.call_later(self._settings.request_timeout_seconds, self._reject, slow)
 
     def _is_answering(self) -> bool:
         return not getattr(self.cycle, "response_complete", True)
@@ -182,34 +182,36 @@ class BoundedConnection(HttpToolsProtocol):
         """Called by the parser."""
         super().on_message_begin()
         self._in_head = self._in_message = True
-        self._untold_bytes, self._slack_bytes = self._piece_bytes, 0
+        self._unparsed_bytes, self._slack_bytes = self._piece_bytes, 0
         if not self._begins_piece:
-            self._untold_bytes, self._slack_bytes = 0, self._piece_bytes
+            self._unparsed_bytes, self._slack_bytes = 0, self._piece_bytes
 
     def on_headers_complete(self) -> None:
         """Called by the parser; raising stops it."""
-        if len(self.headers) > self._max_headers or self._untold_bytes + self._slack_bytes > self._max_head_bytes:
-            self._refusal = self._head_refusal()
-        if self._refusal is None and len(self.pipeline) >= _MOST_PIPELINED:
-            self._refusal = Refusal(400, "too many requests came before their answers; wait for these, then send more")
+        if len(self.headers) > self._max_headers or self._unparsed_bytes + self._slack_bytes > self._max_head_bytes:
+            self._api_error = self._head_error()
+        if self._api_error is None and len(self.pipeline) >= _MOST_PIPELINED:
+            self._api_error = ApiError(
+                400, "too many requests came before their answers; wait for these, then send more"
+            )
         if self.parser.should_upgrade():
-            if self._refusal is None and self.parser.get_method() != b"CONNECT":
+            if self._api_error is None and self.parser.get_method() != b"CONNECT":
                 return
-            self._refusal = self._refusal or Refusal(400, "this is no proxy: CONNECT is not spoken here")
-        if self._refusal is not None:
-            raise _Refused
+            self._api_error = self._api_error or ApiError(400, "this is no proxy: CONNECT is not spoken here")
+        if self._api_error is not None:
+            raise _Rejected
         super().on_headers_complete()
         # The parser tells of trailers as of headers. They are counted apart and never read: a proxy in front checks and
         # replaces headers alone (RFC 9110 6.5.1).
         self.headers = []
         if not self.pipeline:
-            self._answered = self.cycle
+            self._responding = self.cycle
         self._in_head = False
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
 
     def on_body(self, body: bytes) -> None:
         """Called by the parser."""
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -218,40 +220,40 @@ class BoundedConnection(HttpToolsProtocol):
             # It goes on without its upgrade.
             return
         if self.headers:
-            self._refusal = self._trailer_refusal()
-            if self._refusal is not None:
-                raise _Refused
+            self._api_error = self._trailer_error()
+            if self._api_error is not None:
+                raise _Rejected
             # ``Connection: close`` ends what the parser reads even here.
             self.cycle.keep_alive = self.cycle.keep_alive and self.parser.should_keep_alive()
         self._in_message = self._begins_piece = False
-        self._untold_bytes = 0
+        self._unparsed_bytes = 0
         super().on_message_complete()
 
-    def _trailer_refusal(self) -> Refusal | None:
+    def _trailer_error(self) -> ApiError | None:
         if len(self.headers) > self._max_headers:
-            return Refusal(431, f"more than {self._max_headers} trailers; leave them out")
+            return ApiError(431, f"more than {self._max_headers} trailers; leave them out")
         return self._too_large() if self._header_bytes() > self._max_head_bytes else None
 
-    def _head_refusal(self) -> Refusal | None:
+    def _head_error(self) -> ApiError | None:
         if len(self.headers) > self._max_headers:
-            return Refusal(431, f"more than {self._max_headers} headers; send fewer")
+            return ApiError(431, f"more than {self._max_headers} headers; send fewer")
         most = self._max_head_bytes
-        if self._untold_bytes + self._slack_bytes > most and len(self.url) + self._header_bytes() > most:
+        if self._unparsed_bytes + self._slack_bytes > most and len(self.url) + self._header_bytes() > most:
             return self._too_large()
         return None
 
     def _header_bytes(self) -> int:
         return sum(len(name) + len(value) + _HEADER_MARKS for name, value in self.headers)
 
-    def _too_large(self) -> Refusal:
+    def _too_large(self) -> ApiError:
         limit = f"{self._max_head_bytes} bytes"
         if not self._in_head:
-            return Refusal(400, f"more than {limit} of line ends, chunk extensions or trailers; leave them out")
+            return ApiError(400, f"more than {limit} of line ends, chunk extensions or trailers; leave them out")
         if len(self.url) > self._max_head_bytes / 2:
-            return Refusal(414, f"request line and headers are larger than {limit}; ask for less at a time")
-        return Refusal(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
+            return ApiError(414, f"request line and headers are larger than {limit}; ask for less at a time")
+        return ApiError(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _reject(self, api_error: ApiError) -> None:
         """Read no more; answer, unless an answer is under way, which then is the last one."""
         self._is_over = True
         self._stop_timer()
@@ -259,23 +261,23 @@ class BoundedConnection(HttpToolsProtocol):
             if self._in_head or not self._in_message:
                 self.cycle.keep_alive = False
                 return
-            self._give_up_answer()
+            self._abandon_response()
             if self.cycle.response_started or self.pipeline:
                 self._end()
                 return
-        self._write(self._answer_refusal(refusal, self.scope if self._in_message else {"client": self.client}))
+        self._write(self._error_response(api_error, self.scope if self._in_message else {"client": self.client}))
         self._linger()
 
-    def _give_up_answer(self) -> None:
+    def _abandon_response(self) -> None:
         """Tell the request that is being answered that its client is gone; uvicorn tells only the last that came."""
-        if self._answered is not None and not self._answered.response_complete:
-            self._answered.disconnected = True
-            self._answered.message_event.set()
+        if self._responding is not None and not self._responding.response_complete:
+            self._responding.disconnected = True
+            self._responding.message_event.set()
 
-    def _write(self, answer: WSGIResponse) -> None:
+    def _write(self, response: WSGIResponse) -> None:
         common = [b"%b: %b\r\n" % header for header in self.server_state.default_headers]
-        end = (answer.lines, b"connection: close\r\n\r\n", answer.body)
-        self.transport.write(b"".join([STATUS_LINE[answer.status], *common, *end]))
+        end = (response.lines, b"connection: close\r\n\r\n", response.body)
+        self.transport.write(b"".join([STATUS_LINE[response.status], *common, *end]))
 
     def _linger(self) -> None:
         """Say that no more is sent, and drop what still comes: closing at once would take the answer away again."""
@@ -293,7 +295,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Called by uvicorn when an answer is handed over to be sent."""
         if self.pipeline:
-            self._answered = self.pipeline[-1][0]
+            self._responding = self.pipeline[-1][0]
         super().on_response_complete()
         if self.timeout_keep_alive_task is not None and not self._in_message:
             # Nearly always: the next request is waited for.

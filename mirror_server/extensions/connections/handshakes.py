@@ -9,7 +9,7 @@ from collections.abc import Callable, Sized
 from contextlib import suppress
 from functools import partial
 
-_MOST_TOLD = 100
+_MAX_LOGGED = 100
 _PAUSE_SECONDS = 0.1
 
 
@@ -77,7 +77,7 @@ class TlsListener:
             oldest = next(iter(self._handshakes))
             self._handshakes.pop(oldest)
             oldest.cancel()
-        elif excess >= _MOST_TOLD:
+        elif excess >= _MAX_LOGGED:
             # The others are told why, by what speaks HTTP.
             accepted.close()
             return

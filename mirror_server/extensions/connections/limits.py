@@ -50,7 +50,7 @@ class ConnectionLimits:
         """
         self._limits = replace(self._limits, max_connections=allow_connections(self._limits.max_connections))
         connection = partial(
-            BoundedConnection, settings=self._settings, limits=self._limits, answer_refusal=bridge.answer_refusal
+            BoundedConnection, settings=self._settings, limits=self._limits, error_response=bridge.error_response
         )
         config.http = cast("type[asyncio.Protocol]", connection)
 

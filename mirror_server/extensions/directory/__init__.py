@@ -1,9 +1,14 @@
 """The directory: filters, names, descriptions and custom attributes of devices, saved queries, device events.
 
-``--keep-device-events`` and ``--max-device-events`` say for how long the list of what became of registrations is kept
-(``/v3/device-events``), and how many entries at most. All applications share what is said of devices, and the filters
-that are saved. Fixed are: 100 filters in a request (10 of them by name, description, etag or attributes) with 1000
-values, 1000 saved filters, five custom attributes a device.
+List the devices of a room::
+
+    curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v3/devices?filter=custom_attributes__room%3DB12"
+
+``--keep-device-events`` and ``--max-device-events`` limit the age and the number of device events: registrations, their
+updates and ends (``/v3/device-events``). All applications share the descriptions of devices and the saved filters.
+
+Fixed limits: 100 filters with 1000 values in a request, of which 10 by name, description, etag or attributes; 1000
+saved filters; five custom attributes per device.
 """
 
 # To read it begin with ``service``, then ``filters``.

@@ -10,15 +10,15 @@ import orjson
 from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
-from mirror_server.extensions.directory.sent_back import read_sent_back, refuse_if_match, require_unchanged
+from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryDevice as Found
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.service.devices import Described
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import json_answer, when_stored
 from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, leader_only, requires, services
+from mirror_server.views.responses import json_response, when_stored
 from mirror_server.views.serialize import device, timestamp
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
@@ -75,7 +75,7 @@ def get_device_connection(device_id: str) -> Response:
     is told to a key with the scope ``admin`` only.
     """
     found = services().part(DirectoryService).connection(device_id)
-    return json_answer(connection_content(found, with_address=Scope.ADMIN in g.scopes))
+    return json_response(connection_content(found, with_address=Scope.ADMIN in g.scopes))
 
 
 @routes.get("/v3/devices/<device_id>/contacts")
@@ -89,7 +89,7 @@ def get_device_contacts(device_id: str) -> Response:
     """
     heard_at = services().part(DirectoryService).contacts(app_id(), device_id)
     told = {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
-    return json_answer(told)
+    return json_response(told)
 
 
 def connection_content(found: Found, *, with_address: bool) -> dict[str, Any]:
@@ -107,19 +107,19 @@ def connection_content(found: Found, *, with_address: bool) -> dict[str, Any]:
 
 
 def _describe(device_id: str) -> Response:
-    refuse_if_match()
+    reject_if_match()
     present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
     of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
-    sent = read_sent_back(DeviceUpdate, not_kept=NOT_KEPT, unchanged=of_others).model_dump(exclude_unset=True)
+    sent = read_echoed(DeviceUpdate, not_kept=NOT_KEPT, unchanged=of_others).model_dump(exclude_unset=True)
     stored = services().part(DirectoryService).describe(device_id, lambda found, told: _changed(found, told, sent))
-    return when_stored(stored, lambda found: json_answer(device(found)))
+    return when_stored(stored, lambda found: json_response(device(found)))
 
 
 def _changed(found: Described, told: Description, sent: Mapping[str, Any]) -> Description:
     """What is said of a device from now on.
 
     Raises:
-        Refusal: What was sent besides is not what the device has (400).
+        ApiError: What was sent besides is not what the device has (400).
     """
     others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
     require_unchanged(others, device(found), _WHOSE)

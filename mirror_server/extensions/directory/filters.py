@@ -9,7 +9,7 @@ from functools import cached_property
 from urllib.parse import parse_qsl
 
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.descriptions import FLAG
 from mirror_server.extensions.directory.store import descriptions
@@ -66,7 +66,7 @@ def read_moment(name: str, text: str) -> Instant:
     """An instant as filters have it: also without punctuation, ``20161130T162512Z``, as the public API takes it.
 
     Raises:
-        Refusal: It is none (400).
+        ApiError: It is none (400).
     """
     found = _SHORT_INSTANT.fullmatch(text)
     return read_instant(name, "{}-{}-{}T{}:{}:{}Z".format(*found.groups()) if found else text)
@@ -76,16 +76,16 @@ def read_truth(name: str, text: str) -> int:
     """1 for ``True`` and 0 for ``False``, in any case, as the programs of several languages write them.
 
     Raises:
-        Refusal: It is neither (400).
+        ApiError: It is neither (400).
     """
     if text.lower() not in _TRUTHS:
-        raise Refusal.of_field(name, f"{text!r} is neither True nor False")
+        raise ApiError.of_field(name, f"{text!r} is neither True nor False")
     return _TRUTHS[text.lower()]
 
 
 def _read_state(name: str, text: str) -> int:
     if text not in STATES:
-        raise Refusal.of_field(name, f"{text!r} is no state; write {' or '.join(STATES)}")
+        raise ApiError.of_field(name, f"{text!r} is no state; write {' or '.join(STATES)}")
     return _STATES.get(text, _UNKNOWN)
 
 
@@ -204,20 +204,22 @@ def read_filters(
         own: The other parameters that can stand in the query, to name them to who wrote one that is not known.
 
     Raises:
-        Refusal: A filter is unknown, its value cannot be one, or there are too many (400).
+        ApiError: A filter is unknown, its value cannot be one, or there are too many (400).
     """
     unfolded = list(_unfolded(parameters))
     if len(unfolded) > _MOST_FILTERS:
-        raise Refusal(400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once")
+        raise ApiError(
+            400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once"
+        )
     conditions = [_condition(name, value, fields, own) for name, value in unfolded]
     said = sum(is_looked_up(condition.column) for condition in conditions)
     if said > _MOST_SAID:
         looked_up = ", ".join(name for name, column in fields.columns.items() if is_looked_up(column))
         message = f"{said} filters by {looked_up} or attributes; {_MOST_SAID} is the limit"
-        raise Refusal(400, f"{message}, and __in and __nin take many values at once")
+        raise ApiError(400, f"{message}, and __in and __nin take many values at once")
     count = sum(len(condition.values) for condition in conditions)
     if count > _MOST_VALUES:
-        raise Refusal(400, f"{count} values in the filters; {_MOST_VALUES} is the limit, so ask for a part at a time")
+        raise ApiError(400, f"{count} values in the filters; {_MOST_VALUES} is the limit, so ask for a part at a time")
     return conditions
 
 
@@ -255,4 +257,4 @@ def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Co
     )
     if own:
         message += f"; what is no filter is {', '.join(own)}"
-    raise Refusal.of_field(name, message)
+    raise ApiError.of_field(name, message)

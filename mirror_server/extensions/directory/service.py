@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from mirror_sdk.wire.device_queries import MAX_QUERIES
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.link import ConnectionStatus
@@ -68,7 +68,7 @@ class DirectoryService:
         self._settings = settings
 
     def describe(self, device_id: str, change: Callable[[Described, Description], Description]) -> Future[Described]:
-        """Store what is said of a device; the future raises a Refusal where it is not known (404).
+        """Store what is said of a device; the future raises a ApiError where it is not known (404).
 
         Args:
             device_id: The device.
@@ -90,7 +90,7 @@ class DirectoryService:
         """How a device is connected.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
         """
         device = self._devices.device(device_id)
         is_reachable = bool(device.registered) and self._backends.is_reachable(device_id)
@@ -100,7 +100,7 @@ class DirectoryService:
         """When values that a device sent were told to an application lately, the oldest first.
 
         Raises:
-            Refusal: There is no such device (404).
+            ApiError: There is no such device (404).
         """
         with self._database.read() as session:
             last_contact_at = known(session, device_id).last_contact_at
@@ -112,9 +112,9 @@ class DirectoryService:
         """A saved query.
 
         Raises:
-            Refusal: There is none with this id (404).
+            ApiError: There is none with this id (404).
         """
-        return self._database.look(lambda session: _known(session, query_id))
+        return self._database.query(lambda session: _known(session, query_id))
 
     def queries(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
@@ -125,12 +125,12 @@ class DirectoryService:
             return rows, device_queries.count(session, conditions) if count else None
 
     def save_query(self, name: str, query: str) -> Future[DeviceQueryRow]:
-        """Save a query; the future raises a Refusal where its name is taken, or there are too many (400)."""
+        """Save a query; the future raises a ApiError where its name is taken, or there are too many (400)."""
 
         def work(session: Session) -> DeviceQueryRow:
             _require_free(session, name)
             if device_queries.count(session) >= MAX_QUERIES:
-                raise Refusal(400, f"{MAX_QUERIES} queries are saved, which is the limit; delete one first")
+                raise ApiError(400, f"{MAX_QUERIES} queries are saved, which is the limit; delete one first")
             now = self._clock.now()
             row = DeviceQueryRow(_new_id(now), name, query, created_at=now, updated_at=now)
             device_queries.put(session, row)
@@ -139,7 +139,7 @@ class DirectoryService:
         return self._database.submit(work)
 
     def change_query(self, query_id: str, change: Callable[[DeviceQueryRow], DeviceQueryRow]) -> Future[DeviceQueryRow]:
-        """Change a saved query; the future raises a Refusal where it is not there (404) or its name is taken (400).
+        """Change a saved query; the future raises a ApiError where it is not there (404) or its name is taken (400).
 
         Args:
             query_id: The query.
@@ -160,7 +160,7 @@ class DirectoryService:
         return self._database.submit(work)
 
     def delete_query(self, query_id: str) -> Future[None]:
-        """Delete a saved query; the future raises a Refusal where it is not there (404)."""
+        """Delete a saved query; the future raises a ApiError where it is not there (404)."""
 
         def work(session: Session) -> None:
             if not device_queries.delete(session, query_id):
@@ -170,7 +170,7 @@ class DirectoryService:
 
     def event(self, revision: int) -> DeviceEventRow | None:
         """What became of a registration; ``None`` where nothing with this number is kept."""
-        return self._database.look(lambda session: device_events.find(session, revision))
+        return self._database.query(lambda session: device_events.find(session, revision))
 
     def events(
         self, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int, count: bool
@@ -202,7 +202,7 @@ class DirectoryService:
             if dropped == _EVENTS_AT_ONCE:
                 session.after_commit(lambda: self._drop_events(before))
 
-        self._database.insist(work)
+        self._database.submit_durable(work)
 
 
 def _known(session: Session, query_id: str) -> DeviceQueryRow:
@@ -214,11 +214,11 @@ def _known(session: Session, query_id: str) -> DeviceQueryRow:
 
 def _require_free(session: Session, name: str) -> None:
     if device_queries.find_by_name(session, name) is not None:
-        raise Refusal.of_field("name", f"there is a query {name!r} already; change that one, or choose another name")
+        raise ApiError.of_field("name", f"there is a query {name!r} already; change that one, or choose another name")
 
 
-def _unknown_query(query_id: str) -> Refusal:
-    return Refusal(404, f"no saved query with the id {query_id!r}; GET /v3/device-queries lists those that are there")
+def _unknown_query(query_id: str) -> ApiError:
+    return ApiError(404, f"no saved query with the id {query_id!r}; GET /v3/device-queries lists those that are there")
 
 
 def _new_id(now: Instant) -> str:

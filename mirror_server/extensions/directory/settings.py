@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from mirror_server.config import setting
-from mirror_server.extensions.options import read_kept_time
+from mirror_server.extensions.options import read_retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class DirectorySettings:
         option="--keep-device-events",
         metavar="TIME",
         default="30d",
-        callback=read_kept_time,
+        callback=read_retention,
     )
     max_device_events: int = setting(
         1_000_000,

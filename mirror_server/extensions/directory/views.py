@@ -17,8 +17,9 @@ from mirror_sdk.wire.device_queries import (
     DeviceQueryPage,
     DeviceQueryUpdate,
 )
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.descriptions import list_parameters
+from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.filters import (
     DeviceFilters,
     Fields,
@@ -27,15 +28,14 @@ from mirror_server.extensions.directory.filters import (
     read_moment,
     read_truth,
 )
-from mirror_server.extensions.directory.sent_back import read_sent_back, refuse_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import empty_answer, json_answer, when_page_read, when_stored
 from mirror_server.views.description import TEXT, ResponseSpec, described, json_of
 from mirror_server.views.requests import PAGING, query_paging, requires, services
+from mirror_server.views.responses import empty_response, json_response, when_page_read, when_stored
 from mirror_server.views.serialize import timestamp
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
@@ -134,10 +134,10 @@ def post_device_query() -> Response:
     ``query`` is what ``filter`` of ``GET /v3/devices`` takes, and is checked as that is; to use a saved filter, read it
     and send it there. A name is taken once. :data:`MAX_QUERIES` are saved at most.
     """
-    body = read_sent_back(DeviceQueryBody, not_kept=("description",))
+    body = read_echoed(DeviceQueryBody, not_kept=("description",))
     _check_query(body.query)
     stored = services().part(DirectoryService).save_query(body.name, body.query)
-    return when_stored(stored, lambda row: json_answer(_query(row), 201))
+    return when_stored(stored, lambda row: json_response(_query(row), 201))
 
 
 @routes.get("/v3/device-queries/<query_id>")
@@ -145,7 +145,7 @@ def post_device_query() -> Response:
 @described("Directory", ResponseSpec(200, "The query.", _QUERY))
 def get_device_query(query_id: str) -> Response:
     """A saved filter of the directory."""
-    return json_answer(_query(services().part(DirectoryService).query(query_id)))
+    return json_response(_query(services().part(DirectoryService).query(query_id)))
 
 
 @routes.put("/v3/device-queries/<query_id>")
@@ -172,7 +172,7 @@ def patch_device_query(query_id: str) -> Response:
 @described("Directory", ResponseSpec(204, "It is there no more."))
 def delete_device_query(query_id: str) -> Response:
     """Delete a saved filter."""
-    return when_stored(services().part(DirectoryService).delete_query(query_id), lambda _: empty_answer())
+    return when_stored(services().part(DirectoryService).delete_query(query_id), lambda _: empty_response())
 
 
 @routes.get("/v3/device-events")
@@ -225,14 +225,14 @@ def _event(event_id: str) -> Response:
     row = services().part(DirectoryService).event(_read_event_id("id", event_id))
     if row is None:
         message = f"no device event with the id {event_id!r}; GET /v3/device-events lists those that are kept"
-        raise Refusal(404, message)
-    return json_answer(_event_content(row))
+        raise ApiError(404, message)
+    return json_response(_event_content(row))
 
 
 def _event_number(name: str, text: str) -> int:
     number = _read_event_id(name, text)
     if number == _NONE:
-        raise Refusal.of_field(name, f"{text!r} is no id of a device event; give the id of the last one of a page")
+        raise ApiError.of_field(name, f"{text!r} is no id of a device event; give the id of the last one of a page")
     return number
 
 
@@ -240,28 +240,28 @@ def _check_query(query: str) -> None:
     """Check that a query is one that the directory takes.
 
     Raises:
-        Refusal: It is not (400).
+        ApiError: It is not (400).
     """
     try:
         read_filters([("filter", query)], services().part(DeviceFilters).fields)
-    except Refusal as refusal:
-        raise Refusal.of_field("query", refusal.message) from None
+    except ApiError as api_error:
+        raise ApiError.of_field("query", api_error.message) from None
 
 
 def _change(query_id: str) -> Response:
-    refuse_if_match()
-    sent = read_sent_back(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
+    reject_if_match()
+    sent = read_echoed(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
     if sent.get("query") is not None:
         _check_query(sent["query"])
     stored = services().part(DirectoryService).change_query(query_id, lambda row: _changed(row, sent))
-    return when_stored(stored, lambda row: json_answer(_query(row)))
+    return when_stored(stored, lambda row: json_response(_query(row)))
 
 
 def _changed(row: DeviceQueryRow, sent: Mapping[str, Any]) -> DeviceQueryRow:
     """A query as it is from now on.
 
     Raises:
-        Refusal: What was sent besides is not what the query has (400).
+        ApiError: What was sent besides is not what the query has (400).
     """
     others = {name: value for name, value in sent.items() if name not in {"name", "query"}}
     require_unchanged(others, _query(row), {"id": "the id of a query stays what it is"})

@@ -1,84 +1,99 @@
-"""The history: what happened, for as long as the operator keeps it. It is off until it is switched on.
+"""The history: reported values, completed writes and registrations, for as long as you choose. Off by default.
 
-Without it the server knows the last value alone. To keep what happened in the last thirty days::
+Without it the server stores the last value only. To keep a history of thirty days::
 
     pip install "device-state-mirror[history]"
     mirror-server run --keep-history 30d
 
-``mirror-server demo`` and ``mirror lab`` keep seven days, where that extra is installed.
+``mirror-server demo`` and ``mirror lab`` keep seven days if the extra is installed.
 
-What is kept
-------------
+Contents
+--------
 
-A row for each value that a device told, whether anybody subscribed it or not, and for each write that ended; for each
-registration, update, deregistration and lapse; and for each interval in which the service heard nothing, because it was
-down or kept no history: a *gap*. So a value that did not change can be told from one that could not be heard. A row
-stands where it belongs by the device's own clock where it told the time, and has the time of its receipt too: what came
-late is late, not lost. It is written in the transaction that changes the mirror: what the mirror had, the history has.
+The history has a row for each reported value, with or without a subscription, and for each completed write. It has a
+row for each registration, update, deregistration and expiry of a device. It also has a row for each *gap*: an interval
+in which the service received nothing, because it was down or kept no history. So you can distinguish an unchanged value
+from one that could not be received.
 
-Not kept are what was subscribed, for how long values were fresh, which failed writes were acknowledged, and what
-applications were told.
+A row has the time of the device's own clock, if the device sent one, and the time of receipt. So a late value is late,
+not lost. Rows are written in the transaction that changes the mirror: the history contains every value that the mirror
+had.
 
-Read it
+The history does not contain subscriptions, the freshness of values, acknowledgements of failed writes, and the
+notifications that applications received.
+
+Reading
 -------
 
-Any key with the scope ``read`` may, as with the mirror itself::
+Any key with the scope ``read`` can read the history::
 
     export API_HOST=http://127.0.0.1:8080 DAY="from=2026-11-22T00:00:00Z&to=2026-11-23T00:00:00Z"
     curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v3/device-echo/history?path=/3303/*&$DAY"
     curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v3/device-echo?as_of=2026-11-16T08:00:00Z"
 
-The first one gives rows, the second one the device objects as they were. Both come as lines of JSON, or as an Arrow
-stream (``Accept: application/vnd.apache.arrow.stream``), and end with a line that says so: what lacks it was cut off.
-In Python they are ``client.history()`` and ``client.as_of()``, in a shell ``mirror history`` and ``mirror as-of``. Of
-those, and of snapshots, eight may be under way at once (``--poll-share`` of them for one application). An instant
-before what is kept is refused, and the answer names the oldest. Why a write failed is told to the application that
-placed it alone.
+The first call returns rows, the second one the device objects at an earlier instant. Both return lines of JSON, or an
+Arrow stream (``Accept: application/vnd.apache.arrow.stream``). The last line marks the end: a response without it is
+incomplete. In Python use ``client.history()`` and ``client.as_of()``, in a shell ``mirror history`` and
+``mirror as-of``.
+
+At most eight of these responses and snapshots can be in progress at once, of which one application has
+``--poll-share``. An instant before the oldest data is rejected, and the error states the oldest instant. Only the
+application that made a write is shown why it failed.
 
 Privacy
 -------
 
-A history of values tells more of people than their last value does: when somebody was at home, rose, cooked. Keep no
-more days than somebody asks questions about, and tell those it is about. ``mirror-server erase DEVICE_ID`` erases a
-device's history too, and so does the end of a device that was not connected for six months: it is told no more at once,
-and a running server deletes it within seconds wherever it is, in files of the archive too. The age of a row counts from
-when it was received: a device whose clock is wrong keeps nothing longer. What rows that are gone led to remains, one
-value for each resource, for else nobody could say how the fleet was at the oldest instant. Files and database are as
-secret as the values in them: whatever the umask, the server makes files that only its own user can read (mode 600, and
-700 for folders).
+A history reveals more about people than the last values do: when they were at home, got up or cooked. Keep no more days
+than you need, and inform the people concerned.
 
-Where it is
------------
+``mirror-server erase DEVICE_ID`` also erases the history of a device. So does the deletion of a device that was not
+connected for six months. The data is no longer returned at once. A running server deletes it within seconds from the
+database and from files of the archive.
 
-New rows stand in a table of the database. Some 200,000 at a time, and at the end of a day, they are sorted, compressed
-and put away in pieces, which takes nothing from devices that report meanwhile. With ``--history-archive FOLDER`` (or a
-URL that fsspec opens, as ``s3://bucket/mirror``) days that are over go on to Parquet files::
+The age of a row counts from its receipt, so a wrong clock of a device keeps nothing longer. When rows are deleted, the
+last value of each resource remains. Without it, the state at the oldest instant would be unknown.
+
+Files and database are as confidential as the values in them. The server makes files that only its own user can read,
+whatever the umask (mode 600, and 700 for folders).
+
+Storage and archive
+-------------------
+
+New rows are in a table of the database. About every 200,000 rows, and at the end of a day, they are sorted and
+compressed into segments, which does not slow down devices that report meanwhile. With ``--history-archive FOLDER`` (or
+a URL that fsspec opens, such as ``s3://bucket/mirror``) completed days move to Parquet files::
 
     FOLDER/day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet
 
-pandas, DuckDB, Dask, Spark and Polars read the folder as it is, with values as the device wrote them: as text in
-``value``, and what is no text in ``value_binary``; the service reads table, pieces and files as one. Each
-row is in one of them, also where the server is killed while it moves some: files of its own that the database does not
-name are left over from that, and are removed. Several mirrors may share a folder. Rows of clocks that are far off are
-in ``day=other``. A file never changes: where a device is erased, what is left of it has a name of its own, with another
-end, and is there a moment before the old file goes; other programs list the folder again when one is not there any
-more. ``backup`` has all that is in the database: copy the folder too, behind it, and both again where a device was
-erased in between. A copy of a database that runs beside the first one needs a copy of the folder as well: it goes by
-the same name, and would remove what only the first one knows.
+- pandas, DuckDB, Dask, Spark and Polars read the folder directly. Values are as the device sent them: text in
+  ``value``, all others in ``value_binary``. Rows with times far off are in ``day=other``. Several mirrors can share a
+  folder.
+- The service reads the table, the segments and the files as one. Each row is in one of them, even if the server is
+  killed while it moves rows. Files that the database does not name remain from that and are removed.
+- A file never changes. When a device is erased, the rest of the file is written to a new file with another suffix, just
+  before the old file is deleted. If a file is missing, another program should list the folder again.
+- ``backup`` contains everything in the database. Copy the folder as well, after the database. If a device was erased in
+  between, copy both again.
+- If you run a copy of a database next to the original, it needs its own copy of the folder. Both have the same name, so
+  the copy would remove files that only the original knows.
 
-Of ten million rows, a day of 10,000 devices with 20 resources that change every half an hour or so, the archive took 52
-MB (5.2 bytes a row), and all of them went into an Arrow stream at 1.4 million a second from pieces, at 2.7 million from
-files; the fleet as of an instant took about as long as a snapshot (``python tests/benchmarks history``, one core of a
-virtual machine).
+Measured with ten million rows, which is a day of 10,000 devices with 20 resources that change about every half hour.
+The archive took 52 MB (5.2 bytes per row). An Arrow stream of all rows ran at 1.4 million rows per second from segments
+and 2.7 million from files. The fleet as of an instant took about as long as a snapshot (``python tests/benchmarks
+history``, one core of a virtual machine).
 
-Where the clock of the system was ahead, what happened meanwhile is at those times: it is in no answer of the present,
-and in those of that time when it comes. If all of it was begun or trimmed by then, questions about the present are
-refused for an hour, and it begins anew with what the mirror has: until then the clock may be behind, and the history
-right. An interval in which no server ran is no gap if the clock says that it did not last.
+Clock changes, switching off, several processes
+-----------------------------------------------
 
-Switched off, nothing more is written, nothing is told and nothing goes; on again, the time between is a gap. Several
-processes on PostgreSQL (``mirror-server help processes``) keep one history, and any of them answers; all need the same
-``--keep-history``, and the same archive, at a place that all reach.
+If the system clock was ahead, rows of that time have those times. They are not in responses about the present, and
+appear when that time comes. If the whole history was started or trimmed during that time, questions about the present
+are rejected for an hour; then the history restarts with the current state of the mirror. During the hour the server
+assumes that the clock may be behind and the history right. An interval in which no server ran is not a gap if, by the
+clock, it did not last.
+
+If you switch the history off, nothing more is written, returned or deleted. If you switch it on again, the time between
+is a gap. Several processes on PostgreSQL (``mirror-server help processes``) share one history, and any of them serves
+it. All of them need the same ``--keep-history``, and the same archive in a location that all can reach.
 """
 
 # To read it begin with ``recorder``, how it is written, then ``service`` and ``keeper``.
@@ -162,20 +177,24 @@ def in_common(settings: Settings) -> str:
 @extends
 def build(services: Services) -> Sequence[object]:
     """Make what writes, maintains and reads it; without a history what says so."""
-    from mirror_server.extensions.history.pasts import PastService
+    from mirror_server.extensions.history.history_queries import HistoryQueries
 
     chosen, database, clock = services.settings.of(HistorySettings), services.database, services.clock
     if chosen.keep_history_seconds is None:
-        return [PastService(None, database, clock, services.download_slots)]
+        return [HistoryQueries(None, database, clock, services.download_slots)]
     from mirror_server.extensions.history.archive import Archive
-    from mirror_server.extensions.history.keeper import Keeper
     from mirror_server.extensions.history.recorder import HistoryRecorder
+    from mirror_server.extensions.history.retention import Retention
     from mirror_server.extensions.history.service import HistoryService
 
     archive = None if chosen.history_archive is None else Archive(chosen.history_archive)
     history, keep_seconds = HistoryService(database, clock, archive), chosen.keep_history_seconds
-    keeper = Keeper(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
-    return [PastService(history, database, clock, services.download_slots), keeper, HistoryRecorder(database, clock)]
+    retention = Retention(database=database, clock=clock, service=history, archive=archive, keep_seconds=keep_seconds)
+    return [
+        HistoryQueries(history, database, clock, services.download_slots),
+        retention,
+        HistoryRecorder(database, clock),
+    ]
 
 
 @extends
@@ -199,17 +218,17 @@ def snapshot_at(
 @extends
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
     """Erase a device from segments and the archive."""
-    from mirror_server.extensions.history.put_away import PutAway
+    from mirror_server.extensions.history.archived_history import ArchivedHistory
 
-    return PutAway(database, settings.of(HistorySettings).history_archive).erasure(device_id)
+    return ArchivedHistory(database, settings.of(HistorySettings).history_archive).erasure(device_id)
 
 
 @extends
 def check(database: Database, settings: Settings) -> Sequence[Violation]:
     """Read all segments and files, and return what differs from the database."""
-    from mirror_server.extensions.history.put_away import PutAway
+    from mirror_server.extensions.history.archived_history import ArchivedHistory
 
-    return PutAway(database, settings.of(HistorySettings).history_archive).violations()
+    return ArchivedHistory(database, settings.of(HistorySettings).history_archive).violations()
 
 
 @extends
@@ -217,5 +236,5 @@ def size(database: Database) -> str | None:
     """Return its size in one line; ``None`` if it is empty."""
     from mirror_server.extensions.history.store import history
 
-    found = database.look(history.measure)
+    found = database.query(history.measure)
     return str(found) if found.rows else None

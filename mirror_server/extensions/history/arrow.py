@@ -22,7 +22,7 @@ from mirror_server.extensions.arrow import WORD, Pieces, to_values
 from mirror_server.extensions.history import columns
 from mirror_server.extensions.history.columns import position
 from mirror_server.extensions.history.selection import Position
-from mirror_server.extensions.history.service import OpenPast
+from mirror_server.extensions.history.service import OpenQuery
 from mirror_server.store.resources import ResourceRow
 
 SCHEMA = pa.schema([columns.SCHEMA.field(name) for name in COLUMNS])
@@ -50,8 +50,8 @@ class HistoryPage:
         has_more: Whether there are more than the limit.
     """
 
-    def __init__(self, past: OpenPast, app_id: str, limit: int | None) -> None:
-        self.past = past
+    def __init__(self, query: OpenQuery, app_id: str, limit: int | None) -> None:
+        self.query = query
         self.row_count = 0
         self.position: Position | None = None
         self.has_more = False
@@ -60,7 +60,7 @@ class HistoryPage:
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, Position]]:
         """Return some rows at a time, as the application may see them, and the position of the last of them."""
-        for batch in self.past.batches():
+        for batch in self.query.batches():
             kept = batch if self._limit is None else batch.slice(0, self._limit - self.row_count)
             places = np.arange(kept.num_rows, dtype=np.int32)
             for part in _bounded(kept, places, most_rows=_MOST_ROWS, most_bytes=_MOST_BYTES):
@@ -126,7 +126,7 @@ def _of_issuer(categories: pa.DictionaryArray, app_ids: pa.DictionaryArray, app_
     return pa.DictionaryArray.from_arrays(indices, categories.dictionary)
 
 
-class PastFleet:
+class FleetState:
     """The state of the fleet as flat rows: one for each resource, or one without a path for a device without any.
 
     Args:
@@ -136,20 +136,20 @@ class PastFleet:
         device_count: How many devices there were so far.
     """
 
-    def __init__(self, past: OpenPast) -> None:
-        self._past = past
+    def __init__(self, query: OpenQuery) -> None:
+        self._query = query
         self.device_count = 0
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, _Numbers]]:
         """Return the rows of some devices at a time, the start of each device in them, and behind these the end."""
-        for rows in self._past.batches():
+        for rows in self._query.batches():
             for part in _bounded(rows, _begins(rows), most_bytes=_MOST_BYTES_OF_DEVICES):
                 begins = np.append(_begins(part), np.int32(part.num_rows))
                 self.device_count += len(begins) - 1
                 yield part, begins
 
 
-def fleet_stream(fleet: PastFleet, compression: Compression, end: Callable[[], bytes]) -> Generator[bytes]:
+def fleet_stream(fleet: FleetState, compression: Compression, end: Callable[[], bytes]) -> Generator[bytes]:
     """Return the stream piece by piece, with the columns of a snapshot; its last batch is empty and has the end.
 
     Args:
@@ -191,18 +191,18 @@ def _nested(rows: pa.RecordBatch, begins: _Numbers, schema: pa.Schema) -> pa.Rec
     """Return a row for each device, with its resources in a list, as in a snapshot."""
     is_resource = rows.column("path").is_valid()
     resources = rows.filter(is_resource)
-    borders = _passed(is_resource)[begins]
+    boundaries = _passed(is_resource)[begins]
     is_written = resources.column("desired_status").is_valid()
     # The place of each resource among those of its device.
-    places = np.arange(resources.num_rows, dtype=np.int32) - np.repeat(borders[:-1], np.diff(borders))
+    places = np.arange(resources.num_rows, dtype=np.int32) - np.repeat(boundaries[:-1], np.diff(boundaries))
     written = resources.append_column("resource", _int32(places)).filter(is_written)
     devices = rows.take(_int32(begins[:-1]))
     return pa.RecordBatch.from_arrays(
         [
             devices.column("device_id").cast(pa.string()),
             devices.column("endpoint_name").cast(pa.string()),
-            _lists(borders, resources, schema.field("resources").type),
-            _lists(_passed(is_written)[borders], written, schema.field("desired").type),
+            _lists(boundaries, resources, schema.field("resources").type),
+            _lists(_passed(is_written)[boundaries], written, schema.field("desired").type),
         ],
         schema=schema,
     )
@@ -213,13 +213,13 @@ def _passed(flags: pa.BooleanArray) -> _Numbers:
     return np.concatenate([[0], np.cumsum(flags.to_numpy(zero_copy_only=False))]).astype(np.int32)
 
 
-def _lists(borders: _Numbers, rows: pa.RecordBatch, kind: pa.ListType) -> pa.ListArray:
+def _lists(boundaries: _Numbers, rows: pa.RecordBatch, kind: pa.ListType) -> pa.ListArray:
     names, members = rows.schema.names, list(kind.value_type)
     # The history does not tell everything.
     arrays = [rows.column(each.name) if each.name in names else pa.nulls(rows.num_rows, each.type) for each in members]
     items = pa.StructArray.from_arrays(arrays, fields=members)
-    offsets = pa.py_buffer(borders)
-    return pa.Array.from_buffers(kind, len(borders) - 1, [None, offsets], 0, children=[items])
+    offsets = pa.py_buffer(boundaries)
+    return pa.Array.from_buffers(kind, len(boundaries) - 1, [None, offsets], 0, children=[items])
 
 
 def _int32(numbers: _Numbers) -> pa.Int32Array:

@@ -84,13 +84,13 @@ class RowsUpTo(RowFilter):
         flags = known_at <= self.instant
         if self.behind is not None:
             flags &= (changed_at > self.behind[0]) | (numbers(batch.column("revision")) > self.behind[1])
-        return winners(batch, flags & self.flags(batch))
+        return latest_rows(batch, flags & self.flags(batch))
 
 
-def winners(batch: pa.RecordBatch, flags: Flags | None = None) -> pa.RecordBatch:
+def latest_rows(batch: pa.RecordBatch, flags: Flags | None = None) -> pa.RecordBatch:
     """Return the rows of a batch, which is in order, that determine the final state; optionally only flagged rows.
 
-    The winners of winners and more rows are those of all of them.
+    The latest_rows of latest_rows and more rows are those of all of them.
     """
     what = batch.column("what")
     known = np.ones(batch.num_rows, np.bool_) if flags is None else flags
@@ -140,10 +140,10 @@ def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.R
 
 
 def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the winners of all rows in order, those of a device in one batch."""
+    """Return the latest_rows of all rows in order, those of a device in one batch."""
     held = NO_ROWS
     for batch in batches:
-        some = winners(together([held, batch]))
+        some = latest_rows(together([held, batch]))
         devices = numbered(some, "device_id")
         behind = int(np.searchsorted(devices, devices[-1])) if len(devices) else 0
         if behind:
@@ -154,7 +154,7 @@ def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """Return the state of whole devices from their winners."""
+    """Return the state of whole devices from their latest_rows."""
     is_write, has_path = is_one_of(rows.column("what"), "desired"), is_known(rows.column("path"))
     series, devices = numbered(rows, "device_id", "path"), numbered(rows, "device_id")
     heads = np.flatnonzero(np.diff(series, prepend=-1))
@@ -237,7 +237,7 @@ def oldest_at(session: Session, now: Instant) -> Instant:
 
 
 def rows_up_to(
-    reading: HistoryTransaction, wanted: RowFilter, instant: Instant, *, sealed_only: bool = False
+    reading: HistoryTransaction, wanted: RowFilter, instant: Instant, *, compacted_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows in order that lead to the state at an instant: those of a checkpoint and those behind it.
 
@@ -245,7 +245,7 @@ def rows_up_to(
         reading: Where the rows are.
         wanted: Selects devices and paths.
         instant: The instant.
-        sealed_only: Whether rows of the tail and writes that wait are left out.
+        compacted_only: Whether rows of the tail and writes that wait are left out.
     """
     last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)
     behind = None if last is None else (last.at, last.revision)
@@ -254,10 +254,10 @@ def rows_up_to(
     known = RowsUpTo(wanted.selection, wanted.device_ids, wanted.erased, None, instant, None)
     behind_it = replace(known, base_at=wanted.base_at, behind=behind)
     places = [*sources(runs_of(reading.session, checkpoint), known), *reading.sources(behind_it)]
-    if not sealed_only:
+    if not compacted_only:
         waiting = known.apply(in_order(of_rows(history.waiting_writes(reading.session))))
         places += [reading.tail(behind_it), Source("", LAST_DEVICE, iter([waiting]))]
-    # The winners of one group are few: several groups are merged at once.
+    # The latest_rows of one group are few: several groups are merged at once.
     return merged(
         place._replace(batches=parts(place.batches, _ROWS_MERGED_AT_ONCE, _BYTES_MERGED_AT_ONCE)) for place in places
     )
@@ -288,4 +288,4 @@ def _begun_at(session: Session, now: Instant) -> Instant:
 def state_rows(reading: HistoryTransaction, instant: Instant) -> Iterator[pa.RecordBatch]:
     """Return the rows of a checkpoint at an instant, made from all that is sealed."""
     wanted = reading.filter(HistorySelection(revision=reading.state.sealed_revision))
-    return whole_devices(rows_up_to(reading, wanted, instant, sealed_only=True))
+    return whole_devices(rows_up_to(reading, wanted, instant, compacted_only=True))

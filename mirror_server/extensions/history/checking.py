@@ -53,7 +53,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
             if (
                 bounds(rows) != piece.bounds
                 # One that is being erased may be ahead of the database.
-                and not any(_has(piece, device_id) for device_id in erased.union(database.look(segments.erasures)))
+                and not any(_has(piece, device_id) for device_id in erased.union(database.query(segments.erasures)))
                 and not _has_changed(database, named.get(piece.name))
             ):
                 found[_OTHER].append(f"{piece.name}: its rows are not those it was written with")
@@ -67,7 +67,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
 
 def _has_changed(database: Database, file: ArchivedFile | None) -> bool:
     """Return whether a server has trimmed a file since it was listed, or erased rows of it."""
-    return file is not None and file not in database.look(segments.files)
+    return file is not None and file not in database.query(segments.files)
 
 
 def _has(piece: OrderedRows, device_id: str) -> bool:

@@ -39,7 +39,7 @@ def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def of_tail(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+def tail_batch(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     """Return rows of :func:`mirror_server.extensions.history.store.history.stored_tail` as a batch."""
     if not rows:
         return NO_ROWS

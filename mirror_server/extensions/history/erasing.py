@@ -17,7 +17,7 @@ import pyarrow as pa
 from mirror_server.extensions.history.archive import Archive, name_of_rewrite
 from mirror_server.extensions.history.columns import together
 from mirror_server.extensions.history.filters import RowFilter
-from mirror_server.extensions.history.moving import Moving
+from mirror_server.extensions.history.offload import Offload
 from mirror_server.extensions.history.parquet import SMALL, bounds, encoded
 from mirror_server.extensions.history.reading import NoPartAnyMore, OrderedRows, batches_of, file_piece, runs_of
 from mirror_server.extensions.history.selection import HistorySelection
@@ -85,7 +85,7 @@ class Erasing:
         if is_old:
             # Another one has erased meanwhile, and not all of these perhaps.
             return count + self.erase()
-        self._database.insist(partial(segments.forget_erasures, done=erased.items())).result()
+        self._database.submit_durable(partial(segments.forget_erasures, done=erased.items())).result()
         _log.info("%s rows of %s erased devices are deleted from the history", count, len(erased))
         return count
 
@@ -100,7 +100,7 @@ class Erasing:
         def work(session: Session) -> bool:
             return segments.replace(session, block, bounds(left), content)
 
-        if not self._database.insist(work).result():
+        if not self._database.submit_durable(work).result():
             raise _Replaced
         return int(rows.num_rows - left.num_rows) if block.kind == ROWS else 0
 
@@ -111,7 +111,7 @@ class Erasing:
             return 0
         new = [self._write(archive, file, left)] if left.num_rows else []
         try:
-            is_done = self._database.insist(partial(segments.replace_file, file=file, by=new)).result()
+            is_done = self._database.submit_durable(partial(segments.replace_file, file=file, by=new)).result()
         except NotLeader:
             self._delete_needless(archive, new, leader)
             raise
@@ -130,13 +130,13 @@ class Erasing:
 
     def _delete_replaced(self, file_name: str) -> int:
         self._archive_of(file_name).delete(file_name)
-        self._database.insist(partial(segments.forget_files, names=[file_name])).result()
+        self._database.submit_durable(partial(segments.forget_files, names=[file_name])).result()
         return 0
 
     def _delete_unknown(self) -> int:
         """Delete files that a killed process left: they may have rows of any device."""
         if self._archive is not None:
-            Moving(self._database, self._archive).delete_unknown(self._held())
+            Offload(self._database, self._archive).delete_unknown(self._held())
         return 0
 
     def _delete_needless(self, archive: Archive, new: Iterable[ArchivedFile], leader: str | None) -> None:

@@ -131,6 +131,6 @@ def _is_behind(batch: pa.RecordBatch, after: Position, *, descending: bool) -> F
     """Return which rows of a batch, which is in order, are behind a position in the order of the response."""
     places = range(batch.num_rows)
     find = bisect_left if descending else bisect_right
-    border = find(places, after.key, key=lambda place: position(batch, place).key)
-    behind: Flags = (np.arange(batch.num_rows) < border) == descending
+    boundary = find(places, after.key, key=lambda place: position(batch, place).key)
+    behind: Flags = (np.arange(batch.num_rows) < boundary) == descending
     return behind

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from mirror_server.extensions.history.archive import Archive, part_of, run_of
-from mirror_server.extensions.history.columns import NO_ROWS, in_order, of_tail, position, reverse, together
+from mirror_server.extensions.history.columns import NO_ROWS, in_order, position, reverse, tail_batch, together
 from mirror_server.extensions.history.filters import RowFilter
 from mirror_server.extensions.history.parquet import ParquetRows
 from mirror_server.extensions.history.selection import HistorySelection
@@ -97,9 +97,9 @@ class HistoryTransaction:
 
     def tail(self, wanted: RowFilter) -> Source:
         """Return the selected rows that are not sealed, sorted in memory."""
-        return Source("", LAST_DEVICE, self._tail(wanted))
+        return Source("", LAST_DEVICE, self._read_tail(wanted))
 
-    def _tail(self, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
+    def _read_tail(self, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
         few = wanted.device_ids is not None and len(wanted.device_ids) <= _MOST_NAMED
         rows = history.stored_tail(
             self.session,
@@ -108,7 +108,7 @@ class HistoryTransaction:
             device_ids=wanted.device_ids if few else None,
             paths=wanted.paths,
         )
-        yield in_order(together([wanted.apply(in_order(of_tail(some))) for some in rows]))
+        yield in_order(together([wanted.apply(in_order(tail_batch(some))) for some in rows]))
 
     def files(self, span: RowRange) -> list[Run]:
         """Return the files of the archive with rows in this span.
@@ -223,21 +223,21 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
         waiting = sorted(sources, key=lambda source: source.first_device, reverse=True)
     heads: list[_Head] = []
     while waiting or heads:
-        border = _start_all_up_to_border(waiting, heads, descending=descending)
-        if border is not None:
-            ready = [head.cut(border) for head in heads]
+        boundary = _start_all_up_to_boundary(waiting, heads, descending=descending)
+        if boundary is not None:
+            ready = [head.cut(boundary) for head in heads]
             rows = ready[0] if len(ready) == 1 else in_order(together(ready))
             heads = [head for head in heads if head.load()]
             yield reverse(rows) if descending else rows
 
 
-def _start_all_up_to_border(waiting: list[Source], heads: list[_Head], *, descending: bool) -> _Key | None:
+def _start_all_up_to_boundary(waiting: list[Source], heads: list[_Head], *, descending: bool) -> _Key | None:
     """Start each source that may have rows up to the border; all rows up to it are in memory then."""
     while True:
-        borders = [head.border for head in heads]
-        border = (max(borders) if descending else min(borders)) if borders else None
-        if not waiting or (border is not None and _is_behind(waiting[-1], border[0], descending=descending)):
-            return border
+        boundaries = [head.boundary for head in heads]
+        boundary = (max(boundaries) if descending else min(boundaries)) if boundaries else None
+        if not waiting or (boundary is not None and _is_behind(waiting[-1], boundary[0], descending=descending)):
+            return boundary
         head = _Head(waiting.pop().batches, descending=descending)
         if head.load():
             heads.append(head)
@@ -254,7 +254,7 @@ class _Head:
         self._batches = batches
         self._descending = descending
         self._batch = NO_ROWS
-        self.border: _Key = ("", "", 0, 0)
+        self.boundary: _Key = ("", "", 0, 0)
 
     def load(self) -> bool:
         """Load rows if none are left; false at the end of the source."""
@@ -264,19 +264,19 @@ class _Head:
                 return False
             self._batch = batch
             if batch.num_rows:
-                self.border = self._key(0 if self._descending else batch.num_rows - 1)
+                self.boundary = self._key(0 if self._descending else batch.num_rows - 1)
         return True
 
-    def cut(self, border: _Key) -> pa.RecordBatch:
+    def cut(self, boundary: _Key) -> pa.RecordBatch:
         """Remove the rows up to this position and return them."""
         places = range(self._batch.num_rows)
-        if border == self.border:
+        if boundary == self.boundary:
             ready, self._batch = self._batch, NO_ROWS
         elif self._descending:
-            index = bisect_left(places, border, key=self._key)
+            index = bisect_left(places, boundary, key=self._key)
             ready, self._batch = self._batch.slice(index), self._batch.slice(0, index)
         else:
-            index = bisect_right(places, border, key=self._key)
+            index = bisect_right(places, boundary, key=self._key)
             ready, self._batch = self._batch.slice(0, index), self._batch.slice(index)
         return ready
 

@@ -34,7 +34,7 @@ class HistoryRecorder:
     @extends(specname="lead")
     def start(self) -> None:
         """Record the gap since the last server that kept a history, if there was one, and start the heartbeat."""
-        self._database.insist(self._begin)
+        self._database.submit_durable(self._begin)
         self._repeat_heartbeat()
 
     @extends(specname="resign")
@@ -53,7 +53,7 @@ class HistoryRecorder:
     def heartbeat(self) -> None:
         """Record that every change until now has its row."""
         now = self._clock.now()
-        self._database.insist(lambda session: history.show_life(session, now))
+        self._database.submit_durable(lambda session: history.record_heartbeat(session, now))
 
     @extends
     def values_reported(self, session: Session, batch: Sequence[ReportedChange]) -> None:
@@ -101,15 +101,15 @@ class HistoryRecorder:
 
     def _begin(self, session: Session) -> None:
         now = self._clock.now()
-        heard_until = history.heard_until(session)
-        if heard_until is not None and heard_until < now:
+        covered_until = history.covered_until(session)
+        if covered_until is not None and covered_until < now:
             revision = session.note_change(())
-            history.add(session, [StoredHistoryRow(revision, None, None, None, heard_until, now, "gap", until=now)])
+            history.add(session, [StoredHistoryRow(revision, None, None, None, covered_until, now, "gap", until=now)])
         # A server without this extension may have run since.
         was_loaded = "history" in (session.setting(EXTENSIONS) or "").split()
         if not was_loaded or not history.state(session).is_kept:
             history.begin(session, session.last_revision())
-        history.show_life(session, now)
+        history.record_heartbeat(session, now)
 
     def _repeat_heartbeat(self) -> None:
         self.heartbeat()

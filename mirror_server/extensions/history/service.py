@@ -17,7 +17,7 @@ from mirror_server.extensions.history.store import history
 from mirror_server.store.database import Database
 
 
-class OpenPast:
+class OpenQuery:
     """Rows of the history, or the fleet as of an instant, as known when it was opened.
 
     Attributes:
@@ -85,7 +85,7 @@ class HistoryService:
         instant: Instant | None = None,
         *,
         release: Callable[[], object] | None = None,
-    ) -> OpenPast:
+    ) -> OpenQuery:
         """Open rows, or the fleet as of an instant, as known now; the caller closes it.
 
         Args:
@@ -105,7 +105,7 @@ class HistoryService:
             reader = object()
             self._readers.add(reader)
             stack.callback(self._readers.discard, reader)
-            opened = OpenPast(stack.enter_context(self.reading()), selection, instant, taken_at)
+            opened = OpenQuery(stack.enter_context(self.reading()), selection, instant, taken_at)
             opened.resources = stack.pop_all()
         return opened
 

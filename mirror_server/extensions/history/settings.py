@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mirror_server.config import SERVE, setting
 from mirror_server.core.errors import CannotServe
-from mirror_server.extensions.options import read_kept_time
+from mirror_server.extensions.options import read_retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class HistorySettings:
         " Without it nothing of that is kept.",
         option="--keep-history",
         metavar="TIME",
-        callback=read_kept_time,
+        callback=read_retention,
     )
     history_archive: str | None = setting(
         None,

@@ -17,7 +17,7 @@ from flask import Blueprint, Response, g, request
 from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW, NDJSON, Compression
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
 from mirror_server.extensions.downloads import (
@@ -29,7 +29,7 @@ from mirror_server.extensions.downloads import (
     query_compression,
     query_patterns,
 )
-from mirror_server.extensions.history.pasts import PastService
+from mirror_server.extensions.history.history_queries import HistoryQueries
 from mirror_server.extensions.history.selection import (
     HistorySelection,
     PagedRequest,
@@ -42,7 +42,6 @@ from mirror_server.extensions.instants import query_instant
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import takes_long
 from mirror_server.store.conditions import Condition
-from mirror_server.views.answers import when_read
 from mirror_server.views.description import (
     INSTANT,
     TEXT,
@@ -63,11 +62,12 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
+from mirror_server.views.responses import when_read
 from mirror_server.views.serialize import resources_content, timestamp
 
 if TYPE_CHECKING:
-    from mirror_server.extensions.history.arrow import HistoryPage, PastFleet
-    from mirror_server.extensions.history.service import OpenPast
+    from mirror_server.extensions.history.arrow import FleetState, HistoryPage
+    from mirror_server.extensions.history.service import OpenQuery
 
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
 _ORDERS = ("ASC", "DESC")
@@ -154,38 +154,40 @@ def get_history() -> Response:
     page = selection if before is None else replace(selection, revision=before[0].revision, after=before[1])
     reader = app_id()
 
-    def answer(past: OpenPast) -> Generator[bytes]:
+    def response(query: OpenQuery) -> Generator[bytes]:
         from mirror_server.extensions.history.arrow import HistoryPage, arrow_stream  # noqa: PLC0415
 
-        pages = before[0] if before else PagedRequest(request_of(selection), past.taken_at, past.revision)
-        rows = HistoryPage(past, reader, limit)
+        pages = before[0] if before else PagedRequest(request_of(selection), query.taken_at, query.revision)
+        rows = HistoryPage(query, reader, limit)
         cursor, end = partial(write_cursor, pages), partial(_end, rows, pages)
         return arrow_stream(rows, compression, cursor, end) if form == ARROW else _ndjson(rows, cursor, end)
 
-    return _download(partial(services().part(PastService).open_history, reader, page), answer, page.conditions, form)
+    return _download(
+        partial(services().part(HistoryQueries).open_history, reader, page), response, page.conditions, form
+    )
 
 
 def _download(
-    opening: Callable[[], OpenPast],
-    answer: Callable[[OpenPast], Generator[bytes]],
+    opening: Callable[[], OpenQuery],
+    response: Callable[[OpenQuery], Generator[bytes]],
     conditions: Sequence[Condition],
     form: str,
 ) -> Response:
     """Respond with what is read of the past; it is closed when the response was sent."""
     is_admitted = g.still_admits
 
-    def download(past: OpenPast) -> Response:
-        return Download(answer(past), is_admitted=is_admitted, release=past.close, content_type=form, headers={})
+    def download(query: OpenQuery) -> Response:
+        return Download(response(query), is_admitted=is_admitted, release=query.close, content_type=form, headers={})
 
     is_long = takes_long(conditions, rows=services().devices.estimated_count())
-    return when_read(opening, download, is_long=is_long, discard=lambda past: past.close())
+    return when_read(opening, download, is_long=is_long, discard=lambda query: query.close())
 
 
 def _selection() -> HistorySelection:
     """Read the query of the request, but for its page."""
     begin, end = query_instant("from"), query_instant("to")
     if begin is not None and end is not None and end < begin:
-        raise Refusal.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
+        raise ApiError.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
     return HistorySelection(
         conditions=(*query_conditions(_OWN), *_query_devices()),
         patterns=query_patterns(),
@@ -199,7 +201,7 @@ def _query_devices() -> tuple[Condition, ...]:
     """Return the condition that ``device_id`` is one of those in the query, if there are any."""
     device_ids = request.args.getlist("device_id")
     if len(device_ids) > MAX_DEVICES:
-        raise Refusal.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
+        raise ApiError.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
     return (Condition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
 
 
@@ -208,7 +210,7 @@ def _end(page: HistoryPage, pages: PagedRequest) -> bytes:
     told = {
         "object": "history-end",
         "taken_at": timestamp(pages.taken_at),
-        "oldest_at": timestamp(page.past.oldest_at),
+        "oldest_at": timestamp(page.query.oldest_at),
         "row_count": page.row_count,
         "revision": pages.revision,
     }
@@ -253,14 +255,14 @@ def snapshot_at(
         compression: The compression of the buffers of an Arrow stream.
 
     Raises:
-        Refusal: See :meth:`mirror_server.extensions.history.pasts.PastService.open_as_of`.
+        ApiError: See :meth:`mirror_server.extensions.history.history_queries.HistoryQueries.open_as_of`.
     """
     selection, reader = HistorySelection(conditions=tuple(conditions), patterns=tuple(patterns)), app_id()
 
-    def answer(past: OpenPast) -> Generator[bytes]:
-        from mirror_server.extensions.history.arrow import PastFleet, fleet_stream  # noqa: PLC0415
+    def response(query: OpenQuery) -> Generator[bytes]:
+        from mirror_server.extensions.history.arrow import FleetState, fleet_stream  # noqa: PLC0415
 
-        fleet = PastFleet(past)
+        fleet = FleetState(query)
 
         def end() -> bytes:
             # Nothing continues from there, so there is neither a revision nor a position in the log.
@@ -271,11 +273,11 @@ def snapshot_at(
             return fleet_stream(fleet, compression, end)
         return in_chunks(_lines(fleet, reader, instant, end))
 
-    opening = partial(services().part(PastService).open_as_of, reader, selection, instant)
-    return _download(opening, answer, conditions, form)
+    opening = partial(services().part(HistoryQueries).open_as_of, reader, selection, instant)
+    return _download(opening, response, conditions, form)
 
 
-def _lines(fleet: PastFleet, reader: str, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
+def _lines(fleet: FleetState, reader: str, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
     """Return a device object a line, and as the last line the end."""
     from mirror_server.extensions.history.arrow import devices_of  # noqa: PLC0415
 

@@ -1,17 +1,21 @@
-"""The server's own log: lines for people or objects of JSON, one for each request, on stderr.
+"""The server's log on stderr: lines for people or JSON objects, with one line per request.
 
-``--log-format`` (``console``, or ``json`` for programs) says how a line looks; on a terminal it is in colours. A line
-for each request has its method, path, status, duration, request id (``X-Request-ID``), application and async-id, unless
-``--no-access-log`` leaves them out (``--access-log`` is the opposite); failures are written in either case. There are
-no keys, no queries and no values in the log.
+JSON for programs, without the line per request::
 
-Each line is written before anything goes on, so that none is lost when the process is killed. A pipe that is not read
-stops nothing: 10,000 lines are queued, further ones are dropped and counted (``mirror_lost_log_lines`` of
-``/metrics``), as are those that cannot be written, on a full disk for instance. How many there were is logged as soon
-as lines can be written again.
+    mirror-server run --log-format json --no-access-log
 
-Under gunicorn or waitress the log is theirs, and requests are records of the logger ``mirror_server.requests``. Without
-this extension the log is that of Python's ``logging``, and has no line for a request.
+``--log-format`` is ``console`` (in color on a terminal) or ``json`` for programs. The line of a request contains its
+method, path, status, duration, request id (``X-Request-ID``), application and async-id. ``--no-access-log`` turns these
+lines off, ``--access-log`` turns them on. Failures are logged in both cases. The log contains no keys, no query strings
+and no values.
+
+Each line is written before the server continues, so no line is lost if the process is killed. A pipe without a reader
+does not block the server. It queues 10,000 lines, then drops further ones and counts them (``mirror_lost_log_lines`` in
+``/metrics``). Lines that cannot be written, for example on a full disk, are counted too. The count is logged as soon as
+writing is possible again.
+
+Under gunicorn or waitress, the log is theirs, and requests are records of the logger ``mirror_server.requests``.
+Without this extension, the log is that of Python's ``logging``, without lines for requests.
 """
 
 # To read it begin with ``handler``.

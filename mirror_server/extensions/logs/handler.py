@@ -59,7 +59,7 @@ class LineHandler(logging.Handler):
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
         super().__init__()
         self.lost_lines = 0
-        self._told_lines = 0
+        self._reported_lines = 0
         # Whether the disk was full within a line.
         self._is_cut = False
         self._stream = stream
@@ -159,9 +159,9 @@ class LineHandler(logging.Handler):
         # A closed stream raises ValueError.
         try:
             lost = self.lost_lines
-            if reports_lost and lost != self._told_lines:
-                self._put(self._line_of_lost(lost - self._told_lines))
-                self._told_lines = lost
+            if reports_lost and lost != self._reported_lines:
+                self._put(self._line_of_lost(lost - self._reported_lines))
+                self._reported_lines = lost
             self._put(f"{line}\n")
         except (OSError, ValueError):
             self._count_lost()
@@ -215,7 +215,7 @@ class RequestLog:
 
     # Last, as other extensions may change the answer.
     @extends(trylast=True)
-    def request_answered(
+    def response_ready(
         self,
         environ: dict[str, Any],
         response: Response,

@@ -1,120 +1,130 @@
-"""Real devices, by LwM2M 1.0 and 1.1 over CoAP, with and without DTLS: what an operator has to know of them.
+"""Real devices by LwM2M 1.0 and 1.1 over CoAP, with and without DTLS: setup, keys, network, monitoring.
 
-Any LwM2M client registers, shows up in the directory, and is read, written, executed and observed as the simulated
-devices are, which may be there beside them::
+Any LwM2M client can register, appears in the directory, and is read, written, executed and observed like the simulated
+devices. Both kinds can be used together::
 
     pip install "device-state-mirror[lwm2m]"
     mirror-server run --coap 127.0.0.1:5683
     mirror-device --server coap://127.0.0.1:5683 --name my-sensor
 
-``mirror-device`` is a device in Python, for who has none at hand; it registers with any other LwM2M server as well.
-``mirror-server demo --coap 127.0.0.1:5683`` and ``mirror lab --coap`` have real devices too.
+If you have no device at hand, ``mirror-device`` plays one. It also registers with any other LwM2M server.
+``mirror-server demo --coap 127.0.0.1:5683`` and ``mirror lab --coap`` accept real devices too.
 
-With keys
----------
+Keys and DTLS
+-------------
 
-Plain CoAP is for this machine, and ``--coap`` beyond it is refused without ``--coap-insecure``: anybody on such a
-network can pass for any device, and read and change what is sent. Over DTLS each device proves itself by a pre-shared
-key of its own::
+Plain CoAP is for this machine only. On any other address ``--coap`` is rejected without ``--coap-insecure``: anyone on
+such a network can impersonate any device, and read and change messages. With DTLS, each device authenticates with its
+own pre-shared key::
 
     pip install "device-state-mirror[lwm2m-dtls]"
     mirror-server devices add my-sensor
     mirror-server run --coaps 0.0.0.0:5684
 
-The extra ``lwm2m-dtls`` is compiled when it is installed. On Debian it needs
+The extra ``lwm2m-dtls`` is compiled at installation. On Debian it needs
 ``apt-get install autoconf automake gcc libc6-dev make python3-dev``. The cipher suite is
-``TLS_PSK_WITH_AES_128_CCM_8``, the one that every LwM2M client has.
+``TLS_PSK_WITH_AES_128_CCM_8``, which every LwM2M client supports.
 
-``devices add`` prints the key once: 16 bytes in hexadecimal digits, for the device's security mode 0. As identity the
-device says its endpoint name, or what ``--identity`` names, 32 bytes at most. Only identities with a key come in, and
-each registers its own endpoint name alone. These work beside a running server::
+``devices add`` prints the key once: 16 bytes in hexadecimal, for security mode 0 of the device. The identity is the
+endpoint name, or the value of ``--identity``, at most 32 bytes. Only identities with a key can connect, and each can
+register only its own endpoint name. These commands work while a server runs::
 
     mirror-server devices list
     mirror-server devices revoke my-sensor
     mirror-server devices rename my-sensor my-other-sensor
 
-A revoked device is out within a second. A renamed one may register under the new name alone, and in the mirror it is
-the same device with the same id. Where there was a device of the new name already, the two stay two, and the
-registration by the old name takes no updates any more, and lasts for its lifetime. In plain CoAP nobody registers a
-name that has a key, and who registered there before the key was made is refused (4.03) when it updates or ends its
-registration. A name whose key was revoked is free there, and who takes it is that device to the mirror, so a server for
-devices with keys has no ``--coap``.
+- A revoked device is disconnected within a second.
+- A renamed device can register only under its new name. In the mirror it is the same device with the same id. If a
+  device of the new name exists already, the two remain separate. The registration under the old name accepts no updates
+  and expires after its lifetime.
+- Over plain CoAP no one can register a name that has a key. A device that registered such a name before the key was
+  made is rejected (4.03) when it updates or ends its registration.
+- A name with a revoked key is free over plain CoAP, and any device that takes it is that device to the mirror. So a
+  server for devices with keys should not have ``--coap``.
 
-A handshake computes with the key itself, so keys stand in the database as they are. Its file and its backups are
-readable by their owner alone; where others may read the file, ``devices add`` is refused and a server with ``--coaps``
-warns, both with the ``chmod`` that mends it. A PostgreSQL database is for you to guard: who reads its tables, dumps or
-replicas can pass for the devices, so let no other user into it, go there over TLS, and let it log no parameters of
-statements. Keys stand in no log of the mirror and in no answer; ``mirror-device`` takes its one from the variable
-``MIRROR_DEVICE_PSK``, because a command line is seen by all users of a machine.
+DTLS handshakes need the keys themselves, so the database contains them in plain form. The file and its backups are
+readable by their owner only. If others can read the file, ``devices add`` is rejected and a server with ``--coaps``
+logs a warning, both with the ``chmod`` that fixes it.
 
-The network
------------
+You have to protect a PostgreSQL database yourself: anyone who can read its tables, dumps or replicas can impersonate
+the devices. Give no other user access, connect over TLS, and do not log statement parameters. Keys appear in no log and
+no response of the mirror. ``mirror-device`` reads its key from the variable ``MIRROR_DEVICE_PSK``, because command
+lines are visible to all users of a machine.
 
-- Devices come by UDP, on 5683 or with DTLS on 5684: open that port in the firewall. A proxy for HTTP does not carry it.
-  A service of systemd needs ``MIRROR_COAPS=0.0.0.0:5684`` in its ``Environment`` and no further rights.
-- Behind a router (NAT) a device is reached at the address of its last message, for as long as the router remembers:
-  often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding ``UQ``,
-  or ``Q``): it is then sent something for ``--coap-awake-seconds`` after its last message (93), and otherwise requests
-  wait until it makes contact. Requests to any device that cannot be reached wait so. A request that a device has not
-  acknowledged is sent again at once when it makes contact.
-- An execute is sent again only as the same CoAP message, which a device recognizes. If a device registers meanwhile, it
+Network
+-------
+
+- Devices use UDP port 5683, or 5684 with DTLS: open that port in the firewall. HTTP proxies do not forward it. A
+  systemd service needs ``MIRROR_COAPS=0.0.0.0:5684`` in its ``Environment`` and no further rights.
+- Behind a router (NAT), a device is reachable at the address of its last message for as long as the router keeps the
+  mapping, often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding
+  ``UQ`` or ``Q``). The server then sends to it only for ``--coap-awake-seconds`` (93) after its last message. Otherwise
+  requests wait for the next contact, as for any device that cannot be reached.
+- A request that a device has not acknowledged is sent again at once when the device makes contact.
+- An execute is repeated only as the same CoAP message, which a device recognizes. If a device registers in between, it
   may have restarted because of the execute, which then ends with 504 ``TIMEOUT``.
-- There is no bootstrap: give a device this server's address as that of its LwM2M server. ``POST /bs`` is refused with
-  the reason (4.04), which is in the log too.
-- A resource with ``aobs`` in its link is subscribed without a request to observe it. Its initial value is the ``v=`` of
-  the link or what the device sent since it registered. Where there is neither, the resource is read once.
-- A device that does not answer holds up no other one. Its registration ends with the lifetime that it said.
-- A device may send 200 messages a second for long, and 1,000 at once. What is beyond that is dropped, and counts in
-  ``mirror_coap_dropped_total``. Where it is a notification, its observation ends, with a line in the log: the
-  resource is observed again after the next registration of the device, or when an application subscribes again.
-- Bursts of thousands of notifications need a receive buffer that the system may not allow; the log then says so, with
-  the ``sysctl`` that does.
-- What strangers may is bounded: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, and
-  ``--coap-registrations-per-minute`` of one address and port, so that devices behind one router are apart. Devices that
-  left stay in the directory until ``mirror-server erase``: in plain CoAP strangers can fill it with names.
+- There is no bootstrap: configure this server's address as the LwM2M server of the device. ``POST /bs`` is rejected
+  (4.04) with the reason, which is also logged.
+- A resource with ``aobs`` in its link is subscribed without an observe request. Its initial value is the ``v=`` of the
+  link, or a value that the device sent since it registered. If there is neither, the server reads the resource once.
+- A device that does not respond does not delay others. Its registration ends after its lifetime.
+- A device can send 200 messages per second, and 1,000 in a burst. Further messages are dropped and counted in
+  ``mirror_coap_dropped_total``. If a notification is dropped, its observation ends with a line in the log. The resource
+  is observed again after the next registration of the device, or when an application subscribes again.
+- Bursts of thousands of notifications need a larger receive buffer than the system may allow. The log then shows the
+  ``sysctl`` that allows it.
+- Limits for unauthenticated devices: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, and
+  ``--coap-registrations-per-minute`` per address and port, so that devices behind one router count separately.
+- Devices that left stay in the directory until ``mirror-server erase``. So over plain CoAP, unauthenticated devices can
+  fill it with names.
 
-Watching them
--------------
+Monitoring
+----------
 
-- ``mirror devices --connections`` and the page tell of each device protocol, version of LwM2M, binding, lifetime, last
-  contact, and whether a request would reach it now; its address is told to keys with the scope ``admin`` alone.
+- ``mirror devices --connections`` and the web page show protocol, LwM2M version, binding, lifetime and last contact of
+  each device, and whether a request would reach it now. The address is shown to keys with the scope ``admin`` only.
 - ``/metrics`` has ``mirror_lwm2m_devices``, ``mirror_lwm2m_registrations_total`` by outcome,
-  ``mirror_lwm2m_notifications_total``, ``mirror_lwm2m_failed_exchanges_total``,
-  ``mirror_lwm2m_unreadable_answers_total``; of the messages ``mirror_coap_messages_total`` by direction and kind,
-  ``mirror_coap_retransmissions_total``, ``mirror_coap_unanswered_total``, ``mirror_coap_dropped_total``, with the
-  datagrams that the system dropped because the receive buffer was full; of DTLS ``mirror_coap_sessions`` and
-  ``mirror_coap_handshakes_total`` by outcome. A handshake with a wrong key counts as failed after 20 s.
-- The log has one line a registration, also one that was refused, and one a request that failed. Of refusals, of
-  notifications without a value and of answers that cannot be read, it has 60 a minute at most: ``/metrics`` counts all
-  of them.
+  ``mirror_lwm2m_notifications_total``, ``mirror_lwm2m_failed_exchanges_total`` and
+  ``mirror_lwm2m_unreadable_answers_total``.
+- Metrics of messages are ``mirror_coap_messages_total`` by direction and kind, ``mirror_coap_retransmissions_total``
+  and ``mirror_coap_unanswered_total``. ``mirror_coap_dropped_total`` includes datagrams that the system dropped because
+  the receive buffer was full.
+- Metrics of DTLS are ``mirror_coap_sessions`` and ``mirror_coap_handshakes_total`` by outcome. A handshake with a wrong
+  key counts as failed after 20 s.
+- The log has one line per registration, also if it was rejected, and one per failed request. Rejections, notifications
+  without a value, and unreadable responses are limited to 60 lines per minute; ``/metrics`` counts all of them.
 
-What is stored
---------------
+Restarts
+--------
 
-Registrations are stored with the address, so a restart of the server is no matter for a device: it goes on with its
-updates, and its observations are requested again. A session of DTLS is in memory alone. After a restart a device needs
-another handshake, and requests wait until then:
+Registrations are stored with the address. After a restart of the server a device continues with its updates, and the
+server requests its observations again. DTLS sessions are in memory only. After a restart a device needs a new
+handshake, and requests wait until then:
 
-- A server that is stopped in order ends its sessions, and devices try again at once. ``mirror-device`` was reached 0.6
-  to 8 s after the server listened again.
-- After a crash the server answers a record of an unknown session with a fatal alert. A device that acts on it makes a
-  handshake with its next message. ``mirror-device``, which sends one after 30 s of silence at the latest, was reached
-  after 22 s.
-- The alert cannot be protected, so many libraries ignore it: OpenSSL and tinydtls do. A device with one of these
-  notices when an update of its registration is not answered, which takes it one or two minutes more. It updates before
-  its lifetime ends, often after half of it: give such devices a lifetime of minutes, since the usual one is a day.
+- A server that is stopped properly ends its sessions, and devices reconnect at once. ``mirror-device`` was reachable
+  0.6 to 8 s after the server was up again.
+- After a crash, the server responds to a record of an unknown session with a fatal alert. A device that acts on the
+  alert makes a handshake with its next message. ``mirror-device`` sends one after at most 30 s of silence, and was
+  reachable after 22 s.
+- The alert cannot be protected, so many libraries ignore it, including OpenSSL and tinydtls. Devices with these
+  libraries notice when an update of their registration gets no response, which takes one or two minutes more. They send
+  the update before the lifetime ends, often after half of it. The usual lifetime is a day: configure minutes for such
+  devices.
 
-A registration does not expire because the service was down. One that expired meanwhile, or would within ten minutes
-after the start, is valid for as long as it had left when the service stopped. It is valid for its lifetime at least if
-that is two to ten minutes; a shorter lifetime counts as two minutes, a longer one as ten.
+A registration does not expire because the service was down. If it expired while the service was down, or would expire
+within ten minutes of the start, it gets the time that it had left when the service stopped. The minimum is its
+lifetime, if that is two to ten minutes. A shorter lifetime counts as two minutes, a longer one as ten.
 
-``mirror-server erase`` deletes the registration and the key too. Presubscription rules name devices by what they are
-called, and belong to the applications: ``rename`` does not change them.
+``mirror-server erase`` also deletes the registration and the key of a device. Presubscription rules name devices by
+endpoint name and belong to the applications: ``rename`` does not change them.
 
-With several processes on PostgreSQL (``mirror-server help processes``) all of them have the same ``--coap`` and
-``--coaps``, and the one that leads listens. When another takes over on the same machine, it listens as soon as the port
-is free, and devices are reached again at their next contact. On another machine it has another address: devices have to
-come by a name or an address that moves along with the lead. ``mirror_leader`` in ``/metrics`` tells who leads.
+Several processes
+-----------------
+
+With several processes on PostgreSQL (``mirror-server help processes``), set the same ``--coap`` and ``--coaps`` for
+all. The leader listens. If another process on the same machine takes over, it listens as soon as the port is free, and
+devices are reachable again at their next contact. Another machine has another address, so devices have to connect by a
+name or address that moves with the leader. ``mirror_leader`` in ``/metrics`` shows the leader.
 """
 
 # To read it begin with ``real_devices``, then ``registrar`` and ``conversation``; ``coap`` is what they send with.

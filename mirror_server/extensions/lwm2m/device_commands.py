@@ -14,7 +14,7 @@ from mirror_server.clock import wall_time
 from mirror_server.config import database_option
 from mirror_server.core.instants import to_datetime
 from mirror_server.extensions.lwm2m import device_keys
-from mirror_server.extensions.lwm2m.device_keys import DeviceKey, DeviceKeyRefused
+from mirror_server.extensions.lwm2m.device_keys import DeviceKey, InvalidDeviceKey
 from mirror_server.extensions.lwm2m.settings import COAPS_PORT, exposed_files
 from mirror_server.hooks import open_database
 
@@ -38,7 +38,7 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
     The key is shown this once. A running server need not be stopped.
     """
     # Before it is opened: that makes files beside it, which go again.
-    _refuse_exposed(database_url)
+    _reject_exposed(database_url)
     with _refusals(), closing(open_database(database_url)) as database:
         key = device_keys.add(database, endpoint_name, identity, wall_time())
     click.echo("\n".join(_told(key)))
@@ -88,11 +88,11 @@ def rename_device(endpoint_name: str, new_name: str, database_url: str) -> None:
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except DeviceKeyRefused as error:
+    except InvalidDeviceKey as error:
         raise click.ClickException(visible(str(error))) from None
 
 
-def _refuse_exposed(database_url: str) -> None:
+def _reject_exposed(database_url: str) -> None:
     """A key that others can read is none: not one is stored where they can."""
     exposed = exposed_files(database_url)
     if exposed:

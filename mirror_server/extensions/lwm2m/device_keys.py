@@ -26,12 +26,12 @@ _MOST_IDENTITY_BYTES = 32
 """The longest identity that the DTLS library (tinydtls) takes; of a longer one it ends the handshake."""
 _MOST_NAME_BYTES = 252
 """An option of CoAP, 255 bytes, without ``ep=``. Source: RFC 7252, 5.10."""
-_LOOK_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 """How long a session goes on, in real time, after an operator changed its key."""
 _SELECT = "SELECT endpoint_name, identity, secret, created_at FROM device_keys"
 
 
-class DeviceKeyRefused(Exception):
+class InvalidDeviceKey(Exception):
     """The key cannot be made or found; the message says why and what to do."""
 
 
@@ -62,26 +62,26 @@ def add(database: Database, endpoint_name: str, identity: str | None, at: Instan
         at: The present, by the clock of the system.
 
     Raises:
-        DeviceKeyRefused: The name or the identity is not valid, or another device has it.
+        InvalidDeviceKey: The name or the identity is not valid, or another device has it.
     """
     key = DeviceKey(endpoint_name, identity or endpoint_name, secrets.token_bytes(_SECRET_BYTES), at)
     _check_name(key.endpoint_name)
     _check_visible("an identity", key.identity)
     if (length := len(key.identity.encode())) > _MOST_IDENTITY_BYTES:
-        raise DeviceKeyRefused(
+        raise InvalidDeviceKey(
             f"the identity {key.identity!r} has {length} bytes, and DTLS here takes {_MOST_IDENTITY_BYTES} at most;"
             " give the device a shorter one with --identity"
         )
 
     def work(session: Session) -> None:
         if find(session, key.endpoint_name) is not None:
-            raise DeviceKeyRefused(
+            raise InvalidDeviceKey(
                 f"{key.endpoint_name!r} has a key already, which is not shown again; for another one"
                 " 'mirror-server devices revoke' it first"
             )
         holder = find_identity(session, key.identity)
         if holder is not None:
-            raise DeviceKeyRefused(
+            raise InvalidDeviceKey(
                 f"the identity {key.identity!r} is that of {holder.endpoint_name!r}; give another one with --identity"
             )
         insert(session, key)
@@ -94,7 +94,7 @@ def revoke(database: Database, endpoint_name: str) -> None:
     """Delete the key of a device, which cannot connect from then on.
 
     Raises:
-        DeviceKeyRefused: It has none.
+        InvalidDeviceKey: It has none.
     """
     if not database.write(lambda session: delete(session, endpoint_name)):
         raise _no_key(endpoint_name)
@@ -115,7 +115,7 @@ def rename(database: Database, endpoint_name: str, new_name: str) -> bool:
         Whether a device in the mirror has the new name instead of the old one.
 
     Raises:
-        DeviceKeyRefused: The device has no key, or the new name is not valid or has a key already.
+        InvalidDeviceKey: The device has no key, or the new name is not valid or has a key already.
     """
     _check_name(new_name)
 
@@ -123,7 +123,7 @@ def rename(database: Database, endpoint_name: str, new_name: str) -> bool:
         if find(session, endpoint_name) is None:
             raise _no_key(endpoint_name)
         if find(session, new_name) is not None:
-            raise DeviceKeyRefused(f"{new_name!r} has a key of its own; revoke that one first, or take another name")
+            raise InvalidDeviceKey(f"{new_name!r} has a key of its own; revoke that one first, or take another name")
         session.run(
             "UPDATE device_keys SET endpoint_name = :new_name WHERE endpoint_name = :endpoint_name",
             endpoint_name=endpoint_name,
@@ -193,7 +193,7 @@ class Identities:
         ``None`` for an unknown identity, and where the database does not answer: the device tries again.
         """
         try:
-            key = self._database.look(lambda session: find_identity(session, identity))
+            key = self._database.query(lambda session: find_identity(session, identity))
         except StorageFailed as error:
             _log.warning("a device stays out, because its key cannot be looked up: %s", error)
             return None
@@ -234,7 +234,7 @@ class Identities:
             end_sessions: Ends those of an identity; called on the event loop.
         """
         while True:
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
             for identity in await self.ended():
                 end_sessions(identity)
 
@@ -262,15 +262,15 @@ def _key(endpoint_name: str, identity: str, secret: bytes, created_at: Instant) 
 def _check_name(name: str) -> None:
     _check_visible("an endpoint name", name)
     if (length := len(name.encode())) > _MOST_NAME_BYTES:
-        raise DeviceKeyRefused(f"an endpoint name has {_MOST_NAME_BYTES} bytes at most, not {length}")
+        raise InvalidDeviceKey(f"an endpoint name has {_MOST_NAME_BYTES} bytes at most, not {length}")
 
 
 def _check_visible(what: str, text: str) -> None:
     if not text.isprintable() or not text.strip():
-        raise DeviceKeyRefused(f"{what} has at least one letter, and none that cannot be seen; write it without those")
+        raise InvalidDeviceKey(f"{what} has at least one letter, and none that cannot be seen; write it without those")
 
 
-def _no_key(endpoint_name: str) -> DeviceKeyRefused:
-    return DeviceKeyRefused(
+def _no_key(endpoint_name: str) -> InvalidDeviceKey:
+    return InvalidDeviceKey(
         f"no device {endpoint_name!r} has a key; 'mirror-server devices list' shows those that are there"
     )

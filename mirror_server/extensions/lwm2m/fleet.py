@@ -26,21 +26,21 @@ from mirror_server.devices.link import (
     Outcome,
 )
 from mirror_server.extensions.lwm2m import registrations
-from mirror_server.extensions.lwm2m.conversation import Conversation
-from mirror_server.extensions.lwm2m.exchange import (
-    NoAnswer,
-    ObserveNotification,
-    Peer,
-    Request,
-    RequestRefused,
-    Response,
-    Unreachable,
-)
+from mirror_server.extensions.lwm2m.device_session import DeviceSession
 from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, ReportedPayload, contents
 from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import (
+    NoResponse,
+    ObserveNotification,
+    Peer,
+    Request,
+    RequestRejected,
+    Response,
+    Unreachable,
+)
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import resources
 from mirror_server.store.backend import NotLeader, StorageFailed
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_AFTER_ANSWER_SECONDS = 0.05
+_AFTER_RESPONSE_SECONDS = 0.05
 """The pause after the response to a registration: many devices accept no request before they have read it."""
 
 _STORE_SECONDS = 60
@@ -100,7 +100,7 @@ class RealFleet:
         self._database = database
         self._clock = clock
         self._awake_seconds = settings.coap_awake_seconds
-        self._conversation: Conversation | None = None
+        self._device_session: DeviceSession | None = None
         self._deliveries: dict[str, _InFlightCommand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: list[Observation] = []
@@ -111,17 +111,17 @@ class RealFleet:
 
     async def take_up(self) -> None:
         """Load the devices that were registered when the service stopped, or with another process."""
-        for row in await asyncio.to_thread(self._database.look, registrations.load):
+        for row in await asyncio.to_thread(self._database.query, registrations.load):
             self.registry.add(RegisteredDevice.from_store(row))
 
     def begin(self, endpoint: CoapEndpoint) -> None:
         """Send commands by this endpoint from now on."""
-        self._conversation = Conversation(endpoint, self.registry, self._clock, self._note_unreadable)
+        self._device_session = DeviceSession(endpoint, self.registry, self._clock, self._note_unreadable)
         self._sweep()
 
     async def end(self) -> None:
         """Cancel all commands."""
-        self._conversation = None
+        self._device_session = None
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -130,14 +130,14 @@ class RealFleet:
     def is_reachable(self, device_id: str) -> bool:
         """Whether a device probably listens; may be called on any thread."""
         device = self.registry.by_id(device_id)
-        if device is None or self._conversation is None:
+        if device is None or self._device_session is None:
             return False
         return device.is_awake(self._clock.now(), self._awake_seconds)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
         """Send a command to a device, after the response to the one in flight."""
         delivery = self._deliveries[device_id] = _InFlightCommand(command)
-        delivery.task = self._spawn(self._deliver(device_id, delivery, answer))
+        delivery.task = self._spawn(self._deliver(device_id, delivery, response))
 
     def cancel(self, device_id: str, command: DeviceCommand, *, also_sent: bool) -> bool:
         """Do not send a command; ``also_sent``: stop to wait for the response to one that was sent, too.
@@ -152,18 +152,18 @@ class RealFleet:
             delivery.task.cancel()
         return delivery.is_sent
 
-    async def answer(self, peer: Peer, request: Request) -> Response:
-        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+    async def handle(self, peer: Peer, request: Request) -> Response:
+        """See :class:`~mirror_server.extensions.lwm2m.transport_api.Handler`."""
         try:
             async with asyncio.timeout(_STORE_SECONDS):
-                return await self._answer(peer, request)
-        except RequestRefused as refused:
+                return await self._respond(peer, request)
+        except RequestRejected as refused:
             return refused.response
         except (TimeoutError, NotLeader, StorageFailed):
             return Response("5.03", b"what was told cannot be stored now; try again later", 0, _STORE_SECONDS)
 
     def notified(self, notification: ObserveNotification) -> bool:
-        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+        """See :class:`~mirror_server.extensions.lwm2m.transport_api.Handler`."""
         observed = self.registry.observed_by(notification)
         now = self._clock.now()
         if observed is None or not observed.device.is_registered(now):
@@ -176,7 +176,7 @@ class RealFleet:
             self.registrar.move(device, notification.peer)
             # The request in flight went to the former one.
             device.is_reachable = False
-        self._heard(device, now)
+        self._session_events(device, now)
         if observed.held is None:
             self._take(observed, notification, now)
         else:
@@ -184,17 +184,17 @@ class RealFleet:
         return True
 
     def flooded(self, notification: ObserveNotification) -> None:
-        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+        """See :class:`~mirror_server.extensions.lwm2m.transport_api.Handler`."""
         observed = self.registry.observed_by(notification)
         if observed is not None and observed.is_asked:
             self._end_observation(observed, "was stopped: it sends more messages than one device may")
 
     def session_ended(self, peer: Peer) -> None:
-        """See :class:`~mirror_server.extensions.lwm2m.exchange.Handler`."""
+        """See :class:`~mirror_server.extensions.lwm2m.transport_api.Handler`."""
         for device in self.registry.at(peer):
             device.is_reachable = False
 
-    async def _answer(self, peer: Peer, request: Request) -> Response:
+    async def _respond(self, peer: Peer, request: Request) -> Response:
         match request.method, request.path.removeprefix("/").split("/"):
             case "POST", ["rd"]:
                 return await self.registrar.register(peer, request)
@@ -205,10 +205,10 @@ class RealFleet:
             case "POST", ["dp"]:
                 return await self._take_sent(peer, request)
             case "POST", ["bs"]:
-                return self.registrar.refuse_bootstrap(peer, request)
+                return self.registrar.reject_bootstrap(peer, request)
             case _, ["rd" | "dp" | "bs"] | ["rd", _] if request.path != "/rd/":
-                raise RequestRefused("4.05", "this path does not take the method")
-        raise RequestRefused("4.04", "there is no such path; register under /rd")
+                raise RequestRejected("4.05", "this path does not take the method")
+        raise RequestRejected("4.04", "there is no such path; register under /rd")
 
     async def _take_sent(self, peer: Peer, request: Request) -> Response:
         """Handle values that a device sends by itself; those of resources it does not have are ignored.
@@ -218,20 +218,20 @@ class RealFleet:
         device = await self._sender(peer)
         now = self._clock.now()
         if device is None:
-            raise RequestRefused("4.04", "nothing is registered from here; register under /rd")
+            raise RequestRejected("4.04", "nothing is registered from here; register under /rd")
         if request.content_format not in _SENML:
-            raise RequestRefused("4.15", "send SenML, as JSON (110) or CBOR (112)")
+            raise RequestRejected("4.15", "send SenML, as JSON (110) or CBOR (112)")
         try:
             told = contents(request.payload, request.content_format, EVERYTHING, now)
         except BadPayload as error:
-            raise RequestRefused("4.00", str(error)) from None
+            raise RequestRejected("4.00", str(error)) from None
         self.registrar.move(device, peer)
-        self._heard(device, now)
+        self._session_events(device, now)
         look = partial(resources.announced, device_id=device.device_id)
-        known = {each.path for each in await asyncio.to_thread(self._database.look, look)}
+        known = {each.path for each in await asyncio.to_thread(self._database.query, look)}
         taken = [each for each in told if each.path in known]
         if told and not taken:
-            raise RequestRefused("4.04", "no resource of these is one that was registered")
+            raise RequestRejected("4.04", "no resource of these is one that was registered")
         self._collect(device, taken, self._clock.now(), is_unasked=True)
         return Response("2.04")
 
@@ -242,7 +242,7 @@ class RealFleet:
             return None
         try:
             await self.registrar.check_device(peer, device)
-        except RequestRefused:
+        except RequestRejected:
             return None
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None
@@ -260,10 +260,10 @@ class RealFleet:
                 self._spawn(self._read_whole(observed))
 
     async def _deliver(
-        self, device_id: str, delivery: _InFlightCommand, answer: Callable[[DeviceResponse], None]
+        self, device_id: str, delivery: _InFlightCommand, response: Callable[[DeviceResponse], None]
     ) -> None:
         try:
-            answer(await self._perform(device_id, delivery))
+            response(await self._perform(device_id, delivery))
         finally:
             if self._deliveries.get(device_id) is delivery:
                 del self._deliveries[device_id]
@@ -284,22 +284,22 @@ class RealFleet:
             return DeviceResponse(Outcome.NOT_SENT)
         is_about_observation = isinstance(command, Observe | CancelObservation)
         async with device.turn:
-            conversation = self._conversation
+            device_session = self._device_session
             # A device that did not respond to the last request gets no observe requests, one after the other: those of
             # applications come first.
             is_put_off = is_about_observation and device.is_silent
-            if conversation is None or is_put_off or not self._is_current(device):
+            if device_session is None or is_put_off or not self._is_current(device):
                 return DeviceResponse(Outcome.NOT_SENT)
             delivery.is_sent = True
             device.is_executing = isinstance(command, Execute)
             try:
-                answer = await self._ask(device, command.path, conversation.perform(device, command))
-            except (NoAnswer, Unreachable, _GivenUp) as error:
+                response = await self._ask(device, command.path, device_session.perform(device, command))
+            except (NoResponse, Unreachable, _GivenUp) as error:
                 return DeviceResponse(_outcome_without_response(device, command, error))
             finally:
                 device.is_executing = False
-        has_begun_anew = self.registry.by_id(device_id) is not device
-        return DeviceResponse(Outcome.NOT_SENT) if is_about_observation and has_begun_anew else answer
+        has_reregistered = self.registry.by_id(device_id) is not device
+        return DeviceResponse(Outcome.NOT_SENT) if is_about_observation and has_reregistered else response
 
     def _is_current(self, device: RegisteredDevice) -> bool:
         is_awake = device.is_awake(self._clock.now(), self._awake_seconds)
@@ -309,7 +309,7 @@ class RealFleet:
         """Wait for the response to a request, and note whether the device responds.
 
         Raises:
-            NoAnswer: It does not.
+            NoResponse: It does not.
             Unreachable: Nothing can be sent to it.
             _GivenUp: It has another address by now.
         """
@@ -322,7 +322,7 @@ class RealFleet:
             if this is not None and this.cancelling():
                 raise
             raise _GivenUp from None
-        except NoAnswer:
+        except NoResponse:
             self._note_failure(device, path, "was not answered")
             device.is_silent = True
             if device.queue_mode:
@@ -336,7 +336,7 @@ class RealFleet:
             raise
         finally:
             device.exchange = None
-        self._heard(device, self._clock.now())
+        self._session_events(device, self._clock.now())
         return result
 
     def _note_failure(self, device: RegisteredDevice, path: str, what: str) -> None:
@@ -344,10 +344,10 @@ class RealFleet:
         _log.warning("device %s at %s: a request for %s %s", device.device_id, device.peer.address, path, what)
 
     def _note_unreadable(self, device: RegisteredDevice, path: str, error: BadPayload | BadLinks) -> None:
-        self.counts.unreadable_answers += 1
+        self.counts.unreadable_responses += 1
         self._unreadable.warn("device %s told of %s what cannot be read: %s", device.device_id, path, error)
 
-    def _heard(self, device: RegisteredDevice, now: Instant) -> None:
+    def _session_events(self, device: RegisteredDevice, now: Instant) -> None:
         """Note a message of a device; if it was not known to listen, waiting commands are sent."""
         was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
         self._note_contact(device, now)
@@ -355,8 +355,8 @@ class RealFleet:
             self._make_contact(device)
 
     def _note_contact(self, device: RegisteredDevice, now: Instant) -> None:
-        if self._conversation is not None:
-            self._conversation.endpoint.retransmit(device.peer)
+        if self._device_session is not None:
+            self._device_session.endpoint.retransmit(device.peer)
         device.heard_at = now
         device.is_silent, device.is_known_address, device.is_reachable = False, True, True
 
@@ -366,10 +366,10 @@ class RealFleet:
 
     def _greet(self, device: RegisteredDevice) -> None:
         """Send commands to a device soon after the response to its registration or update."""
-        asyncio.get_running_loop().call_later(_AFTER_ANSWER_SECONDS, self._begin_to_ask, device)
+        asyncio.get_running_loop().call_later(_AFTER_RESPONSE_SECONDS, self._begin_to_ask, device)
 
     def _begin_to_ask(self, device: RegisteredDevice) -> None:
-        if self._conversation is None or self.registry.by_id(device.device_id) is not device:
+        if self._device_session is None or self.registry.by_id(device.device_id) is not device:
             return
         self._note_contact(device, self._clock.now())
         self._make_contact(device)
@@ -381,7 +381,7 @@ class RealFleet:
         """Discover the resources of the paths that a device registered without any."""
         discovered: dict[str, Links | None] = {}
         try:
-            with suppress(NoAnswer, Unreachable, _GivenUp):  # the rest follows after its next update
+            with suppress(NoResponse, Unreachable, _GivenUp):  # the rest follows after its next update
                 async with self._discovering:
                     for path in device.to_discover:
                         discovered[path] = await self._discover_below(device, path)
@@ -394,12 +394,12 @@ class RealFleet:
         """Return the resources below a path; ``None`` if the device does not return any."""
         # One turn for each path: commands of applications come in between.
         async with device.turn:
-            conversation = self._conversation
-            if conversation is None or not self._is_current(device):
+            device_session = self._device_session
+            if device_session is None or not self._is_current(device):
                 raise Unreachable
-            response = await self._ask(device, path, conversation.discover(device, path))
+            response = await self._ask(device, path, device_session.discover(device, path))
             if response.code == _NOT_IMPLEMENTED:
-                told = await self._ask(device, path, conversation.read_values(device, path))
+                told = await self._ask(device, path, device_session.read_values(device, path))
                 return read_links(",".join(f"<{each.path}>" for each in told).encode(), prefix="") if told else None
         try:
             return read_links(response.payload, prefix=device.prefix) if response.is_success else None
@@ -410,12 +410,12 @@ class RealFleet:
     async def _read_whole(self, observed: ObservedResource) -> None:
         """Read a value that is too long for one notification."""
         device = observed.device
-        with suppress(NoAnswer, Unreachable, _GivenUp):
+        with suppress(NoResponse, Unreachable, _GivenUp):
             async with device.turn:
                 # A change from now on is read once more.
                 observed.is_being_read = False
-                if self._conversation is not None and self._is_current(device):
-                    told = await self._ask(device, observed.path, self._conversation.read_rest(observed))
+                if self._device_session is not None and self._is_current(device):
+                    told = await self._ask(device, observed.path, self._device_session.read_rest(observed))
                     self._collect(device, told, self._clock.now())
 
     def _end_observation(self, observed: ObservedResource, how: str) -> None:
@@ -458,7 +458,7 @@ class RealFleet:
 
     def _sweep(self) -> None:
         """Remove devices whose registration has ended."""
-        if self._conversation is None:
+        if self._device_session is None:
             return
         now = self._clock.now()
         for device in self.registry:
@@ -480,7 +480,7 @@ class RealFleet:
 
 
 def _outcome_without_response(
-    device: RegisteredDevice, command: DeviceCommand, error: NoAnswer | Unreachable | _GivenUp
+    device: RegisteredDevice, command: DeviceCommand, error: NoResponse | Unreachable | _GivenUp
 ) -> Outcome:
     """Return the outcome of an attempt that got no response.
 
@@ -490,4 +490,4 @@ def _outcome_without_response(
     if isinstance(command, Execute):
         has_surely_failed = isinstance(error, Unreachable) and not error.may_have_arrived
         return Outcome.NOT_SENT if has_surely_failed else Outcome.NO_ANSWER
-    return Outcome.NO_ANSWER if isinstance(error, NoAnswer) and device.is_reachable else Outcome.NOT_SENT
+    return Outcome.NO_ANSWER if isinstance(error, NoResponse) and device.is_reachable else Outcome.NOT_SENT

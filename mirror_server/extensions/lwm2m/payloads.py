@@ -79,18 +79,18 @@ def contents(
         BadPayload: The format is unknown; the payload has other resources, or more than :data:`MOST_VALUES` values; or
             it cannot be read, and the request was not for one resource.
     """
-    type_told = content_type(content_format, path)
-    as_told = [ReportedPayload(path, Content(payload, type_told, max_age_seconds))]
-    if type_told in _KEPT and is_resource(path):
-        return as_told
+    response_type = content_type(content_format, path)
+    as_reported = [ReportedPayload(path, Content(payload, response_type, max_age_seconds))]
+    if response_type in _KEPT and is_resource(path):
+        return as_reported
     try:
-        parts = split(payload, type_told, "" if path == EVERYTHING else path)
+        parts = split(payload, response_type, "" if path == EVERYTHING else path)
     except UnreadablePayload as exc:
         if is_resource(path):
-            return as_told
+            return as_reported
         raise BadPayload(str(exc)) from exc
     if is_resource(path) and not parts:
-        return as_told
+        return as_reported
     _check(path, parts)
     timed = sorted(((_milliseconds(part.seconds, received_at), part) for part in parts), key=lambda each: each[0])
     return [ReportedPayload(part.path, _content(part, max_age_seconds), _past(at, received_at)) for at, part in timed]
@@ -134,22 +134,22 @@ def _check(path: str, parts: Sequence[Part]) -> None:
 
 def _content(part: Part, max_age_seconds: int | None) -> Content:
     """Return the text or the bytes of a value, if they can be read as the very same value again."""
-    as_told = Content(part.raw, part.content_type, max_age_seconds)
+    as_reported = Content(part.raw, part.content_type, max_age_seconds)
     if part.value_count > 1:
-        return as_told
+        return as_reported
     value = decode(part.raw, part.content_type, part.path)
     if value.python is None or isinstance(value.python, Mapping):
-        return as_told
+        return as_reported
     # Another mirror may know the object that is undeclared here: it needs the TLV to read its type.
     if part.content_type == LWM2M_TLV and lookup(part.path) is None:
-        return as_told
+        return as_reported
     if isinstance(value.python, bytes):
         plain = Content(value.python, OCTET_STREAM, max_age_seconds)
     else:
         plain = Content(write_text(value.python), TEXT_PLAIN, max_age_seconds)
     again = decode(plain.payload, plain.content_type, part.path)
     is_same = (again.kind, again.python, again.problem) == (value.kind, value.python, value.problem)
-    return plain if is_same else as_told
+    return plain if is_same else as_reported
 
 
 def _milliseconds(seconds: float | None, received_at: Instant) -> float:

@@ -20,11 +20,11 @@ from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceRe
 from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, CoapLimits, listen
 from mirror_server.extensions.lwm2m.device_keys import Identities
-from mirror_server.extensions.lwm2m.exchange import CannotListen
 from mirror_server.extensions.lwm2m.fleet import RealFleet
 from mirror_server.extensions.lwm2m.payloads import written
 from mirror_server.extensions.lwm2m.registrar import BACKEND
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import CannotListen
 from mirror_server.hooks import Measurement, extends
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
@@ -92,7 +92,7 @@ class RealDevices:
         Raises:
             CannotListen: It is not possible to listen there; only where one process has the database.
         """
-        self._database.write(registrations.observe_anew)
+        self._database.write(registrations.mark_unobserved)
         started: Future[None] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="lwm2m", daemon=True)
         self._thread.start()
@@ -147,10 +147,10 @@ class RealDevices:
         fleet = self._fleet
         return fleet is not None and fleet.is_reachable(device_id)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
+    def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
-        if not self._call(lambda fleet: fleet.send(device_id, command, answer)):
-            answer(DeviceResponse(Outcome.NOT_SENT))
+        if not self._call(lambda fleet: fleet.send(device_id, command, response)):
+            response(DeviceResponse(Outcome.NOT_SENT))
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
@@ -274,7 +274,9 @@ def _measurements(fleet: RealFleet, endpoint: CoapEndpoint) -> list[Measurement]
             notifications_by_outcome,
         ),
         _count("mirror_lwm2m_failed_exchanges", "Requests to devices that had no answer.", lwm2m.failed_exchanges),
-        _count("mirror_lwm2m_unreadable_answers", "Answers of devices that cannot be read.", lwm2m.unreadable_answers),
+        _count(
+            "mirror_lwm2m_unreadable_answers", "Answers of devices that cannot be read.", lwm2m.unreadable_responses
+        ),
         Measurement("mirror_coap_sessions", "DTLS sessions that are open.", coap.sessions),
         Measurement(
             "mirror_coap_messages",

@@ -24,7 +24,6 @@ from mirror_server.devices.link import (
     Registration,
 )
 from mirror_server.extensions.lwm2m import device_keys, registrations
-from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRefused, Response
 from mirror_server.extensions.lwm2m.links import (
     BadLinks,
     Links,
@@ -43,6 +42,7 @@ from mirror_server.extensions.lwm2m.registration import (
 from mirror_server.extensions.lwm2m.registry import RegisteredDevice, Registry
 from mirror_server.extensions.lwm2m.requests import shown
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import Peer, Request, RequestRejected, Response
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import devices, resources, subscriptions
 from mirror_server.store.database import Database
@@ -88,10 +88,10 @@ class LwM2MCounts:
     unreadable_notifications: int = 0
     unknown_notifications: int = 0
     failed_exchanges: int = 0
-    unreadable_answers: int = 0
+    unreadable_responses: int = 0
 
 
-class _Minutes:
+class _RateWindow:
     """Minutes, each of which begins with the first call in it.
 
     Args:
@@ -123,7 +123,7 @@ class LimitedWarnings:
     def __init__(self, log: logging.Logger, clock: Clock, what: str) -> None:
         self._log = log
         self._what = what
-        self._minutes = _Minutes(clock)
+        self._minutes = _RateWindow(clock)
         self._count = 0
 
     def warn(self, message: str, *arguments: object) -> None:
@@ -171,7 +171,7 @@ class Registrar:
         # Requests of a device are handled one after the other, so that no device is registered twice.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._lately: Counter[str] = Counter()
-        self._minutes = _Minutes(clock)
+        self._minutes = _RateWindow(clock)
         self._refusals = LimitedWarnings(_log, clock, "refusals")
 
     async def register(self, peer: Peer, request: Request) -> Response:
@@ -188,11 +188,11 @@ class Registrar:
         async with self._alone(location):
             return await self._taken(peer, self._deregister(peer, location))
 
-    def refuse_bootstrap(self, peer: Peer, request: Request) -> Response:
+    def reject_bootstrap(self, peer: Peer, request: Request) -> Response:
         """Reject ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
         reason = "this is no bootstrap server; give the device this address as that of its LwM2M server"
         name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
-        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", RequestRefused("4.04", reason).response)
+        return self._noted(peer, f"bootstrap of ep={reprlib.repr(name)}", RequestRejected("4.04", reason).response)
 
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Change the address of a device, also in the database."""
@@ -200,7 +200,9 @@ class Registrar:
             return
         self.registry.move(device, peer)
         device.give_up_exchange()
-        self._database.insist(lambda session: registrations.put_address(session, device.device_id, peer.address))
+        self._database.submit_durable(
+            lambda session: registrations.put_address(session, device.device_id, peer.address)
+        )
 
     def hold_registrations(self) -> None:
         """End no registration until :meth:`release_registrations`: no update can be stored now."""
@@ -238,7 +240,7 @@ class Registrar:
         """Check that a peer may still register as a device: an operator may have changed names and keys.
 
         Raises:
-            RequestRefused: It may not; its messages are not from that device.
+            RequestRejected: It may not; its messages are not from that device.
         """
         await self._check_identity(peer, await self._look(partial(_name_of, device)))
 
@@ -253,10 +255,10 @@ class Registrar:
     async def _taken(self, peer: Peer, work: Awaitable[Response]) -> Response:
         try:
             response = await work
-        except RequestRefused as error:
+        except RequestRejected as error:
             response = error.response
         except BadLinks as error:
-            response = RequestRefused("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error)).response
+            response = RequestRejected("4.13" if isinstance(error, TooManyLinks) else "4.00", str(error)).response
         return self._noted(peer, "registration", response)
 
     def _noted(self, peer: Peer, what: str, response: Response) -> Response:
@@ -269,7 +271,7 @@ class Registrar:
 
     async def _register(self, peer: Peer, request: Request) -> Response:
         if not self._may_register(peer):
-            raise RequestRefused(_TOO_MANY, "too many registrations; try again later", _MINUTE_SECONDS)
+            raise RequestRejected(_TOO_MANY, "too many registrations; try again later", _MINUTE_SECONDS)
         parameters = read_registration(request.query)
         name = parameters.endpoint_name
         await self._check_identity(peer, name)
@@ -279,7 +281,7 @@ class Registrar:
             # A device that restarted, or two devices with one name: then the addresses alternate.
             before = "" if former is None else f" in place of its registration from {former.peer.address}"
             if former is None and len(self.registry) >= self._settings.max_coap_devices:
-                raise RequestRefused("5.03", "as many devices are registered as may be", _FULL_SECONDS)
+                raise RequestRejected("5.03", "as many devices are registered as may be", _FULL_SECONDS)
             structure = await self._structure(links, request.payload, partial(_introduced_by_name, name))
             device = await self._store(peer, parameters, structure, former)
         self.counts.registrations += 1
@@ -350,7 +352,7 @@ class Registrar:
             return await asyncio.wrap_future(self._events.registered(registration))
         except NameTaken:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; take another name"
-            raise RequestRefused("4.03", reason) from None
+            raise RequestRejected("4.03", reason) from None
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
         device = await self._device(peer, location)
@@ -434,7 +436,7 @@ class Registrar:
             for path in no_longer_sent:
                 subscriptions.forgotten(session, device.device_id, path)
 
-        await asyncio.wrap_future(self._database.insist(work))
+        await asyncio.wrap_future(self._database.submit_durable(work))
 
     def forget(self, device: RegisteredDevice) -> None:
         """Remove a device whose registration has ended."""
@@ -455,7 +457,7 @@ class Registrar:
         """Return the device that may update its registration there from this peer.
 
         Raises:
-            RequestRefused: There is none.
+            RequestRejected: There is none.
         """
         device = self.registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):
@@ -481,13 +483,13 @@ class Registrar:
         """
         key = await self._look(lambda session: device_keys.find(session, endpoint_name))
         if peer.is_secure and (key is None or key.identity != peer.identity):
-            raise RequestRefused("4.03", f"ep={endpoint_name} is not the name this key is for")
+            raise RequestRejected("4.03", f"ep={endpoint_name} is not the name this key is for")
         if not peer.is_secure and key is not None:
-            raise RequestRefused("4.03", f"ep={endpoint_name} has a key; come by coaps")
+            raise RequestRejected("4.03", f"ep={endpoint_name} has a key; come by coaps")
 
     async def _look(self, statement: Callable[[Session], T]) -> T:
         """Return the result of a statement, on a thread that may wait for the database."""
-        return await asyncio.to_thread(self._database.look, statement)
+        return await asyncio.to_thread(self._database.query, statement)
 
     def _read_links(self, payload: bytes) -> Links:
         return read_links(payload, most_links=self._settings.max_coap_links)
@@ -517,5 +519,5 @@ def _introduced_by_name(endpoint_name: str, session: Session) -> list[AnnouncedR
     return [] if row is None else _introduced(row.device_id, session)
 
 
-def _unknown() -> RequestRefused:
-    return RequestRefused("4.04", "nothing is registered here; register anew under /rd")
+def _unknown() -> RequestRejected:
+    return RequestRejected("4.04", "nothing is registered here; register anew under /rd")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mirror_server.extensions.lwm2m.exchange import RequestRefused
+from mirror_server.extensions.lwm2m.transport_api import RequestRejected
 
 Version = Literal["1.0", "1.1"]
 
@@ -42,14 +42,14 @@ def read_registration(query: Sequence[str]) -> RegistrationParameters:
     """Read the query of a registration; parameters nobody knows are left out.
 
     Raises:
-        RequestRefused: 4.00 for a parameter that is missing, twice, or not what it should be; 4.12 for a version
+        RequestRejected: 4.00 for a parameter that is missing, twice, or not what it should be; 4.12 for a version
             that is not spoken.
     """
     told = _told(query)
     # The version first: what the others mean depends on it.
     version = _version(told.get("lwm2m", "1.0"))
     if "ep" not in told:
-        raise RequestRefused("4.00", "ep is missing; give the endpoint name as ep=my-sensor")
+        raise RequestRejected("4.00", "ep is missing; give the endpoint name as ep=my-sensor")
     binding = _binding(told.get("b", "U"))
     return RegistrationParameters(
         endpoint_name=_name("ep", told["ep"]),
@@ -68,7 +68,7 @@ def read_update(query: Sequence[str], registered: RegistrationParameters) -> Reg
     does, and an update without that changes nothing.
 
     Raises:
-        RequestRefused: 4.00 for a parameter that is twice, or not what it should be.
+        RequestRejected: 4.00 for a parameter that is twice, or not what it should be.
     """
     told = _told(query)
     binding, queue_mode = registered.binding, registered.queue_mode
@@ -92,7 +92,7 @@ def _told(query: Sequence[str]) -> Mapping[str, str]:
         if key not in _KNOWN:
             continue
         if key in told:
-            raise RequestRefused("4.00", f"{key} is given twice; give it once")
+            raise RequestRejected("4.00", f"{key} is given twice; give it once")
         told[key] = value
     return told
 
@@ -100,34 +100,34 @@ def _told(query: Sequence[str]) -> Mapping[str, str]:
 def _version(text: str) -> Version:
     version = _VERSION.fullmatch(text)
     if version is None:
-        raise RequestRefused("4.12", f"lwm2m={reprlib.repr(text)} is not spoken here; 1.0 and 1.1 are")
+        raise RequestRejected("4.12", f"lwm2m={reprlib.repr(text)} is not spoken here; 1.0 and 1.1 are")
     return "1.1" if version[1] == "1.1" else "1.0"
 
 
 def _name(key: str, text: str) -> str:
     if not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
         reason = f"{key}={reprlib.repr(text)} is no name; give 1 to {_LONGEST_NAME} printable characters"
-        raise RequestRefused("4.00", reason)
+        raise RequestRejected("4.00", reason)
     return text
 
 
 def _lifetime_seconds(text: str) -> int:
     if not _SECONDS.fullmatch(text) or not 1 <= int(text) <= _LONGEST_LIFETIME_SECONDS:
         reason = f"lt={reprlib.repr(text)} is no lifetime; give whole seconds from 1 to {_LONGEST_LIFETIME_SECONDS}"
-        raise RequestRefused("4.00", reason)
+        raise RequestRejected("4.00", reason)
     return int(text)
 
 
 def _binding(text: str) -> str:
     if not _BINDING.fullmatch(text) or len(set(text)) < len(text):
-        raise RequestRefused("4.00", f"b={reprlib.repr(text)} is no binding; give U, or UQ for queue mode")
+        raise RequestRejected("4.00", f"b={reprlib.repr(text)} is no binding; give U, or UQ for queue mode")
     if "U" not in text:
         named = " and ".join(name for letter, name in _TRANSPORTS.items() if letter in text) or "no transport"
-        raise RequestRefused("4.00", f"b={text} is {named}, and only UDP is spoken here; give U or UQ")
+        raise RequestRejected("4.00", f"b={text} is {named}, and only UDP is spoken here; give U or UQ")
     return text
 
 
 def _says_queue_mode(told: Mapping[str, str]) -> bool:
     if told.get("Q"):
-        raise RequestRefused("4.00", f"Q={reprlib.repr(told['Q'])} has a value; give Q alone")
+        raise RequestRejected("4.00", f"Q={reprlib.repr(told['Q'])} has a value; give Q alone")
     return "Q" in told

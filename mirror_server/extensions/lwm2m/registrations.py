@@ -76,7 +76,7 @@ def prolong(session: Session, since: Instant, now: Instant) -> None:
     session.run_many("UPDATE devices SET registration_expires_at = ? WHERE device_id = ?", prolonged)
 
 
-def observe_anew(session: Session) -> None:
+def mark_unobserved(session: Session) -> None:
     """Mark the resources of all real devices as not observed, so that they are observed again after a restart.
 
     Their subscriptions stay, so that subscribers are notified of changed values alone.

@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.extensions.lwm2m.exchange import ObserveNotification, Peer
 from mirror_server.extensions.lwm2m.links import Structure
 from mirror_server.extensions.lwm2m.registration import RegistrationParameters
 from mirror_server.extensions.lwm2m.requests import structured_formats
+from mirror_server.extensions.lwm2m.transport_api import ObserveNotification, Peer
 
 _TOKEN_BYTES = 8
 """The longest there is: nobody who does not see the traffic can guess it."""

@@ -16,9 +16,9 @@ from mirror_sdk.values import LWM2M_TLV, SENML_JSON, TEXT_PLAIN, decode, encode
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
 from mirror_sdk.wire.paths import is_resource
 from mirror_server.devices.link import Content, Outcome
-from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.links import is_opaque
 from mirror_server.extensions.lwm2m.registration import Version
+from mirror_server.extensions.lwm2m.transport_api import Response
 
 _TEXT_NUMBER, _OCTETS_NUMBER = 0, 42
 _TLV_NUMBERS = (11542, 1542)

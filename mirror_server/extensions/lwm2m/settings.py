@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from mirror_server.config import SECONDS, SERVE, Address, ListenAddress, Settings, setting
-from mirror_server.extensions.lwm2m.exchange import INSTALL_DTLS, CannotListen
+from mirror_server.extensions.lwm2m.transport_api import INSTALL_DTLS, CannotListen
 
 _log = logging.getLogger(__name__)
 

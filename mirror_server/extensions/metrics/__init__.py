@@ -1,10 +1,17 @@
-"""Metrics for Prometheus, at ``GET /metrics``: of requests, queues, the log, webhooks, and of other extensions.
+"""Metrics for Prometheus at ``GET /metrics``: requests, queues, logs, webhooks, and metrics of other extensions.
 
-They need a key with the scope ``admin``: requests and their times by route (with the wait for a device where
-``Prefer: wait`` asked for it), waiting device requests, open polls (streams and websockets with them), connections,
-what clients leave unread, size of the notification logs and of the history (``mirror_history_rows``,
-``mirror_history_bytes``), webhooks and their failures, devices by state; of real devices (``mirror_lwm2m_...``,
-``mirror_coap_...``) registrations, messages by kind, retransmissions, handshakes that failed, sessions.
+Read them with a key that has the scope ``admin``::
+
+    curl -H "Authorization: Bearer $ADMIN_KEY" "$API_HOST/metrics"
+
+They contain:
+
+- Requests and their durations by route. Durations include the wait for a device if ``Prefer: wait`` requested it.
+- Pending device requests, open polls (including streams and websockets), connections, and unread bytes of clients.
+- Size of the notification logs and of the history (``mirror_history_rows``, ``mirror_history_bytes``).
+- Webhooks and their failures, and devices by state.
+- Real devices (``mirror_lwm2m_...``, ``mirror_coap_...``): registrations, messages by kind, retransmissions, failed
+  handshakes, sessions.
 """
 
 # To read it begin with ``metrics``.

@@ -73,7 +73,7 @@ class Metrics:
         require_distinct((f"metric {name}", whose) for name, whose in names)
 
     @extends
-    def request_answered(
+    def response_ready(
         self,
         environ: dict[str, Any],  # noqa: ARG002 - the signature of the hook
         response: Response,

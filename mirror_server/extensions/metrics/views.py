@@ -6,9 +6,9 @@ from flask import Blueprint, Response
 
 from mirror_server.extensions.metrics.metrics import CONTENT_TYPE, Metrics
 from mirror_server.service.keys import Scope
-from mirror_server.views.answers import when_read
 from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires, services
+from mirror_server.views.responses import when_read
 
 routes = Blueprint("metrics", __name__)
 

@@ -149,10 +149,10 @@ def describe(
         operations.append(operation)
         paths.setdefault(route.path, {})[route.method] = _requested(operation)
     schemas = _schemas([*operations, _DELIVERY])
-    for name in _refused_extras(operations, schemas):
+    for name in _closed_schemas(operations, schemas):
         schemas[name]["additionalProperties"] = False
     operations.append(_DELIVERY)
-    headers = chain.from_iterable(answer.headers for operation in operations for answer in operation.answers)
+    headers = chain.from_iterable(response.headers for operation in operations for response in operation.answers)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -209,7 +209,7 @@ def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Se
     group, answers, described = view.__dict__["described"]
     details = dict(described)
     added = [more[view.__name__] for more in besides if view.__name__ in more]
-    by_code = {answer.code: answer for answer in chain(answers, *(responses for responses, _ in added))}
+    by_code = {response.code: response for response in chain(answers, *(responses for responses, _ in added))}
     selecting = device_filters if details.pop("selects_devices", False) else ()
     return DescribedOperation(
         name=view.__name__,
@@ -250,7 +250,7 @@ def _operation(operation: DescribedOperation) -> Schema:
         "operationId": operation.name,
         "tags": [operation.group],
         "summary": operation.summary,
-        "responses": {str(answer.code): _answer(answer) for answer in operation.answers},
+        "responses": {str(response.code): _response(response) for response in operation.answers},
     }
     if operation.meaning:
         described["description"] = operation.meaning
@@ -270,9 +270,9 @@ def _requested(operation: DescribedOperation) -> Schema:
     return described | ({"x-scopes": sorted(operation.scopes)} if operation.scopes else {"security": []})
 
 
-def _answer(answer: ResponseSpec) -> Schema:
-    described: Schema = {"description": answer.meaning, "headers": _header_references(*answer.headers)}
-    content = dict(chain.from_iterable(_content(form).items() for form in answer.contents))
+def _response(response: ResponseSpec) -> Schema:
+    described: Schema = {"description": response.meaning, "headers": _header_references(*response.headers)}
+    content = dict(chain.from_iterable(_content(form).items() for form in response.contents))
     return described | ({"content": content} if content else {})
 
 
@@ -350,10 +350,10 @@ def _schemas(operations: Collection[DescribedOperation]) -> dict[str, Schema]:
 def _contents(operation: DescribedOperation) -> Iterator[BodySpec]:
     if operation.body is not None:
         yield operation.body
-    yield from chain.from_iterable(answer.contents for answer in operation.answers)
+    yield from chain.from_iterable(response.contents for response in operation.answers)
 
 
-def _refused_extras(operations: Collection[DescribedOperation], schemas: Mapping[str, Schema]) -> set[str]:
+def _closed_schemas(operations: Collection[DescribedOperation], schemas: Mapping[str, Schema]) -> set[str]:
     """The names of the schemas that bodies consist of: there an unknown member is refused."""
     found: set[str] = set()
     unseen = {operation.body.model.__name__ for operation in operations if operation.body and operation.body.model}

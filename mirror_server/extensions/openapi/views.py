@@ -12,9 +12,9 @@ import orjson
 from flask import Blueprint, Flask, Response, current_app
 
 from mirror_server.extensions.openapi import core  # noqa: F401 - describes the views of the core
-from mirror_server.views.answers import make_conditional
 from mirror_server.views.description import Parameter, ResponseSpec, described, object_like
 from mirror_server.views.requests import requires, services
+from mirror_server.views.responses import make_conditional
 
 _METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
 
@@ -47,9 +47,9 @@ def get_description() -> Response:
         hooks.collected("described_besides"),
         hooks.collected("interface_described"),
     )
-    answer = Response(content, content_type="application/json")
-    make_conditional(answer)
-    return answer
+    response = Response(content, content_type="application/json")
+    make_conditional(response)
+    return response
 
 
 @lru_cache(maxsize=2)

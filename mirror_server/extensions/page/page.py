@@ -9,11 +9,11 @@ import orjson
 from flask import Blueprint
 
 from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.page.page_file import TYPES, page_file
-from mirror_server.views.answers import KeepableAnswer
 from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires
+from mirror_server.views.responses import CacheableResponse
 
 _INDEX = "index.html"
 _OBJECTS = "objects.json"
@@ -28,7 +28,7 @@ routes = Blueprint("page", __name__)
 @routes.get("/")
 @requires()
 @described("Operation", ResponseSpec(200, "The page.", text_of("text/html", "<!doctype html>")), is_extension=True)
-def get_page() -> KeepableAnswer:
+def get_page() -> CacheableResponse:
     """A page for people."""
     return page_file(_INDEX, _files()[_INDEX], _POLICY)
 
@@ -40,10 +40,10 @@ def get_page() -> KeepableAnswer:
     ResponseSpec(200, "A script.", text_of("text/javascript", "export const LONGEST = 200;")),
     is_extension=True,
 )
-def get_page_file(file: str) -> KeepableAnswer:
+def get_page_file(file: str) -> CacheableResponse:
     """A file of the page."""
     if file not in _files():
-        raise Refusal(404, f"the page has no file {file!r}; begin at /")
+        raise ApiError(404, f"the page has no file {file!r}; begin at /")
     return page_file(file, _files()[file], _POLICY)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror_server.views.answers import KeepableAnswer, make_conditional
+from mirror_server.views.responses import CacheableResponse, make_conditional
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -14,7 +14,7 @@ TYPES = {
 """The content types of the files there are, by the end of their names."""
 
 
-def page_file(name: str, content: bytes, policy: str) -> KeepableAnswer:
+def page_file(name: str, content: bytes, policy: str) -> CacheableResponse:
     """The answer with a file.
 
     Args:
@@ -23,6 +23,6 @@ def page_file(name: str, content: bytes, policy: str) -> KeepableAnswer:
         policy: What the browser may load and run for it, as ``Content-Security-Policy`` says it.
     """
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer"}
-    answer = KeepableAnswer(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)
-    make_conditional(answer)
-    return answer
+    response = CacheableResponse(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)
+    make_conditional(response)
+    return response

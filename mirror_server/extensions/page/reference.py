@@ -10,11 +10,11 @@ from pathlib import Path
 from flask import Blueprint, Response, current_app, request
 from werkzeug.security import safe_join
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.page.page_file import TYPES, page_file
-from mirror_server.views.answers import KeepableAnswer
 from mirror_server.views.description import ResponseSpec, described, text_of
 from mirror_server.views.requests import requires
+from mirror_server.views.responses import CacheableResponse
 
 FOLDER = "REFERENCE_FOLDER"
 """Key of the app's configuration with the folder of the pages, where that is not the one in the package."""
@@ -41,14 +41,14 @@ def get_reference() -> Response:
 @routes.get("/reference/<path:file>")
 @requires()
 @described("Operation", ResponseSpec(200, "A page.", text_of("text/html", "<!doctype html>")), is_extension=True)
-def get_reference_file(file: str) -> KeepableAnswer:
+def get_reference_file(file: str) -> CacheableResponse:
     """A page of the reference, or what it loads."""
     folder = Path(current_app.config.get(FOLDER, _BUILT))
     found = safe_join(str(folder), file)
     if found is None or file.rpartition(".")[2] not in TYPES or not Path(found).is_file():
         if not (folder / "index.html").is_file():
-            raise Refusal(404, "this server runs from sources whose reference was not built; see CONTRIBUTING")
-        raise Refusal(404, f"the reference has no page {file!r}; begin at /reference/")
+            raise ApiError(404, "this server runs from sources whose reference was not built; see CONTRIBUTING")
+        raise ApiError(404, f"the reference has no page {file!r}; begin at /reference/")
     content = Path(found).read_bytes()
     return page_file(file, content, _POLICY.format(scripts=" ".join(_hashes(content))))
 

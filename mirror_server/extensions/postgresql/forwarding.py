@@ -17,7 +17,7 @@ from typing import Protocol
 import orjson
 
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -28,7 +28,7 @@ _CALL = "ask"
 _GONE = "gone"
 """Nobody waits for the answer to a call any more."""
 
-_ANSWER = "answer"
+_RESPONSE = "answer"
 """A call is answered."""
 
 _LEADER = "leader"
@@ -125,7 +125,7 @@ class Forwarder:
         self._lock = threading.Lock()
         database.on(_CALL, self._called)
         database.on(_GONE, self._gone)
-        database.on(_ANSWER, self._collect)
+        database.on(_RESPONSE, self._collect)
         database.on(_LEADER, self.look_again)
         database.on(_RESUMED, self._ask_all_again)
 
@@ -142,7 +142,7 @@ class Forwarder:
     def ask(self, call: Call) -> tuple[str, Future[Reply]]:
         """Forward a call; gives its number and the future of its answer.
 
-        The future raises a Refusal (503) when the leader ends before it answers, and
+        The future raises a ApiError (503) when the leader ends before it answers, and
         :class:`~mirror_server.store.backend.StorageFailed` when the call cannot be stored.
         """
         call_id = f"{self._database.process_id}-{next(self._numbers)}"
@@ -154,7 +154,7 @@ class Forwarder:
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
             session.publish(_CALL, call_id)
 
-        stored = self._database.submit(work, touched=(call_id,))
+        stored = self._database.submit(work, conflict_keys=(call_id,))
         stored.add_done_callback(lambda stored: self._note_stored(call_id, stored))
         return call_id, future
 
@@ -167,8 +167,8 @@ class Forwarder:
 
     def answered(self, session: Session, call_id: str, reply: Reply) -> None:
         """Store the answer of a call, and tell who asked."""
-        processes.put_answer(session, call_id, reply.to_bytes())
-        session.publish(_ANSWER, call_id)
+        processes.put_response(session, call_id, reply.to_bytes())
+        session.publish(_RESPONSE, call_id)
 
     def tell_leader(self) -> None:
         """Signal that this process leads now; what was asked of another one is not answered."""
@@ -176,7 +176,7 @@ class Forwarder:
 
     def tell_resumed(self) -> None:
         """Signal that this process leads on, and may have missed what the others asked it."""
-        self._database.submit(lambda session: session.publish(_RESUMED), touched=())
+        self._database.submit(lambda session: session.publish(_RESUMED), conflict_keys=())
 
     def look_again(self, *_: str) -> None:
         """Another process may lead, or messages were missed: take the answers that are there, and ask again.
@@ -186,7 +186,7 @@ class Forwarder:
         with self._lock:
             asked = dict(self._asked)
         for call_id, (call, future) in asked.items():
-            if not self._take_answer(call_id):
+            if not self._take_response(call_id):
                 if call.method == "GET" and self.is_needed:
                     self._ask_again(call_id)
                 else:
@@ -197,11 +197,11 @@ class Forwarder:
         with self._lock:
             asked = list(self._asked)
         for call_id in asked:
-            if not self._take_answer(call_id):
+            if not self._take_response(call_id):
                 self._ask_again(call_id)
 
     def _ask_again(self, call_id: str) -> None:
-        self._database.submit(lambda session: session.publish(_CALL, call_id), touched=())
+        self._database.submit(lambda session: session.publish(_CALL, call_id), conflict_keys=())
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
@@ -222,20 +222,20 @@ class Forwarder:
 
     def _collect(self, *call_ids: str) -> None:
         for call_id in call_ids:
-            self._take_answer(call_id)
+            self._take_response(call_id)
 
-    def _take_answer(self, call_id: str) -> bool:
+    def _take_response(self, call_id: str) -> bool:
         with self._lock:
             known = self._asked.get(call_id)
         if known is None:
             return False
-        answer = self._database.look(lambda session: processes.answer(session, call_id))
-        if answer is None:
+        response = self._database.query(lambda session: processes.response(session, call_id))
+        if response is None:
             return False
         with self._lock:
             self._asked.pop(call_id, None)
         with suppress(InvalidStateError):
-            known[1].set_result(Reply.from_bytes(answer))
+            known[1].set_result(Reply.from_bytes(response))
         self._delete(call_id)
         return True
 
@@ -245,7 +245,7 @@ class Forwarder:
             if signal is not None:
                 session.publish(signal, call_id)
 
-        self._database.submit(work, touched=(call_id,))
+        self._database.submit(work, conflict_keys=(call_id,))
 
     def _note_stored(self, call_id: str, stored: Future[None]) -> None:
         error = stored.exception()
@@ -257,9 +257,9 @@ class Forwarder:
                     known[1].set_exception(error)
 
 
-def leader_changed() -> Refusal:
+def leader_changed() -> ApiError:
     """The refusal of what was forwarded to a process that leads no more."""
-    return Refusal(
+    return ApiError(
         503,
         "the process that holds the devices and channels changed meanwhile; what was asked for may have been done, so"
         " look before you repeat it",

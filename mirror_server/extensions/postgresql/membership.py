@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from mirror_server.config import Settings
 from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.extensions.postgresql.answering import ForwardedRequests
-from mirror_server.extensions.postgresql.asking import forward
 from mirror_server.extensions.postgresql.forwarding import Forwarder
+from mirror_server.extensions.postgresql.leader_requests import forward
+from mirror_server.extensions.postgresql.leader_responses import ForwardedRequests
 from mirror_server.extensions.postgresql.leadership import Leadership
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.backend import PostgresBackend
@@ -59,20 +59,20 @@ class Membership(Coordinator):
         """See :class:`Coordinator`."""
         self.leadership.start(self._services, self.forwarder)
 
-    def answer_with(self, app: Any) -> None:
+    def respond_with(self, app: Any) -> None:
         """See :class:`Coordinator`."""
         bridge = Bridge(app, self._services.settings)
         self.forwarder.answerer = ForwardedRequests(self._database, self.forwarder, bridge)
 
     def is_alive(self, process_id: str) -> bool:
         """See :class:`Coordinator`."""
-        return self._database.look(lambda session: processes.is_alive(session, process_id))
+        return self._database.query(lambda session: processes.is_alive(session, process_id))
 
     @extends
     def every_hour(self, now: Instant) -> None:
         """Forget the processes that are gone."""
         before = after_seconds(now, -_FORGET_SECONDS)
-        self._database.insist(lambda session: processes.forget_before(session, before))
+        self._database.submit_durable(lambda session: processes.forget_before(session, before))
 
     def stop(self) -> None:
         """See :class:`Coordinator`."""

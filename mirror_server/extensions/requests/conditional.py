@@ -10,7 +10,7 @@ from flask import request
 
 from mirror_sdk.wire import device_requests as wire
 from mirror_sdk.wire.device_requests import ANY_REVISION, DESIRED_CHANGED, NEVER_WRITTEN
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store import resources
@@ -50,7 +50,7 @@ class ConditionalWrites:
         if text is None:
             return None
         if not placement.request.is_write:
-            raise Refusal.of_field("If-Match", "it goes with the write of a value alone; leave it out")
+            raise ApiError.of_field("If-Match", "it goes with the write of a value alone; leave it out")
         check = partial(check_revision, app_id=placement.app_id, seen=_read(text.strip()))
         return Handling(check=check, is_conditional=True)
 
@@ -61,7 +61,7 @@ def _read(text: str) -> _Revision:
     found = _REVISION.fullmatch(text)
     if found is None:
         told = 'it is no revision; write that of the desired value, like "482113", or "0" for one never written, or *'
-        raise Refusal.of_field("If-Match", told)
+        raise ApiError.of_field("If-Match", told)
     return int(found[1] or found[2])
 
 
@@ -73,7 +73,7 @@ def check_revision(session: Session, target: Target, *, app_id: str, seen: _Revi
             f"{target.path} is an object instance, and each of its resources has a revision of its own; write one of"
             " them"
         )
-        raise Refusal.of_field("If-Match", told)
+        raise ApiError.of_field("If-Match", told)
     if resource.desired_status is None:
         is_as_seen = seen == NEVER_WRITTEN
     else:
@@ -83,7 +83,7 @@ def check_revision(session: Session, target: Target, *, app_id: str, seen: _Revi
             f"{desired_revision_of(resource)}, and the write was for {_told_seen(seen)}; nothing was queued."
             " Look at the resource as it is now, and write with its revision if the write is still wanted"
         )
-        raise Refusal(
+        raise ApiError(
             412,
             f"If-Match: {told}",
             reason=DESIRED_CHANGED,

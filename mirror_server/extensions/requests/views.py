@@ -10,7 +10,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import NO_FAILED_WRITE, AcknowledgementBody, WaitingRequestPage
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_server.core.commands import Command
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.requests import store
 from mirror_server.extensions.requests.conditional import desired_revision_of
 from mirror_server.service.devices import known
@@ -19,7 +19,6 @@ from mirror_server.store import commands, keys, resources
 from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
-from mirror_server.views.answers import empty_answer, page_answer, when_stored
 from mirror_server.views.description import TEXT, Parameter, ResponseSpec, described, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
@@ -29,6 +28,7 @@ from mirror_server.views.requests import (
     requires,
     services,
 )
+from mirror_server.views.responses import empty_response, page_response, when_stored
 
 _PAGING = (
     Parameter("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
@@ -86,7 +86,7 @@ def acknowledge_failed_write(device_id: str) -> Response:
             by = body.by or (key.name if key else asker)
             store.acknowledge(session, device_id, path, by=by, at=clock.now())
 
-    return when_stored(services().database.submit(work), lambda _: empty_answer())
+    return when_stored(services().database.submit(work), lambda _: empty_response())
 
 
 def _waiting(device_id: str | None) -> Response:
@@ -96,13 +96,13 @@ def _waiting(device_id: str | None) -> Response:
             known(session, device_id)
         last = commands.find(session, app_id(), paging.after) if paging.after is not None else None
         if paging.after is not None and last is None:
-            raise Refusal.of_field("after", f"no request with the async-id {paging.after!r}; begin again without it")
+            raise ApiError.of_field("after", f"no request with the async-id {paging.after!r}; begin again without it")
         number = last.command_id if last else 0
         # One more tells that there is more.
         found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)
     under_way = services().dispatcher.under_way()
     waiting = [_waiting_request(each, with_device=each.command_id in under_way) for each in found]
-    return page_answer(paging, waiting, None)
+    return page_response(paging, waiting, None)
 
 
 def _waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
@@ -125,20 +125,20 @@ def _failed(session: Session, device_id: str, path: str, revision: int | None) -
     """The resource, whose last write has failed.
 
     Raises:
-        Refusal: The device (404) or the resource (400) is unknown, or the write did not fail or is another one (409).
+        ApiError: The device (404) or the resource (400) is unknown, or the write did not fail or is another one (409).
     """
     known(session, device_id)
     resource = resources.find(session, device_id, path)
     if resource is None:
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
-        raise Refusal.of_field("resource_path", message, reason="RESOURCE_NOT_FOUND")
+        raise ApiError.of_field("resource_path", message, reason="RESOURCE_NOT_FOUND")
     if resource.desired_status != DesiredStatus.FAILURE:
         status = "none" if resource.desired_status is None else DesiredStatus(resource.desired_status).name.lower()
         message = (
             f"the last write of {path} has not failed (its status is {status}), so there is nothing to acknowledge"
         )
-        raise Refusal(409, message, reason=NO_FAILED_WRITE, fields=[("resource_path", message)])
+        raise ApiError(409, message, reason=NO_FAILED_WRITE, fields=[("resource_path", message)])
     if revision not in (None, resource.desired_revision):
         message = f"{desired_revision_of(resource)}, not {revision}; read the resource again and decide again"
-        raise Refusal(409, message, reason=NO_FAILED_WRITE, fields=[("revision", message)])
+        raise ApiError(409, message, reason=NO_FAILED_WRITE, fields=[("revision", message)])
     return resource

@@ -23,9 +23,9 @@ from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import Placement
 from mirror_server.store.commands import Target
 from mirror_server.store.session import Session
-from mirror_server.views.answers import when_stored
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.description import TEXT, ResponseSpec, header, json_of
+from mirror_server.views.responses import when_stored
 
 if TYPE_CHECKING:
     from mirror_server.server import Services
@@ -77,10 +77,10 @@ class PendingResponses:
         def respond(stored: Future[Command], accepted: Callable[..., Response]) -> Response:
             stored.add_done_callback(partial(self._stored, placement.name, pending))
 
-            def answer(entry: LogEntry | None = None) -> Response:
+            def complete(entry: LogEntry | None = None) -> Response:
                 if not stored.done():
                     # The time is over, or the same request of before has ended: its own 202 still waits for the disk.
-                    return when_stored(stored, lambda _: answer(entry))
+                    return when_stored(stored, lambda _: complete(entry))
                 if entry is None or not is_admitted():
                     # The request was accepted, and repeating it would be wrong; its result is not for an invalid key.
                     return accepted(stored.result())
@@ -88,7 +88,7 @@ class PendingResponses:
                 response.headers[PREFERENCE_APPLIED_HEADER] = f"wait={seconds}"
                 return response
 
-            return Deferred(pending, seconds, render=answer, expired=answer, close=pending.cancel, is_optional=True)
+            return Deferred(pending, seconds, render=complete, expired=complete, close=pending.cancel, is_optional=True)
 
         return Handling(is_new, respond)
 

@@ -1,14 +1,20 @@
-"""Simulated devices: what they measure, how they answer, and the routes at ``/sim/v1`` that control them.
+"""Simulated devices: their measurements and responses, and the routes at ``/sim/v1`` that control them.
 
-A server with ``--simulate`` has some, twelve with ``--simulate 12``. In Python ``Simulator(client)`` controls them, and
-``AsyncSimulator(client)`` with an ``AsyncMirrorClient``. ``--seed`` is that of what they measure. With ``--clock
-manual`` their rhythms stand still until the simulator advances them.
+A server with twelve simulated devices::
 
-``mirror-server demo`` is a server with some of them, a database of its own and a fresh key. It has ``--devices``,
-``--pace``, which has a manual clock run by itself, ``--stop-with-stdin`` and ``--key`` (``MIRROR_DEMO_KEY``) besides.
-``demo --database`` keeps a demo's state, and its access key in ``FILE.key`` for you alone, so that programs and
-recordings go on after the next start. A file that others may use, a link or anything else there is refused; remove it
-for another key.
+    mirror-server run --simulate 12 --seed 1
+
+``--simulate`` sets how many simulated devices the server has, ``--seed`` selects their measurements. Control them with
+``Simulator(client)`` in Python, or ``AsyncSimulator(client)`` with an ``AsyncMirrorClient``. With ``--clock manual``
+their reporting intervals stand still until the simulator advances the clock.
+
+``mirror-server demo`` is a server with simulated devices, a temporary database and a new key. Its other options are
+``--devices``, ``--pace``, which advances a manual clock by itself, ``--stop-with-stdin``, and ``--key``
+(``MIRROR_DEMO_KEY``).
+
+``demo --database FILE`` keeps the state for the next start, and the access key in ``FILE.key`` for you alone. So
+programs and recordings continue after the next start. The key file is rejected if others may use it, or if it is a link
+or anything but a file. Remove it to get a new key.
 """
 
 # To read it begin with ``control``, then ``backend`` and ``device``.

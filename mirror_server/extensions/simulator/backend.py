@@ -70,7 +70,7 @@ class SimulatorBackend:
 
     def is_reachable(self, device_id: str) -> bool:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
-        with self._fleet.look() as now:
+        with self._fleet.reading() as now:
             running = self._fleet.running.get(device_id)
             return running is not None and running.reachable(now)
 
@@ -99,12 +99,12 @@ class SimulatorBackend:
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
-        with self._fleet.look():
+        with self._fleet.reading():
             return ConnectionStatus("simulated") if device_id in self._fleet.running else None
 
     def list_states(self) -> list[SimulatedState]:
         """All simulated devices by name, each with the values it has now."""
-        with self._fleet.look() as now:
+        with self._fleet.reading() as now:
             states = [running.device.state(now) for running in self._fleet.running.values()]
         return sorted(states, key=lambda state: state.endpoint_name)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from mirror_sdk.wire.simulator import SimulatorDevicePatch, SimulatorNewDevice, SimulatorResourceBody
 from mirror_server.clock import Clock, ManualClock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import from_datetime
 from mirror_server.extensions.simulator.backend import SimulatorBackend
 from mirror_server.extensions.simulator.device import (
@@ -66,7 +66,7 @@ class SimulatorControl:
     def run(self, act: Callable[[SimulatorControl], T]) -> Future[T]:
         """Do something with the devices; the future is done when all it caused is on disk.
 
-        The future raises :class:`~mirror_server.store.backend.StorageFailed` when nothing can be stored, and a Refusal
+        The future raises :class:`~mirror_server.store.backend.StorageFailed` when nothing can be stored, and a ApiError
         (503) where other changes hold up the database for too long.
         """
         return self._thread.submit(self._act, act)
@@ -100,16 +100,16 @@ class SimulatorControl:
         """Advance the manual clock, with all that becomes due on the way.
 
         Raises:
-            Refusal: The clock is not manual, or would pass its end (400).
+            ApiError: The clock is not manual, or would pass its end (400).
         """
         if not isinstance(self.clock, ManualClock):
-            raise Refusal(400, "the clock runs by itself; start the server with --clock manual to advance it")
+            raise ApiError(400, "the clock runs by itself; start the server with --clock manual to advance it")
         milliseconds = round(seconds * 1000)
         # Stored first: after a crash half-way the clock must not stand before what happened already.
         until_at = self.clock.now() + milliseconds
         if until_at >= CLOCK_ENDS_AT:
             left_seconds = (CLOCK_ENDS_AT - 1 - self.clock.now()) // 1000
-            raise Refusal.of_field(
+            raise ApiError.of_field(
                 "advance_seconds", f"the clock stops before the year 9999, {left_seconds} s from now"
             )
         self._store(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
@@ -127,22 +127,22 @@ class SimulatorControl:
         try:
             result = act(self)
         except UnknownSimulatedDevice as error:
-            raise Refusal(404, str(error), reason="DEVICE_NOT_FOUND") from None
+            raise ApiError(404, str(error), reason="DEVICE_NOT_FOUND") from None
         except SimulatorError as error:
-            raise Refusal.of_field(error.field, error.message) from None
+            raise ApiError.of_field(error.field, error.message) from None
         if not self._database.settle(_STORE_SECONDS):
             message = f"what this caused was not stored within {_STORE_SECONDS} s, and is tried again"
-            raise Refusal(503, f"{message}; look at the device before you repeat it", reason="STORAGE_FAILED")
+            raise ApiError(503, f"{message}; look at the device before you repeat it", reason="STORAGE_FAILED")
         return result
 
     def _store(self, work: Callable[[Session], object]) -> None:
         """Store something before a device does anything.
 
         Raises:
-            Refusal: Other changes held up the database for too long (503); nothing was done.
+            ApiError: Other changes held up the database for too long (503); nothing was done.
         """
         try:
             self._database.write(work, _STORE_SECONDS)
         except TimeoutError:
             message = f"other changes held up the database for {_STORE_SECONDS} s; nothing was done, so try again later"
-            raise Refusal(503, message, retry_after_seconds=_STORE_SECONDS) from None
+            raise ApiError(503, message, retry_after_seconds=_STORE_SECONDS) from None

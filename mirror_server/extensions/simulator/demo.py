@@ -145,7 +145,7 @@ def _demo_key(database: Database, url: str | None) -> DemoKey:
     location = None if url is None else location_of(url)
     if location is not None and location.is_file:
         try:
-            return demo_key.kept_key(database, location.file(), wall_time())
+            return demo_key.stored_key(database, location.file(), wall_time())
         except demo_key.KeyFileError as error:
             raise click.ClickException(visible(str(error))) from error
     key = demo_key.reissued(database, wall_time())

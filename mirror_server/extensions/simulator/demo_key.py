@@ -48,7 +48,7 @@ class DemoKey(NamedTuple):
     problem: str = ""
 
 
-def kept_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
+def stored_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
     """The key that stands beside a database, or a new one, which is put there.
 
     A new database takes over the key that is there. A key that was revoked stays useless: the demo is another

@@ -15,7 +15,7 @@ from typing import Protocol
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import DeviceCommand, DeviceResponse, Observation, Observe, Outcome
-from mirror_server.extensions.simulator.answering import changes_device, respond
+from mirror_server.extensions.simulator.command_responses import changes_device, respond
 from mirror_server.extensions.simulator.device import SimulatedDevice
 from mirror_server.extensions.simulator.running_device import RunningDevice
 from mirror_server.extensions.simulator.store import LastObserved
@@ -134,7 +134,7 @@ class SimulatedFleet:
         self._command_numbers = itertools.count()
 
     @contextmanager
-    def look(self) -> Iterator[Instant]:
+    def reading(self) -> Iterator[Instant]:
         """Look inside, under the lock; gives the present instant."""
         with self._lock:
             yield self._clock.now()
@@ -147,7 +147,7 @@ class SimulatedFleet:
             wait: Whether to return only when all is told, also where another thread tells it. A thread of the service
                 must not wait so: the other thread may need it.
         """
-        with self.look() as now:
+        with self.reading() as now:
             turn = Turn(now)
             yield turn
             for running in turn.touched.values():

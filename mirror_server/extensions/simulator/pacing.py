@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.hooks import extends
 from mirror_server.store.backend import StorageFailed
@@ -50,6 +50,6 @@ class Pacing:
     def _advance(self, seconds: float) -> None:
         try:
             self._control.run(lambda control: control.advance(seconds)).result()
-        except (StorageFailed, Refusal):
+        except (StorageFailed, ApiError):
             # Told by whoever cannot store; time stands still until it can be stored again, and at its end for good.
             return

@@ -50,7 +50,7 @@ class StoredSimulation:
     def save(self, documents: Mapping[str, str]) -> None:
         """Submit documents to the database."""
         self._database.enqueue(
-            _save, items=[*documents.items()], insists=True, by_leader=True, touched=tuple(documents)
+            _save, items=[*documents.items()], until_stored=True, by_leader=True, conflict_keys=tuple(documents)
         )
 
 

@@ -17,14 +17,14 @@ from mirror_sdk.wire.simulator import (
     SimulatorNewDevice,
     SimulatorResourceBody,
 )
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.answers import empty_answer, json_answer, when_read
 from mirror_server.views.deferred import Deferred
 from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
+from mirror_server.views.responses import empty_response, json_response, when_read
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def list_simulated_devices() -> Response:
 
     def read() -> Response:
         listed = [asdict(state) for state in backend.list_states()]
-        return json_answer({"object": "list", "data": listed})
+        return json_response({"object": "list", "data": listed})
 
     return when_read(read, lambda answer: answer, is_long=True)
 
@@ -67,7 +67,7 @@ def list_simulated_devices() -> Response:
 def add_simulated_device() -> Response:
     """Add a simulated device, which registers at once."""
     body = read_body(SimulatorNewDevice)
-    return _run(lambda control: control.add_device(body), lambda device_id: json_answer({"id": device_id}, 201))
+    return _run(lambda control: control.add_device(body), lambda device_id: json_response({"id": device_id}, 201))
 
 
 @routes.patch("/devices/<device_id>")
@@ -82,7 +82,7 @@ def add_simulated_device() -> Response:
 def set_behaviour(device_id: str) -> Response:
     """How a simulated device behaves from now on."""
     body = read_body(SimulatorDevicePatch)
-    return _run(lambda control: control.set_behaviour(device_id, body), lambda _: empty_answer())
+    return _run(lambda control: control.set_behaviour(device_id, body), lambda _: empty_response())
 
 
 @routes.put("/devices/<device_id>/resources/<path:path>")
@@ -97,7 +97,7 @@ def set_behaviour(device_id: str) -> Response:
 def put_simulated_resource(device_id: str, path: str) -> Response:
     """The device changes its own value, or gets a new resource."""
     resource_path, body = read_path(path), read_body(SimulatorResourceBody)
-    return _run(lambda control: control.put_resource(device_id, resource_path, body), lambda _: empty_answer())
+    return _run(lambda control: control.put_resource(device_id, resource_path, body), lambda _: empty_response())
 
 
 @routes.delete("/devices/<device_id>/resources/<path:path>")
@@ -107,7 +107,7 @@ def put_simulated_resource(device_id: str, path: str) -> Response:
 def delete_simulated_resource(device_id: str, path: str) -> Response:
     """The device removes a resource; the mirror keeps it."""
     resource_path = read_path(path)
-    return _run(lambda control: control.backend.remove_resource(device_id, resource_path), lambda _: empty_answer())
+    return _run(lambda control: control.backend.remove_resource(device_id, resource_path), lambda _: empty_response())
 
 
 @routes.post("/devices/<device_id>/registration")
@@ -116,7 +116,7 @@ def delete_simulated_resource(device_id: str, path: str) -> Response:
 @described("Simulator", _DONE, is_extension=True)
 def register(device_id: str) -> Response:
     """The device makes a full registration."""
-    return _run(lambda control: control.backend.register(device_id), lambda _: empty_answer())
+    return _run(lambda control: control.backend.register(device_id), lambda _: empty_response())
 
 
 @routes.put("/devices/<device_id>/registration")
@@ -125,7 +125,7 @@ def register(device_id: str) -> Response:
 @described("Simulator", _DONE, is_extension=True)
 def update_registration(device_id: str) -> Response:
     """The device updates its registration."""
-    return _run(lambda control: control.backend.update(device_id), lambda _: empty_answer())
+    return _run(lambda control: control.backend.update(device_id), lambda _: empty_response())
 
 
 @routes.delete("/devices/<device_id>/registration")
@@ -134,7 +134,7 @@ def update_registration(device_id: str) -> Response:
 @described("Simulator", _DONE, is_extension=True)
 def deregister(device_id: str) -> Response:
     """The device deregisters."""
-    return _run(lambda control: control.backend.deregister(device_id), lambda _: empty_answer())
+    return _run(lambda control: control.backend.deregister(device_id), lambda _: empty_response())
 
 
 @routes.get("/clock")
@@ -143,7 +143,7 @@ def deregister(device_id: str) -> Response:
 @described("Simulator", ResponseSpec(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
     """What time it is for the server."""
-    return json_answer(_clock(_control()))
+    return json_response(_clock(_control()))
 
 
 @routes.post("/clock")
@@ -160,7 +160,7 @@ def advance_clock() -> Response:
     """Let time pass, where the clock is manual."""
     seconds = read_body(SimulatorAdvance).advance_seconds
     control = _control()
-    return _run(lambda _: control.advance(seconds), lambda _: json_answer(_clock(control)))
+    return _run(lambda _: control.advance(seconds), lambda _: json_response(_clock(control)))
 
 
 def _control() -> SimulatorControl:
@@ -168,7 +168,7 @@ def _control() -> SimulatorControl:
         return services().part(SimulatorControl)
     except LookupError:
         message = "this server has no simulated devices; start it with --simulate N (0 will do)"
-        raise Refusal(404, message) from None
+        raise ApiError(404, message) from None
 
 
 def _clock(control: SimulatorControl) -> dict[str, Any]:
@@ -180,6 +180,6 @@ def _run(act: Callable[[SimulatorControl], T], render: Callable[[T], Response]) 
 
     def expired() -> Response:
         message = f"not done within {_TIMEOUT_SECONDS} s, and goes on; look at the devices before you repeat it, and"
-        raise Refusal(503, f"{message} advance the clock by less at a time")
+        raise ApiError(503, f"{message} advance the clock by less at a time")
 
     return Deferred(_control().run(act), _TIMEOUT_SECONDS, render=render, expired=expired)

@@ -9,7 +9,7 @@ from functools import partial
 
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 from mirror_server.clock import Clock
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.snapshots import store
 from mirror_server.extensions.snapshots.store import SnapshotPage
@@ -127,11 +127,11 @@ class SnapshotService:
         """A snapshot as of now; whoever opens it closes it.
 
         Raises:
-            Refusal: The mirror never reached the revision (400), or too many snapshots are open (429).
+            ApiError: The mirror never reached the revision (400), or too many snapshots are open (429).
         """
-        refusal = self._slots.acquire(app_id)
-        if refusal is not None:
-            raise refusal
+        api_error = self._slots.acquire(app_id)
+        if api_error is not None:
+            raise api_error
         with ExitStack() as stack:
             stack.callback(partial(self._slots.release, app_id))
             # Before anything is read, so that no value is older than the snapshot says it is.
@@ -140,6 +140,6 @@ class SnapshotService:
             snapshot = Snapshot(session, selection, app_id, taken_at)
             if selection.changed_after is not None and selection.changed_after > snapshot.revision:
                 message = f"{selection.changed_after} is beyond the last change, {snapshot.revision}; take it all again"
-                raise Refusal.of_field("changed_after", message, reason=REVISION_BEYOND_MIRROR)
+                raise ApiError.of_field("changed_after", message, reason=REVISION_BEYOND_MIRROR)
             snapshot.on_close(stack.pop_all())
         return snapshot

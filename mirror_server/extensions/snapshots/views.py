@@ -22,7 +22,7 @@ from mirror_sdk.wire.snapshot import (
     Compression,
     DeviceRanges,
 )
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.downloads import (
     COMPRESSION,
@@ -43,7 +43,6 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
-from mirror_server.views.answers import when_read
 from mirror_server.views.description import INSTANT, Parameter, ResponseSpec, described, header, json_of, whole_number
 from mirror_server.views.requests import (
     app_id,
@@ -53,6 +52,7 @@ from mirror_server.views.requests import (
     services,
     without_head,
 )
+from mirror_server.views.responses import when_read
 
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
 _AS_OF = Parameter(
@@ -108,12 +108,12 @@ def get_snapshot() -> Response:
     if instant is not None:
         if "changed_after" in request.args:
             message = "is of the fleet as it is, and so not to be had with as_of; leave one of them out"
-            raise Refusal.of_field("changed_after", message)
+            raise ApiError.of_field("changed_after", message)
         return _snapshot_at(instant, form, compression)
     arrow_stream = _arrow_stream() if form == ARROW else None
     snapshots, is_admitted = services().part(SnapshotService), g.still_admits
 
-    def answer(snapshot: Snapshot) -> Response:
+    def response(snapshot: Snapshot) -> Response:
         if arrow_stream is None:
             chunks = in_chunks(_lines(snapshot))
         else:
@@ -121,7 +121,7 @@ def get_snapshot() -> Response:
         headers = {TOTAL_HEADER: str(snapshot.device_count)}
         return Download(chunks, is_admitted=is_admitted, release=snapshot.close, content_type=form, headers=headers)
 
-    return _when_open(_selection(), answer)
+    return _when_open(_selection(), response)
 
 
 @routes.get(SNAPSHOT_RANGES)
@@ -141,29 +141,29 @@ def get_device_ranges() -> Response:
     are selected as in ``GET /v3/devices``; any other parameter is taken for a filter.
     """
     if request.method == "HEAD":
-        raise Refusal(405, "ranges have no head to show; use GET")
+        raise ApiError(405, "ranges have no head to show; use GET")
     size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE
     is_admitted = g.still_admits
 
-    def answer(snapshot: Snapshot) -> Response:
+    def response(snapshot: Snapshot) -> Response:
         if snapshot.device_count > size * MAX_RANGES:
             snapshot.close()
             least = -(-snapshot.device_count // MAX_RANGES)
             message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; give at least {least}"
-            raise Refusal.of_field(_OWN_OF_RANGES, message)
+            raise ApiError.of_field(_OWN_OF_RANGES, message)
         chunks = _ranges(snapshot, size)
         release = snapshot.close
         return Download(chunks, is_admitted=is_admitted, release=release, content_type="application/json", headers={})
 
-    return _when_open(SnapshotSelection(conditions=query_conditions((_OWN_OF_RANGES,))), answer)
+    return _when_open(SnapshotSelection(conditions=query_conditions((_OWN_OF_RANGES,))), response)
 
 
-def _when_open(selection: SnapshotSelection, answer: Callable[[Snapshot], Response]) -> Response:
+def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Response]) -> Response:
     """Answer with a snapshot: to open one counts its devices."""
     parts = services()
     opening = partial(parts.part(SnapshotService).open, app_id(), selection)
     is_long = takes_long(selection.conditions, rows=parts.devices.estimated_count(), counts=True)
-    return when_read(opening, answer, is_long=is_long, discard=Snapshot.close)
+    return when_read(opening, response, is_long=is_long, discard=Snapshot.close)
 
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
@@ -182,13 +182,13 @@ def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
 def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Response:
     """The fleet as of an earlier instant."""
     selected = {"conditions": query_conditions(_OWN), "patterns": query_patterns()}
-    answer: Response | None = services().extensions.hook.snapshot_at(
+    response: Response | None = services().extensions.hook.snapshot_at(
         instant=instant, form=form, compression=compression, **selected
     )
-    if answer is None:
+    if response is None:
         message = "this server keeps no history; its operator may switch it on with --keep-history"
-        raise Refusal(404, message, reason=NO_HISTORY)
-    return answer
+        raise ApiError(404, message, reason=NO_HISTORY)
+    return response
 
 
 def _selection() -> SnapshotSelection:
@@ -204,7 +204,7 @@ def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], b
         # It needs an extra, and takes long to import.
         from mirror_server.extensions.snapshots.arrow import arrow_stream  # noqa: PLC0415
     except ImportError:
-        raise Refusal(
+        raise ApiError(
             406,
             f"this server has no pyarrow, so it sends no {ARROW}; ask for {NDJSON} with the header Accept, or have"
             " pyarrow installed on the server",

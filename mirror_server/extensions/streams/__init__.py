@@ -1,31 +1,49 @@
 """Event streams and websockets: the notification log over one open connection.
 
-``GET /v2/notification/events`` streams the log as server-sent events; a client that comes back with ``Last-Event-ID``
-misses nothing. A websocket passes where a proxy cuts long polls: ``PUT /v2/notification/websocket`` registers the
-channel, ``GET /v2/notification/websocket-connect`` opens it.
+Watch the log in a shell::
+
+    curl -N -H "Authorization: Bearer $API_KEY" "$API_HOST/v2/notification/events"
+
+``GET /v2/notification/events`` streams the log as server-sent events. A client that reconnects with ``Last-Event-ID``
+misses nothing.
+
+If a proxy cuts long polls, use a websocket: ``PUT /v2/notification/websocket`` registers the channel, and
+``GET /v2/notification/websocket-connect`` opens it.
 
 Websockets
 ----------
 
-The key stands in ``Authorization``, or for browsers among the protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``.
-Each text frame is a message as a poll gives it, or as the ``serialization`` of the ``PUT`` says, with a ping behind it.
-When the client has answered that, which libraries do by themselves, the position moves; what was not answered for is
-sent again to the next websocket, so that nothing is lost, and the last messages may come twice. The library answers
-when a message has come, not when the program has read it: take what it still holds before the end, or read by
-``after=``, below. A websocket counts as an open poll, and ``mirror_open_websockets`` of ``/metrics`` counts them alone;
-it may be at any of several processes.
+The key is in ``Authorization`` or, for browsers, in the protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``.
 
-It is closed with 1001 when another one of the key is opened, the channel is deleted or the server stops; with 1008
-when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no channel, a ping is not answered
-within ``--websocket-pong-seconds`` or the server fails; with 1009 when the client sends more than 64 KiB at once.
-Smaller messages of a client are ignored. A channel that had no websocket for 24 hours is removed.
+Each text frame is a message in the format of a poll, or of the ``serialization`` of the ``PUT``. After each message the
+server sends a ping. When the client's pong arrives, which libraries send automatically, the position moves. Messages
+without a pong are sent again to the next websocket. So nothing is lost, and the last messages can arrive twice.
 
-A proxy has to pass ``Upgrade`` on (nginx: ``proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection
-"upgrade";``) and to allow more silence than ``--websocket-ping-seconds``.
+The library sends the pong when a message arrives, not when the program reads it. Before you close a websocket, process
+the messages that the library still holds, or read with ``after=`` (below).
 
-``GET /v2/notification/websocket-connect?after=SEQ``, an extension, needs no channel: as with such a poll the reader
-holds its own position, and any number of them read with one key. ``client.notifications.use_websocket()`` of the
-Python package reads so.
+A websocket counts as an open poll; ``mirror_open_websockets`` in ``/metrics`` counts websockets alone. It can be open
+at any of several processes. The server closes it with these codes:
+
+- 1001: another websocket of the key opened, the channel was deleted, or the server stops.
+- 1008: the key is missing, wrong or revoked, or lacks a scope.
+- 1009: the client sent more than 64 KiB at once. Smaller messages of a client are ignored.
+- 1011: there is no channel, a pong did not arrive within ``--websocket-pong-seconds``, or the server failed.
+
+A channel that had no websocket for 24 hours is removed.
+
+Websockets with a position
+--------------------------
+
+``GET /v2/notification/websocket-connect?after=SEQ``, an extension, needs no channel. As with such a poll, the reader
+keeps its own position, and any number of readers can use one key. ``client.notifications.use_websocket()`` of the
+Python package reads this way.
+
+Proxies
+-------
+
+A proxy has to forward ``Upgrade`` (nginx: ``proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection
+"upgrade";``). Its idle timeout has to be longer than ``--websocket-ping-seconds``.
 """
 
 # To read it begin with ``event_stream``, then ``websockets``.

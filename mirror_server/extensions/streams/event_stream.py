@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.notifications.log import More, NotificationLog
 from mirror_server.store.backend import StorageFailed
@@ -74,7 +74,7 @@ class EventStream(Streamed):
         """The next events, a part of them where there are many; nothing if there are none."""
         try:
             page = self._log.read(self._app_id, self._after, _MOST_AT_ONCE)
-        except Refusal:
+        except ApiError:
             # The key was revoked, and its log went with it.
             self.is_over = True
             return b""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import orjson
 
 from mirror_sdk.wire.routes import CURSOR_HEADER, GAP_HEADER, TIME_HEADER
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.notifications.log import MOST_ENTRIES, More, NotificationLog, Page
 
@@ -113,7 +113,7 @@ class ReaderSocket:
         self._position = after
         self._is_admitted = is_admitted
         self._frame_of = frame_of
-        self._has_told = False
+        self._has_sent = False
 
     def begin(self, wake: Callable[[], None]) -> Future[None]:  # noqa: ARG002 - nothing ends it from outside
         """See :class:`StreamSocket`."""
@@ -128,7 +128,7 @@ class ReaderSocket:
     def take(self, more: More | None) -> Frame | None:
         """See :class:`StreamSocket`; the first one tells the position, also where nothing is new."""
         page = self._page(more)
-        if not (page.entries or page.gap) and self._has_told:
+        if not (page.entries or page.gap) and self._has_sent:
             return None
         if not self._is_admitted():
             raise revoked()
@@ -152,7 +152,7 @@ class ReaderSocket:
 
     def _frame(self, page: Page) -> Frame:
         self._position = page.cursor
-        self._has_told = True
+        self._has_sent = True
         return page.once(self._frame_of)
 
 
@@ -166,8 +166,8 @@ def read_page(log: NotificationLog, app_id: str, after: int, more: More | None, 
         if more is None:
             return log.read(app_id, after, min(most, MOST_AT_ONCE))
         return log.read_more(app_id, after, more, most)
-    except Refusal as refusal:
-        raise revoked() from refusal
+    except ApiError as api_error:
+        raise revoked() from api_error
 
 
 def reader_frame(page: Page, show_instant: Callable[[Instant], str]) -> Frame:

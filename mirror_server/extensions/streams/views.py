@@ -8,18 +8,18 @@ from flask import Blueprint, Response, g, request
 from werkzeug.routing import WebsocketMismatch
 
 from mirror_sdk.wire.channel import WebsocketChannel, WebsocketRegistration
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.descriptions import POSITION
 from mirror_server.extensions.streams.event_stream import EXAMPLE, EventStream
 from mirror_server.extensions.streams.sockets import ReaderSocket, StreamSocket, reader_frame
 from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
-from mirror_server.views.answers import answer_to, json_answer, when_deleted, when_stored
 from mirror_server.views.deferred import PARK, Streamed
 from mirror_server.views.description import Parameter, ResponseSpec, described, header, json_of, text_of, whole_number
 from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
+from mirror_server.views.responses import error_response_to, json_response, when_deleted, when_stored
 
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
 _BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", POSITION)
@@ -57,10 +57,10 @@ class OpenedWebsocket(Streamed):
 
 
 @routes.app_errorhandler(WebsocketMismatch)
-def refuse_elsewhere(_: WebsocketMismatch) -> Response:
+def reject_elsewhere(_: WebsocketMismatch) -> Response:
     """The answer to a handshake for another route."""
     message = "websockets are opened at /v2/notification/websocket-connect alone; send this request without Upgrade"
-    return answer_to(Refusal(400, message), request.environ, max_body_bytes=0)
+    return error_response_to(ApiError(400, message), request.environ, max_body_bytes=0)
 
 
 @routes.get("/v2/notification/events")
@@ -113,12 +113,12 @@ def put_websocket() -> Response:
             " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
             " (PUT /v2/notification/callback)"
         )
-        raise Refusal(400, message)
+        raise ApiError(400, message)
 
-    def answer(is_new: bool) -> Response:
+    def response(is_new: bool) -> Response:
         return _websocket_channel(parts.part(Websockets), application, 201 if is_new else 200)
 
-    return when_stored(parts.part(Websockets).register(application, registration), answer)
+    return when_stored(parts.part(Websockets).register(application, registration), response)
 
 
 @routes.get("/v2/notification/websocket")
@@ -179,7 +179,9 @@ def connect_websocket() -> Response:
         )
         headers = {"Sec-WebSocket-Version": "13"}
         # Of an application under any other server it is forbidden (PEP 3333); waitress answers 500.
-        raise Refusal(426, message, headers={"Upgrade": "websocket", **headers} if PARK in request.environ else headers)
+        raise ApiError(
+            426, message, headers={"Upgrade": "websocket", **headers} if PARK in request.environ else headers
+        )
     if after is None:
         return OpenedWebsocket(parts.part(Websockets).connect(application, g.still_admits))
     begin = _checked(parts.log, "after", after)
@@ -190,7 +192,7 @@ def _read_last_event_id(log: NotificationLog) -> int:
     """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
 
     Raises:
-        Refusal: One of them is no position, or it is beyond the end of the log (400).
+        ApiError: One of them is no position, or it is beyond the end of the log (400).
     """
     # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
     after, name = read_after(log), "after"
@@ -205,7 +207,7 @@ def _checked(log: NotificationLog, name: str, position: int) -> int:
     """A position in the log.
 
     Raises:
-        Refusal: It is beyond the end (400).
+        ApiError: It is beyond the end (400).
     """
     last_seq = log.last_seq(app_id())
     if position > last_seq:
@@ -218,8 +220,8 @@ def _websocket_channel(websockets: Websockets, application: str, status: int = 2
     if state is None:
         raise _no_websocket()
     word = "connected" if state.is_connected else "disconnected"
-    return json_answer({"status": word, "queue_size": state.waiting}, status)
+    return json_response({"status": word, "queue_size": state.waiting}, status)
 
 
-def _no_websocket() -> Refusal:
-    return Refusal(404, "this key has no websocket channel; a PUT here makes one")
+def _no_websocket() -> ApiError:
+    return ApiError(404, "this key has no websocket channel; a PUT here makes one")

@@ -24,7 +24,7 @@ from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS, Request
 from websockets.server import ServerProtocol
 
 from mirror_server.config import Settings
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.streams.settings import StreamSettings
 from mirror_server.extensions.streams.sockets import Frame as Message
 from mirror_server.extensions.streams.websocket_serving import CONNECTION
@@ -102,7 +102,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         Refused later it would be by the library, whose words repeat headers, and a key may stand in one.
 
         Raises:
-            Refusal: A websocket cannot be opened by it (400, 414 or 431).
+            ApiError: A websocket cannot be opened by it (400, 414 or 431).
         """
         self.conn.receive_data(head)
         events = self.conn.events_received()
@@ -110,7 +110,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             request = cast("Request", events[0])
             if self.conn.accept(request).status_code == HTTPStatus.SWITCHING_PROTOCOLS:
                 return request
-        raise _refusal_of(self.conn.handshake_exc)
+        raise _api_error_of(self.conn.handshake_exc)
 
     def handle_connect(self, event: Request) -> None:
         """Begin the handshake; its task has not begun yet when this returns."""
@@ -237,12 +237,14 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self.transport.abort()
 
 
-def _refusal_of(fault: Exception | None) -> Refusal:
+def _api_error_of(fault: Exception | None) -> ApiError:
     if isinstance(fault, RequestLineTooLong):
-        return Refusal(414, f"the request line of a websocket may have {MAX_LINE_LENGTH} bytes; ask for less")
+        return ApiError(414, f"the request line of a websocket may have {MAX_LINE_LENGTH} bytes; ask for less")
     if isinstance(fault, HeaderLineTooLong):
-        return Refusal(431, f"a header may have {MAX_LINE_LENGTH} bytes where a websocket is opened; send shorter ones")
+        return ApiError(
+            431, f"a header may have {MAX_LINE_LENGTH} bytes where a websocket is opened; send shorter ones"
+        )
     if isinstance(fault, TooManyHeaders):
-        return Refusal(431, f"more than {MAX_NUM_HEADERS} headers, where a websocket is opened; send fewer")
+        return ApiError(431, f"more than {MAX_NUM_HEADERS} headers, where a websocket is opened; send fewer")
     name = fault.name if isinstance(fault, InvalidHeader) else "Upgrade"
-    return Refusal.of_field(name, "it opens no websocket as it is; send it once, and as RFC 6455 has it")
+    return ApiError.of_field(name, "it opens no websocket as it is; send it once, and as RFC 6455 has it")

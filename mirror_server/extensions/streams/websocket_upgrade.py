@@ -48,7 +48,7 @@ class WebsocketUpgrade:
         """What makes a websocket of the connection, where that is what the head asks for.
 
         Raises:
-            Refusal: The head is too large for one, or not as it has to be (400, 414 or 431).
+            ApiError: The head is too large for one, or not as it has to be (400, 414 or 431).
         """
         if not _is_handshake(connection):
             return None
@@ -72,13 +72,13 @@ class WebsocketUpgrade:
         """Serve a websocket from its handshake on: an ASGI app."""
         environ = _environ_of(scope)
         unfinished = self._bridge.begin(environ)
-        answer = self._bridge.ask(environ)
+        response = self._bridge.ask(environ)
         try:
             opened = unfinished.response
             if not isinstance(opened, OpenedWebsocket):
-                await _refuse(scope, answer, send)
+                await _reject(scope, response, send)
                 return
-            await _accept(scope, answer, send)
+            await _accept(scope, response, send)
             self._open += 1
             try:
                 await serve(
@@ -144,24 +144,24 @@ def _environ_of(scope: Message) -> WSGIEnvironment:
     return environ
 
 
-async def _accept(scope: Message, answer: WSGIResponse, send: Send) -> None:
+async def _accept(scope: Message, response: WSGIResponse, send: Send) -> None:
     """Complete the handshake."""
     protocol = _PROTOCOL if _PROTOCOL in scope["subprotocols"] else None
-    headers = [(name, value) for name, value in answer.headers if name not in {b"content-length", b"content-type"}]
+    headers = [(name, value) for name, value in response.headers if name not in {b"content-length", b"content-type"}]
     await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})
 
 
-async def _refuse(scope: Message, answer: WSGIResponse, send: Send) -> None:
+async def _reject(scope: Message, response: WSGIResponse, send: Send) -> None:
     """Refuse a handshake; of a key that may not, a client learns as programs for the public API expect it.
 
     Those open the websocket and look with which code it is closed; a browser shows them nothing else.
     """
-    code = _CLOSED_BY.get(answer.status)
+    code = _CLOSED_BY.get(response.status)
     if code is None:
-        await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
-        await send({"type": "websocket.http.response.body", "body": answer.body})
+        await send({"type": "websocket.http.response.start", "status": response.status, "headers": response.headers})
+        await send({"type": "websocket.http.response.body", "body": response.body})
         return
-    message = orjson.loads(answer.body)["message"]
+    message = orjson.loads(response.body)["message"]
     if "HTTP_AUTHORIZATION" not in _environ_of(scope):  # a browser could not send the header
         message += f", or offer the protocols '{_PROTOCOL}, {_KEY_PREFIX}<key>'"
     await _accept(scope, WSGIResponse(), send)

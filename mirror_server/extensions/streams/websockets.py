@@ -95,7 +95,7 @@ class Websockets:
     def register(self, app_id: str, registration: WebsocketRegistration) -> Future[bool]:
         """Register a channel, or change the one there is; gives whether it is new.
 
-        The future raises a Refusal (400): the key has a channel of another type.
+        The future raises a ApiError (400): the key has a channel of another type.
         """
 
         def work(session: Session) -> bool:
@@ -139,12 +139,12 @@ class Websockets:
             with self._lock:
                 begun = [socket for socket in self._open.get(app_id, ()) if socket.has_begun]
             if begun:
-                _apply(begun, self._database.look(partial(websockets.find, app_id=app_id)))
+                _apply(begun, self._database.query(partial(websockets.find, app_id=app_id)))
 
     @extends
     def every_hour(self, now: Instant) -> None:
         """Remove the channels that have had no connection for a day."""
-        self._database.insist(partial(self._expire, unused_since=after_seconds(now, -_UNUSED_SECONDS)))
+        self._database.submit_durable(partial(self._expire, unused_since=after_seconds(now, -_UNUSED_SECONDS)))
 
     def _expire(self, session: Session, unused_since: Instant) -> None:
         # A connection that is stored of a process that is gone ended with it.
@@ -202,14 +202,14 @@ class Websockets:
             opened.discard(socket)
             if not opened:
                 self._open.pop(socket.app_id, None)
-        self._database.insist(
+        self._database.submit_durable(
             lambda session: websockets.disconnect(session, socket.app_id, socket.token, self._clock.now()),
             by_leader=False,
         )
 
     def confirm(self, socket: ChannelSocket, seq: int) -> Future[None]:
         """Store that all up to this number arrived by this connection."""
-        return self._database.insist(
+        return self._database.submit_durable(
             lambda session: websockets.confirm(session, socket.app_id, socket.token, seq), by_leader=False
         )
 

@@ -1,10 +1,17 @@
-"""TLS of the server's own: HTTPS and secure websockets with a certificate from files.
+"""TLS in the server: HTTPS and secure websockets with a certificate from files.
 
-With ``--tls-cert`` and ``--tls-key`` the server speaks TLS, and loads another certificate at ``SIGHUP``, without an
-interruption (of systemd: ``ExecReload=/bin/kill -HUP $MAINPID``; without TLS the signal ends the server). One that has
-ended, or ends within 14 days, is told in the log when it is loaded; ``mirror_tls_certificate_ends_at_seconds`` of
-``/metrics`` has its end. The Python client trusts an authority of your own by ``SSL_CERT_FILE=authority.pem``. A
-reverse proxy is better where it renews certificates, has them for more than one service, or is to limit requests.
+Serve HTTPS and secure websockets::
+
+    mirror-server run --tls-cert server.pem --tls-key server.key
+
+``--tls-cert`` is the file with the certificate chain, ``--tls-key`` the file with its private key. ``SIGHUP`` reloads
+both without interruption (systemd: ``ExecReload=/bin/kill -HUP $MAINPID``). Without TLS the signal ends the server.
+
+When a certificate is loaded that has expired, or expires within 14 days, the log reports it.
+``mirror_tls_certificate_ends_at_seconds`` in ``/metrics`` is the time of its expiry. The Python client trusts a
+certificate authority of your own with ``SSL_CERT_FILE=authority.pem``.
+
+A reverse proxy is better if it renews certificates, serves other services too, or has to limit requests.
 """
 
 # To read it begin with ``certificate``.

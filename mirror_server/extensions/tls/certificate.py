@@ -104,7 +104,7 @@ def _load(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
         with _told(option, path), open(path, "rb") as file:  # noqa: PTH123 - a path of the system's, as it is
             file.read(1)
 
-    def refuse_password() -> NoReturn:
+    def reject_password() -> NoReturn:
         # OpenSSL would ask for it on the terminal.
         raise TlsError(
             f"the key {key_path} is encrypted; decrypt it with 'openssl pkey -in ENCRYPTED -out KEY', and let"
@@ -112,7 +112,7 @@ def _load(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
         )
 
     try:
-        context.load_cert_chain(cert_path, key_path, password=refuse_password)
+        context.load_cert_chain(cert_path, key_path, password=reject_password)
     except ssl.SSLError as error:
         raise TlsError(_fault(error, cert_path, key_path)) from error
 

@@ -1,24 +1,32 @@
-"""The server under any WSGI server with threads, configured by the environment.
+"""The server under gunicorn, waitress or any WSGI server with threads, configured by environment variables.
 
 With gunicorn or with waitress::
 
     MIRROR_DATABASE=sqlite:///mirror.db gunicorn --threads 16 'mirror_server.extensions.wsgi.app:create()'
     MIRROR_DATABASE=sqlite:///mirror.db waitress-serve --threads 16 --call mirror_server.extensions.wsgi.app:create
 
-``mirror-server run`` parks held polls and event streams on its event loop; ``--max-parked-polls`` is the limit. Under
-any other WSGI server each of them takes a thread, so only ``MIRROR_MAX_BLOCKING_POLLS`` (8) may be open at once; one
-more is told ``429``, and everything else is answered. Keep that number below the threads. gunicorn and waitress show
-when a client hangs up, which frees its thread. Websockets are those of ``mirror-server run`` alone: here one is told
-``426``, and a websocket channel, which nobody could open, is refused. On PostgreSQL it is taken: a process of
-``mirror-server run`` on the same database may open it.
+On a database file run one process. On PostgreSQL several workers are possible (``gunicorn --workers 4``). The app has
+to be made in the process that serves: gunicorn's ``--preload`` is rejected, because threads do not survive its fork.
 
-On a database file run one process; on PostgreSQL there may be several workers (``gunicorn --workers 4``). The app is
-made in the process that serves: gunicorn's ``--preload`` is refused, as threads do not survive its fork.
+Polls and websockets
+--------------------
 
-Limits of connections and heads are those of the WSGI server and of the proxy in front. Under gunicorn each body that
-does not end holds a thread, without a key too: put a proxy in front that buffers requests (nginx does,
-``proxy_request_buffering on``). Behind a proxy ``MIRROR_TRUST_PROXY`` holds here too; waitress hands the header on only
-with ``--no-clear-untrusted-proxy-headers``.
+``mirror-server run`` keeps open polls and event streams on its event loop, limited by ``--max-parked-polls``. Under any
+other WSGI server each of them takes a thread, so only ``MIRROR_MAX_BLOCKING_POLLS`` (8) can be open at once. One more
+gets ``429``; all other requests are served. Set that number below the number of threads. gunicorn and waitress detect
+when a client disconnects, which frees its thread.
+
+Only ``mirror-server run`` serves websockets. Here a websocket gets ``426``, and a websocket channel is rejected because
+no client could open it. On PostgreSQL the channel is accepted: a process of ``mirror-server run`` on the same database
+can open it.
+
+Limits and proxies
+------------------
+
+Limits on connections and heads are those of the WSGI server and of the proxy in front. Under gunicorn, each incomplete
+request body holds a thread, even without a key. Put a proxy in front that buffers requests (nginx does,
+``proxy_request_buffering on``). ``MIRROR_TRUST_PROXY`` applies here too; waitress forwards the header only with
+``--no-clear-untrusted-proxy-headers``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_server.config import Settings, options_of
-from mirror_server.core.errors import CannotServe, Refusal
+from mirror_server.core.errors import ApiError, CannotServe
 from mirror_server.hooks import of_all, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import AlreadyServed, DatabaseError
@@ -63,7 +63,7 @@ def create() -> MirrorApp:
         raise SystemExit(_CANNOT_SERVE) from error
     atexit.register(services.close)
     if sys.platform != "win32":
-        os.register_at_fork(after_in_child=partial(_refuse, app, services))
+        os.register_at_fork(after_in_child=partial(_reject, app, services))
     if threading.current_thread() is threading.main_thread():
         _end_by_signals(app)
     return app
@@ -108,7 +108,7 @@ def _start(services: Services) -> MirrorApp:
     try:
         app = create_app(services)
         app.is_disconnected = _is_disconnected
-        services.coordinator.answer_with(app)
+        services.coordinator.respond_with(app)
         services.start()
     except BaseException:
         services.close()
@@ -139,15 +139,15 @@ def _connection(environ: WSGIEnvironment) -> socket.socket | None:
     return found if isinstance(found, socket.socket) else None
 
 
-def _refuse(app: MirrorApp, services: Services) -> None:
+def _reject(app: MirrorApp, services: Services) -> None:
     """Refuse every request in a process forked from this one: it has neither its threads nor a database of its own."""
     atexit.unregister(services.close)
     message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
 
-    def refuse() -> None:
-        raise Refusal(503, message)
+    def reject() -> None:
+        raise ApiError(503, message)
 
-    app.before_request_funcs[None].insert(0, refuse)
+    app.before_request_funcs[None].insert(0, reject)
     _log.error(message)
 
 
@@ -171,10 +171,10 @@ def _stop_and_exit(app: MirrorApp, _number: int, _frame: FrameType | None) -> No
     if app.stopping.is_set():
         sys.exit(0)
     app.stopping.set()
-    threading.Thread(target=_exit_when_answered, args=(app,), name="exit", daemon=True).start()
+    threading.Thread(target=_exit_after_response, args=(app,), name="exit", daemon=True).start()
 
 
-def _exit_when_answered(app: MirrorApp) -> None:
+def _exit_after_response(app: MirrorApp) -> None:
     end_at = time.monotonic() + _LAST_SECONDS
     while app.blocking_polls.in_use and time.monotonic() < end_at:
         time.sleep(_FLUSH_SECONDS)

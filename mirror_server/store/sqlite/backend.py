@@ -36,13 +36,13 @@ from mirror_server.store.sqlite.files import (
     identity_of,
     is_served_by_name,
     is_served_elsewhere,
-    refuse_other_name,
+    reject_other_name,
     unopened,
 )
 
 T = TypeVar("T")
 
-_LOOK_AGAIN_SECONDS = 0.01
+_RETRY_SECONDS = 0.01
 
 # What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
 _WRITER_CACHE_KIB = 32 * 1024
@@ -121,7 +121,7 @@ class SqliteBackend:
         if must_exist and not path.stat().st_size:
             raise DatabaseError(f"there is no database in {path}: it is empty; name another file, or restore a backup")
         try:
-            refuse_other_name(path)
+            reject_other_name(path)
             with suppress(FileExistsError):
                 # SQLite fills it; nobody else may read it, nor the files SQLite puts beside it.
                 path.touch(mode=0o600, exist_ok=False)
@@ -139,7 +139,7 @@ class SqliteBackend:
     is_shared = False
     is_leader = True
 
-    def begin(self, touched: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
+    def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("SAVEPOINT work")
@@ -156,7 +156,7 @@ class SqliteBackend:
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        self._refuse_other_file()
+        self._reject_other_file()
         self._connection.execute("COMMIT")
 
     def undo(self) -> None:
@@ -184,9 +184,9 @@ class SqliteBackend:
     def version(self) -> Hashable:
         """See :class:`~mirror_server.store.backend.Backend`."""
         # Each connection counts for itself what others committed.
-        return self.look(lambda session: (id(session), session.scalar("PRAGMA data_version")))
+        return self.query(lambda session: (id(session), session.scalar("PRAGMA data_version")))
 
-    def look(self, statement: Callable[[Session], T]) -> T:
+    def query(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
         session = self._take_reader()
         try:
@@ -231,7 +231,7 @@ class SqliteBackend:
             connection.execute("PRAGMA query_only = ON")
             return _Reader(connection)
 
-    def _refuse_other_file(self) -> None:
+    def _reject_other_file(self) -> None:
         """Refuse to go on with a file that has lost its name: what is written there is gone when it is closed.
 
         Raises:
@@ -252,7 +252,7 @@ class SqliteBackend:
             )
 
     def _connect(self) -> sqlite3.Connection:
-        self._refuse_other_file()
+        self._reject_other_file()
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
         )
@@ -323,7 +323,7 @@ def _keep_log(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if code_of(error) not in IN_USE or time.monotonic() > end_at:
                 raise
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)
         else:
             return
 

@@ -112,7 +112,7 @@ def is_served_elsewhere(database_path: Path) -> bool:
     return database_path.resolve() not in _served_here and is_served_by_name(database_path)
 
 
-def refuse_other_name(database_path: Path) -> None:
+def reject_other_name(database_path: Path) -> None:
     """Refuse a file that is used under another one of its names, hard links.
 
     SQLite keeps a log beside the file for each name: who writes by two of them damages the file.
@@ -183,7 +183,7 @@ def damaged_tables(path: Path) -> list[Violation]:
     Raises:
         DatabaseError: It cannot be read at all, or is served under another name.
     """
-    refuse_other_name(path)
+    reject_other_name(path)
     kind = "the file is damaged"
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
@@ -246,7 +246,7 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
         DatabaseError: It is no database, a damaged one or one of a version that is not known, or the new file is there
             already or cannot be written.
     """
-    refuse_other_name(source)
+    reject_other_name(source)
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             schema.outdated(str(source), branches, dict(connection.execute(schema.VERSIONS).fetchall()))
@@ -259,7 +259,7 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
 
 def copy_of(source: sqlite3.Connection, path: Path) -> None:
     """Copy the database into a new file, which has its name only when it is whole."""
-    _refuse_taken(path)
+    _reject_locked(path)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
@@ -269,7 +269,7 @@ def copy_of(source: sqlite3.Connection, path: Path) -> None:
     try:
         with closing(sqlite3.connect(part)) as target:
             source.backup(target)
-        _refuse_taken(path)
+        _reject_locked(path)
         part.rename(path)
     except (sqlite3.Error, OSError) as error:
         raise _unwritable(path, error) from error
@@ -277,7 +277,7 @@ def copy_of(source: sqlite3.Connection, path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _refuse_taken(path: Path) -> None:
+def _reject_locked(path: Path) -> None:
     if path.exists() or path.is_symlink():
         raise DatabaseError(f"{path} is there already; name a file that is not")
 

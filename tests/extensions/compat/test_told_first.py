@@ -87,7 +87,7 @@ def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
         with server.services.database.read() as session:
             found.append([command.async_id for command in commands.waiting(session, light)])
 
-    server.services.database.wait_for_told = wait
+    server.services.database.wait_for_responses = wait
     for name in ("first", "second"):
         server.place(key, light, name, "GET", TEMPERATURE)
         assert waits(server, key) == 0
@@ -98,7 +98,7 @@ def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
 
 def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monkeypatch):
     waited = []
-    monkeypatch.setattr(Bridge, "wait_for_told", lambda _self, seconds: waited.append(seconds))
+    monkeypatch.setattr(Bridge, "wait_for_responses", lambda _self, seconds: waited.append(seconds))
     _server_of(server.services)
     server.place(key, light, "mine", "GET", TEMPERATURE)
     assert waits(server, key) == 0

@@ -147,13 +147,13 @@ def test_number_of_queries_is_limited(server, key, save, refused):
 
 
 COLORS = """
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.hooks import DeviceField, extends
 
 
 def read_length(name, text):
     if not text.isdecimal():
-        raise Refusal.of_field(name, f"{text!r} is no length")
+        raise ApiError.of_field(name, f"{text!r} is no length")
     return int(text)
 
 

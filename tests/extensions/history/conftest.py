@@ -9,7 +9,7 @@ import pytest
 from databases import new_database_url
 from histories import Kept, Told
 
-from mirror_server.extensions.history import moving, parquet, sealing
+from mirror_server.extensions.history import compaction, offload, parquet
 
 BOTH = [
     "test_as_of.py",
@@ -26,9 +26,9 @@ collect_ignore = [] if find_spec("mirror_server.extensions.snapshots") else BOTH
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few rows have borders between parts of every kind."""
     monkeypatch.setattr(parquet, "_ROWS_OF_A_GROUP", 2)
-    monkeypatch.setattr(sealing, "_ROWS_OF_A_BLOCK", 4)
-    monkeypatch.setattr(moving, "_ROWS_OF_A_FILE", 6)
-    monkeypatch.setattr(moving, "_MOST_DAYS", 2)
+    monkeypatch.setattr(compaction, "_ROWS_OF_A_BLOCK", 4)
+    monkeypatch.setattr(offload, "_ROWS_OF_A_FILE", 6)
+    monkeypatch.setattr(offload, "_MOST_DAYS", 2)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.checking import violations
-from mirror_server.extensions.history.columns import of_tail
+from mirror_server.extensions.history.columns import tail_batch
 from mirror_server.extensions.history.filters import kept_until
-from mirror_server.extensions.history.keeper import Keeper
+from mirror_server.extensions.history.retention import Retention
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
@@ -67,7 +67,7 @@ class Told:
         self.database = open_database(url)
         self.rows: list[StoredHistoryRow] = []
         self.database.write(self._put_devices)
-        self.database.write(lambda session: history.show_life(session, NOW))
+        self.database.write(lambda session: history.record_heartbeat(session, NOW))
         self.database.write(lambda session: history.begin(session, 0))
 
     def tell(self, rows: Iterable[StoredHistoryRow], received_at: int) -> None:
@@ -106,11 +106,11 @@ class Kept:
 
     def open(self) -> None:
         self.service = HistoryService(self.told.database, self.clock, self.archive())
-        self.keeper = self.new_keeper(self.told.database, self.archive())
+        self.retention = self.new_keeper(self.told.database, self.archive())
 
-    def new_keeper(self, database: Any, archive: Archive | None) -> Keeper:
+    def new_keeper(self, database: Any, archive: Archive | None) -> Retention:
         limits: dict[str, Any] = {"keep_seconds": self.keep_seconds, "segment_rows": 5}
-        return Keeper(database=database, clock=self.clock, service=self.service, archive=archive, **limits)
+        return Retention(database=database, clock=self.clock, service=self.service, archive=archive, **limits)
 
     def archive(self) -> Archive | None:
         return None if self.location is None else Archive(self.location or str(self.folder / "archive"))
@@ -130,8 +130,8 @@ class Kept:
         self.folded = [row for row in self.folded if row.device_id not in device_ids]
 
     def round(self) -> None:
-        self.keeper.round()
-        assert not self.keeper.failures
+        self.retention.round()
+        assert not self.retention.failures
         self.forget_trimmed()
 
     def files(self) -> list[str]:
@@ -147,10 +147,10 @@ class Kept:
 
     def named_files(self) -> list[str]:
         """What the history knows to be in the archive."""
-        return [file.file_name for file in self.told.database.look(segments.files)]
+        return [file.file_name for file in self.told.database.query(segments.files)]
 
     def forget_trimmed(self) -> None:
-        base_at = self.told.database.look(history.state).base_at or 0
+        base_at = self.told.database.query(history.state).base_at or 0
         old = [row for row in self.told.rows if kept_until(row.received_at, row.changed_at) < base_at]
         # Nobody knows what a clock that is far ahead said, once it is trimmed.
         self.folded += [row for row in old if row.changed_at <= base_at]
@@ -222,7 +222,7 @@ def found(service: HistoryService, limit: int | None = None, **selection: Any) -
 
 def tail(session: Session) -> list[StoredHistoryRow]:
     """The rows of the tail, sealed ones too, by revision."""
-    return list(rows_of(map(of_tail, history.stored_tail(session, 0, 100))))
+    return list(rows_of(map(tail_batch, history.stored_tail(session, 0, 100))))
 
 
 def rows_of(batches: Iterable[Any]) -> Iterator[StoredHistoryRow]:

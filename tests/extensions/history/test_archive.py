@@ -18,9 +18,9 @@ from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
 
 from mirror_server.extensions.history import checking, erasing
 from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.compaction import Compaction
 from mirror_server.extensions.history.erasing import Erasing
-from mirror_server.extensions.history.moving import Moving
-from mirror_server.extensions.history.sealing import Sealing
+from mirror_server.extensions.history.offload import Offload
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments
@@ -138,8 +138,8 @@ def test_an_archive_that_fails_leaves_the_rows_in_the_database(kept, is_there, c
 
 def fails_to_archive(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
-        kept.keeper.round()
-    assert list(kept.keeper.failures) == ["archive the history"]
+        kept.retention.round()
+    assert list(kept.retention.failures) == ["archive the history"]
     assert caplog.text.count("cannot archive the history") == 1
 
 
@@ -152,8 +152,8 @@ def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(new_h
     fails_to_archive(kept, caplog)
     assert str(folder) in caplog.text
     monkeypatch.undo()
-    kept.keeper.round()
-    assert kept.keeper.failures == {}
+    kept.retention.round()
+    assert kept.retention.failures == {}
 
 
 def test_what_a_killed_process_left_is_deleted(new_history, tmp_path):
@@ -179,14 +179,14 @@ def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept, monkeypatch
         for _ in range(2):
             with pytest.raises(OSError, match="refused"):
                 eraser.erase()
-            assert set(kept.told.database.look(segments.erasures)) == {"a", "b"}
+            assert set(kept.told.database.query(segments.erasures)) == {"a", "b"}
     assert found(kept.service) == expected(kept.told.rows)
     assert kept.archived_devices() == {"a", "b"}
     eraser.erase()
     assert kept.files() == kept.named_files()
     assert kept.archived_devices() == set()
-    assert kept.told.database.look(segments.erasures) == {}
-    assert kept.told.database.look(segments.replaced_files) == []
+    assert kept.told.database.query(segments.erasures) == {}
+    assert kept.told.database.query(segments.replaced_files) == []
 
 
 def test_what_is_erased_is_in_nothing_that_a_killed_process_left(kept, monkeypatch):
@@ -219,12 +219,12 @@ def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept):
     content = damaged.read_bytes()
     kept.told.database.write(lambda session: history.erase(session, ["a", "b"]))
     damaged.write_bytes(content[:-1])
-    kept.keeper.round()
-    kept.keeper.round()
-    assert list(kept.keeper.failures) == ["delete what was erased from the history"]
+    kept.retention.round()
+    kept.retention.round()
+    assert list(kept.retention.failures) == ["delete what was erased from the history"]
     for name in set(kept.named_files()) - {names[0]}:
         assert set(pd.read_parquet(kept.folder / "archive" / name)["device_id"].dropna()) == set()
-    assert set(kept.told.database.look(segments.erasures)) == {"a", "b"}
+    assert set(kept.told.database.query(segments.erasures)) == {"a", "b"}
 
 
 @pytest.mark.parametrize("change", ["trimmed", "erased"])
@@ -243,7 +243,7 @@ def test_a_file_that_changes_while_it_is_checked_is_not_damaged(kept, monkeypatc
             else:
                 kept.erase("a")
             for _ in range(3):
-                kept.keeper.round()
+                kept.retention.round()
         return read(*arguments)
 
     monkeypatch.setattr(checking, "batches_of", changed_before)
@@ -322,13 +322,13 @@ class OfLeader:
         self._database = database
         self._token = token
 
-    def insist(self, work: Callable[[Session], Any]) -> Any:
+    def submit_durable(self, work: Callable[[Session], Any]) -> Any:
         def while_it_leads(session: Session) -> Any:
             if session.setting(LEADER) != self._token:
                 raise NotLeader("another process leads")
             return work(session)
 
-        return self._database.insist(while_it_leads)
+        return self._database.submit_durable(while_it_leads)
 
 
 @pytest.mark.sqlite
@@ -339,7 +339,7 @@ def test_a_leader_of_before_brings_back_nothing_that_was_erased(kept, monkeypatc
     if place == "block":
         # The gap is no device's, so that the block stays.
         kept.tell(TEXT, BYTES, GAP)
-        Sealing(database, 3).seal(kept.now, 0)
+        Compaction(database, 3).seal(kept.now, 0)
     slow = Erasing(OfLeader(database, token) if then == "leads no more" else database, archive)  # type: ignore[arg-type] # what it needs of one
     quick = Erasing(database, archive)
     lead(kept, token)
@@ -380,7 +380,7 @@ def test_of_two_who_erase_none_says_so_before_all_is_gone(new_history, monkeypat
     kept = with_an_archived_day(new_history(location=location), TEXT, BYTES, GAP)
     eraser = Erasing(kept.told.database, kept.archive())
     kept.erase("a", "b")
-    of_a = {"a": kept.told.database.look(segments.erasures)["a"]}
+    of_a = {"a": kept.told.database.query(segments.erasures)["a"]}
     encode = erasing.encoded
 
     def encoded(rows: Any, *more: Any) -> bytes:
@@ -412,7 +412,7 @@ def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(new_history
     kept = new_history()
     kept.tell(TEXT, BYTES, WRITE)
     kept.pass_time(DAY)
-    slow, quick = (Moving(kept.told.database, kept.archive()) for _ in range(2))
+    slow, quick = (Offload(kept.told.database, kept.archive()) for _ in range(2))
     names: list[str] = []
     write = Archive.writing
 
@@ -423,7 +423,7 @@ def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(new_history
             assert quick.move(kept.now)
         return write(self, name)
 
-    Sealing(kept.told.database, 5).seal(kept.now, 0)
+    Compaction(kept.told.database, 5).seal(kept.now, 0)
     lead(kept, own(kept, 1))
     monkeypatch.setattr(Archive, "writing", writing)
     assert not slow.move(kept.now)
@@ -440,7 +440,7 @@ def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(new_history
 
 @pytest.mark.sqlite
 def test_who_leads_no_more_deletes_and_moves_nothing(kept, monkeypatch):
-    moving = Moving(kept.told.database, kept.archive())
+    moving = Offload(kept.told.database, kept.archive())
     folder = kept.folder / "archive" / "day=2026-01-05"
     left = folder / f"{Path(kept.named_files()[-1]).name.rpartition('-')[0]}-0077.parquet"
     left.write_bytes(b"about to be told to the database")
@@ -459,7 +459,7 @@ def test_who_leads_no_more_deletes_and_moves_nothing(kept, monkeypatch):
     lead(kept, "another process-3 options")
     kept.tell(TEXT)
     kept.pass_time(DAY)
-    Sealing(kept.told.database, 5).seal(kept.now, 0)
+    Compaction(kept.told.database, 5).seal(kept.now, 0)
     assert not moving.move(kept.now)
     lead(kept, own(kept, 4))
     moving.delete_unknown()

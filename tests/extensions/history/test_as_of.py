@@ -7,7 +7,7 @@ from resource_paths import TEMPERATURE
 from waits import wait_until
 
 from mirror_sdk.errors import BadRequest, NoHistory
-from mirror_sdk.snapshot.reading import of_older_service
+from mirror_sdk.snapshot.reading import error_without_history
 from mirror_sdk.wire.errors import FieldError
 from mirror_sdk.wire.snapshot import COMPRESSIONS
 from mirror_server.devices.link import Content, Observation
@@ -133,10 +133,10 @@ def test_instant_in_the_future_is_400_yet_to_come(server, key, device, refused):
     body = refused(ask(server, key, f"{SNAPSHOT}?as_of={instant(server.now + 1)}"), 400, "as_of")
     assert body.reason == "YET_TO_COME"
     # A client does not take it for the answer of a version that knows no such parameter.
-    assert not isinstance(of_older_service(BadRequest(400, body)), NoHistory)
+    assert not isinstance(error_without_history(BadRequest(400, body)), NoHistory)
     older = refused(ask(server, key, f"{SNAPSHOT}?asof={instant(server.now)}"), 400, "asof")
     renamed = older.model_copy(update={"fields": [FieldError(name="as_of", message=older.fields[0].message)]})
-    assert isinstance(of_older_service(BadRequest(400, renamed)), NoHistory)
+    assert isinstance(error_without_history(BadRequest(400, renamed)), NoHistory)
 
 
 def test_batches_are_bounded_and_hold_whole_devices(server, key, device, monkeypatch):
@@ -160,6 +160,6 @@ def test_instant_whose_rows_were_archived_since_is_shown_as_before(new_server, t
     at = server.now
     before = {reader: as_of(server, reader, at) for reader in (key, other)}
     server.advance(key, 2 * 86_400)
-    wait_until(lambda: server.services.database.look(lambda session: list(segments.files(session))))
+    wait_until(lambda: server.services.database.query(lambda session: list(segments.files(session))))
     assert {reader: as_of(server, reader, at) for reader in (key, other)} == before
     assert before[key] != before[other]

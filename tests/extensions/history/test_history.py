@@ -237,7 +237,7 @@ def test_rows_that_were_archived_between_two_pages_are_shown_as_before(new_serve
         before[reader] = (rows, end.after, lines_of(server, reader)[0])
         assert ("category" in before[reader][2][-1]) == (reader == key)
     server.advance(key, 2 * DAY_SECONDS)
-    wait_until(lambda: server.services.database.look(lambda session: list(segments.files(session))))
+    wait_until(lambda: server.services.database.query(lambda session: list(segments.files(session))))
     for reader, (rows, after, whole) in before.items():
         for read in (lines_of, arrow_of):
             assert rows + read(server, reader, f"after={after}")[0] == whole

@@ -21,9 +21,9 @@ from waits import wait_until
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import Settings, options_of
 from mirror_server.devices.link import Content, Observation, Registration
-from mirror_server.extensions.history.keeper import Keeper
-from mirror_server.extensions.history.pasts import PastService
+from mirror_server.extensions.history.history_queries import HistoryQueries
 from mirror_server.extensions.history.recorder import HistoryRecorder
+from mirror_server.extensions.history.retention import Retention
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
@@ -184,7 +184,7 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
 
 
 def heard(database: Database) -> int:
-    return database.look(history.heard_until) or 0
+    return database.query(history.covered_until) or 0
 
 
 def measured(services: Services, name: str) -> Mapping[Any, float]:
@@ -210,8 +210,8 @@ def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, st
 
 def told_by(services: Services) -> set[str | None]:
     """Whose rows the history tells."""
-    assert services.part(PastService).history is not None
-    with closing(services.part(PastService).history.open(HistorySelection())) as opened:
+    assert services.part(HistoryQueries).history is not None
+    with closing(services.part(HistoryQueries).history.open(HistorySelection())) as opened:
         return {name for batch in opened.batches() for name in batch.column("endpoint_name").to_pylist()}
 
 
@@ -261,7 +261,7 @@ def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_
         refused(url, *command, told="name it with --history-archive")
     assert told_by(services) == {"first", "second"}
     now = services.clock.now()
-    told = life.start().part(PastService).history
+    told = life.start().part(HistoryQueries).history
     assert told is not None
     for ask in (told.open, partial(told.open, instant=now)):
         with pytest.raises(StorageFailed, match="with --history-archive"):
@@ -273,13 +273,13 @@ def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_
 def test_what_no_server_deletes_is_told_no_more_and_said(url, life, monkeypatch):
     services, first, _ = put_away(life)
     # Nobody seals or deletes but the test.
-    keeper = services.part(Keeper)
-    keeper.stop()
-    monkeypatch.setattr("mirror_server.extensions.history.put_away._SERVER_SECONDS", 0.1)
+    retention = services.part(Retention)
+    retention.stop()
+    monkeypatch.setattr("mirror_server.extensions.history.archived_history._SERVER_SECONDS", 0.1)
     erased = refused(url, "erase", first, "--yes", told="start one, and run this again")
     assert json.loads(erased.stdout)["purged"] is False
     assert told_by(services) == {"second"}
-    keeper.start()
+    retention.start()
     monkeypatch.undo()
     refused(url, "erase", first, "--yes", told="nothing is stored")
 

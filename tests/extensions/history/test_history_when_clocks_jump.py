@@ -12,7 +12,7 @@ import pytest
 from jumping_clocks import Machine
 from resource_paths import HUMIDITY, TEMPERATURE
 
-from mirror_server.extensions.history.keeper import Keeper
+from mirror_server.extensions.history.retention import Retention
 
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
@@ -42,7 +42,7 @@ class WithHistory:
         """Let the clocks do this, and the history be looked after behind each step."""
         for change, seconds in steps:
             change(self.machine, seconds)
-            self.server.services.part(Keeper).round()
+            self.server.services.part(Retention).round()
 
     def as_of(self, instant: int | None = None) -> dict[str, Any]:
         """The values that the history says the device had reported at an instant, or now, by their paths."""

@@ -44,9 +44,9 @@ class FaultyDatabase:
         self._database = database
         self._faults = faults
 
-    def insist(self, work: Any) -> Any:
+    def submit_durable(self, work: Any) -> Any:
         with self._faults.around():
-            future = self._database.insist(work)
+            future = self._database.submit_durable(work)
             future.result(60)
         return future
 

@@ -8,7 +8,7 @@ from histories import found, found_at
 from waits import wait_until
 
 from mirror_server.clock import SystemClock
-from mirror_server.extensions.history.pasts import PastService
+from mirror_server.extensions.history.history_queries import HistoryQueries
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import segments
 from mirror_server.hooks import read_settings
@@ -16,7 +16,7 @@ from mirror_server.server import Services
 
 
 def files(server: Any) -> list[str]:
-    return [file.file_name for file in server.services.database.look(segments.files)]
+    return [file.file_name for file in server.services.database.query(segments.files)]
 
 
 def test_a_day_that_is_over_is_archived(new_server, tmp_path):
@@ -24,14 +24,14 @@ def test_a_day_that_is_over_is_archived(new_server, tmp_path):
     key = server.key()
     device = server.add_device(key, "sensor-1")
     server.subscribe(key, device)
-    before = found(server.services.part(PastService).history)
+    before = found(server.services.part(HistoryQueries).history)
     assert not files(server)
     server.advance(key, 2 * 86_400)
     names = wait_until(lambda: files(server))
-    assert set(before) <= set(found(server.services.part(PastService).history))
+    assert set(before) <= set(found(server.services.part(HistoryQueries).history))
     server.restart()
     assert set(names) <= set(files(server))
-    assert set(before) <= set(found(server.services.part(PastService).history))
+    assert set(before) <= set(found(server.services.part(HistoryQueries).history))
     # It is trimmed at last, and the files go.
     server.advance(key, 20 * 86_400)
     wait_until(lambda: not (set(names) & set(files(server))))
@@ -41,7 +41,7 @@ def test_a_day_that_is_over_is_archived(new_server, tmp_path):
 
 def test_it_looks_by_the_clock_of_the_system(tmp_path, monkeypatch):
     """Nobody advances that clock."""
-    monkeypatch.setattr("mirror_server.extensions.history.keeper._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("mirror_server.extensions.history.retention._LOOK_SECONDS", 0.05)
     services = Services(read_settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
     assert isinstance(services.clock, SystemClock)
     services.start()
@@ -53,9 +53,11 @@ def test_it_looks_by_the_clock_of_the_system(tmp_path, monkeypatch):
 
 def test_one_thread_at_a_time_looks_after_it(new_history, monkeypatch):
     """Else one deletes what the other is about to name."""
-    keeper, is_locked = new_history().keeper, []
-    monkeypatch.setattr(keeper._sealing, "begin", lambda *_instants: is_locked.append(keeper._looking.locked()))
-    keeper.round()
+    retention, is_locked = new_history().retention, []
+    monkeypatch.setattr(
+        retention._compaction, "begin", lambda *_instants: is_locked.append(retention._looking.locked())
+    )
+    retention.round()
     assert is_locked == [True]
 
 
@@ -89,12 +91,12 @@ def test_what_was_told_before_a_history_was_kept_is_known(new_server):
 
 
 def oldest_at(services: Services) -> int | None:
-    return services.database.look(segments.oldest_state_at)
+    return services.database.query(segments.oldest_state_at)
 
 
 def states(server: Any, instant: int) -> list[tuple[Any, ...]]:
     """Registered, last value, last write and its status of each resource."""
     return [
         (row[2], row[3], row[8], row[10])
-        for row in found_at(server.services.part(PastService).history, instant, named=False)
+        for row in found_at(server.services.part(HistoryQueries).history, instant, named=False)
     ]

@@ -18,13 +18,13 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     decode,
     uint_option,
 )
-from mirror_server.extensions.lwm2m.exchange import ObserveNotification, Peer, Request, Response
+from mirror_server.extensions.lwm2m.transport_api import ObserveNotification, Peer, Request, Response
 
 T = TypeVar("T")
 Answer = tuple[str, bytes, tuple[tuple[int, bytes], ...]]
 """Code, payload and options."""
 
-QUICK = Tuning(ack_timeout_seconds=0.25, separate_response_seconds=0.5, empty_ack_seconds=0.25, answer_seconds=60)
+QUICK = Tuning(ack_timeout_seconds=0.25, separate_response_seconds=0.5, empty_ack_seconds=0.25, response_seconds=60)
 READ = Request("GET", "/3303/0/5700", accept=0)
 
 
@@ -39,7 +39,7 @@ class Registry:
         self.floods: list[ObserveNotification] = []
         self.respond: Callable[[Request], Awaitable[Response]] = self._created
 
-    async def answer(self, peer: Peer, request: Request) -> Response:
+    async def handle(self, peer: Peer, request: Request) -> Response:
         self.requests.append((peer, request))
         return await self.respond(request)
 

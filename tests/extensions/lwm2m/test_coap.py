@@ -13,7 +13,7 @@ from coap_device import READ, Device, block1, block2, confirmable, notification,
 
 from mirror_server.extensions.lwm2m.coap import Tuning
 from mirror_server.extensions.lwm2m.coap.messages import BlockOption, Message, Option, Type, code_text, uint_option
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, ObserveNotification, Request, Response, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, ObserveNotification, Request, Response, Unreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -201,7 +201,7 @@ async def test_a_device_that_starts_anew_with_the_same_message_id_says_something
 
 @tuned(ack_timeout_seconds=0.1, retransmissions=2)
 async def test_silence_ends_and_the_next_request_goes_out_at_once(endpoint, device):
-    with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
+    with pytest.raises(NoResponse, match="no answer to 3 sendings"):
         await endpoint.request(device.peer, READ)
     # What is sent next may have to be repeated too, where the machine is slow.
     assert (endpoint.counts.retransmissions, endpoint.counts.unanswered) == (2, 1)
@@ -218,7 +218,7 @@ async def test_an_answer_that_was_announced_and_never_comes_ends_too(endpoint, d
     """Also where the announcement holds an option, as a client was seen to do: what it does would be done twice."""
     reading, asked = await device.asked(endpoint.request(device.peer, READ))
     device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id, options=list(more)))
-    with pytest.raises(NoAnswer, match="it took the request and did not answer"):
+    with pytest.raises(NoResponse, match="it took the request and did not answer"):
         await reading
     assert endpoint.counts.retransmissions == 0
 
@@ -265,7 +265,7 @@ async def test_contact_of_a_device_that_never_acknowledges_prolongs_a_request_so
     while not reading.done():
         endpoint.retransmit(device.peer)
         await asyncio.sleep(0)
-    with pytest.raises(NoAnswer, match="no answer to 3 sendings"):
+    with pytest.raises(NoResponse, match="no answer to 3 sendings"):
         await reading
 
 

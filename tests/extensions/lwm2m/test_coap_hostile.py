@@ -27,7 +27,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     decode,
     uint_option,
 )
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Peer, Request, RequestRefused, Response
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Peer, Request, RequestRejected, Response
 
 pytestmark = pytest.mark.anyio
 
@@ -126,7 +126,7 @@ async def test_elective_options_that_nobody_knows_are_passed_over(registry, devi
 
 
 async def test_an_answer_with_a_critical_option_that_nobody_knows_is_none(endpoint, device):
-    with pytest.raises(NoAnswer, match="option 9"):
+    with pytest.raises(NoResponse, match="option 9"):
         await device.responds(endpoint.request(device.peer, READ), ("2.05", b"1", ((9, b""),)))
 
 
@@ -177,22 +177,22 @@ def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
     for peer, number in ((1, 0), (2, 0), (1, 1), (3, 0)):
         uploads.add(*upload(peer), BlockOption(number, True, 16))
     assert uploads.add(*upload(1), BlockOption(2, False, 16)) == bytes(48)
-    with pytest.raises(RequestRefused):
+    with pytest.raises(RequestRejected):
         uploads.add(*upload(2), BlockOption(1, False, 16))
 
 
 @pytest.mark.parametrize("options", [{"limits": CoapLimits(payload_bytes=3_000)}])
 async def test_an_answer_without_end_ends_at_the_limit(endpoint, device):
     parts = (("2.05", bytes(1024), (block2(number, True, 1024),)) for number in range(3))
-    with pytest.raises(NoAnswer, match="more than 3000 bytes"):
+    with pytest.raises(NoResponse, match="more than 3000 bytes"):
         await device.responds(endpoint.request(device.peer, READ), *parts)
 
 
 async def test_an_answer_in_blocks_without_content_and_one_that_is_slow_end():
     whole = (b"", "another length", 60), (bytes(100), "another length", 60)
     for payload, text, seconds in (*whole, (bytes(16), "within 0.3 s", 0.3)):
-        async with speaking(tuning=Tuning(answer_seconds=seconds)) as (endpoint, device):
-            with pytest.raises(NoAnswer, match=text):
+        async with speaking(tuning=Tuning(response_seconds=seconds)) as (endpoint, device):
+            with pytest.raises(NoResponse, match=text):
                 await device.responds(endpoint.request(device.peer, READ), ("2.05", payload, (block2(0, True, 16),)))
             assert endpoint.counts.unanswered == 0
 
@@ -206,7 +206,7 @@ async def test_what_changes_between_its_blocks_is_read_anew_and_not_for_ever(end
     read = await device.responds(endpoint.request(device.peer, READ), *parts)
     assert read == Response("2.05", bytes(32), content_format=0)
     changing = (part(number % 2, (Option.ETAG, b"%d" % number)) for number in range(4))
-    with pytest.raises(NoAnswer, match="changes faster"):
+    with pytest.raises(NoResponse, match="changes faster"):
         await device.responds(endpoint.request(device.peer, READ), *changing)
 
 
@@ -230,7 +230,7 @@ async def test_too_many_requests_at_once_are_put_off(registry, endpoint, device)
     other.close()
 
 
-@pytest.mark.parametrize("options", [{"tuning": Tuning(empty_ack_seconds=5, answer_seconds=0.3)}])
+@pytest.mark.parametrize("options", [{"tuning": Tuning(empty_ack_seconds=5, response_seconds=0.3)}])
 async def test_who_answers_and_fails_or_takes_for_ever_does_not_show_it(registry, device, caplog):
     async def fail(request: Request) -> Response:
         if request.payload == b"wait":
@@ -273,7 +273,7 @@ def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restar
     for number in (3, 7, (1 << 20) - 1):
         for follows in (0, 1):
             uploads.add(*upload(), BlockOption(follows, True, 16))
-        with pytest.raises(RequestRefused) as refused:
+        with pytest.raises(RequestRejected) as refused:
             uploads.add(*upload(), BlockOption(number, True, 16))
         assert (refused.value.code, len(uploads), uploads.held_bytes) == ("4.08", 0, 0)
 

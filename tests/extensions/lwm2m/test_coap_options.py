@@ -16,9 +16,9 @@ from operator_commands import refused, refused_in_one_line
 from ports import free_port
 
 from mirror_server.config import ListenAddress, Settings, options_of
-from mirror_server.extensions.lwm2m.exchange import CannotListen
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings, check_listening, is_loopback
+from mirror_server.extensions.lwm2m.transport_api import CannotListen
 from mirror_server.hooks import of_all, read_settings
 from mirror_server.server import Services
 from mirror_server.web.serve import listen

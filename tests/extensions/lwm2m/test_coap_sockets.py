@@ -15,7 +15,7 @@ from coap_device import READ, Device, Registry, notification, registration, spea
 from ports import free_port
 
 from mirror_server.extensions.lwm2m.coap import CannotListen, CoapLimits, listen, sockets
-from mirror_server.extensions.lwm2m.exchange import Peer, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import Peer, Unreachable
 
 pytestmark = pytest.mark.anyio
 

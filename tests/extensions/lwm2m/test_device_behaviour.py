@@ -25,7 +25,7 @@ from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource, write_links
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -260,7 +260,7 @@ async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
         await observe(server)
         device.cut_off()
         device.set_value(TEMPERATURE, 25.0)
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponse):
             await device.update()
         device.restore()
         device.set_value(TEMPERATURE, 26.0)

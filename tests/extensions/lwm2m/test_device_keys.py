@@ -15,7 +15,7 @@ from operator_commands import done, refused, refused_in_one_line
 
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.lwm2m import device_keys
-from mirror_server.extensions.lwm2m.device_keys import DeviceKey, DeviceKeyRefused, Identities
+from mirror_server.extensions.lwm2m.device_keys import DeviceKey, Identities, InvalidDeviceKey
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store import maintenance
@@ -54,11 +54,11 @@ def ended(identities: Identities) -> set[str]:
 
 
 def stored(database: Database, name: str) -> DeviceKey | None:
-    return database.look(lambda session: device_keys.find(session, name))
+    return database.query(lambda session: device_keys.find(session, name))
 
 
 def names_with_a_key(database: Database) -> list[str]:
-    return [key.endpoint_name for key in database.look(device_keys.list_all)]
+    return [key.endpoint_name for key in database.query(device_keys.list_all)]
 
 
 def new_key(database: Database, identities: Identities) -> bytes:
@@ -116,7 +116,7 @@ def test_of_two_that_add_the_same_device_at_once_one_is_refused(url):
         try:
             with closing(open_database(url)) as own:
                 device_keys.add(own, "both", f"identity-{number}", BEGIN)
-        except DeviceKeyRefused:
+        except InvalidDeviceKey:
             return False
         return True
 
@@ -186,7 +186,7 @@ def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(
     secret = new_key(database, identities)
     device_keys.revoke(database, NAME)
     with monkeypatch.context() as down, caplog.at_level(logging.WARNING):
-        for name in ("look", "read"):
+        for name in ("query", "read"):
             down.setattr(database, name, Mock(side_effect=StorageFailed("gone")))
         assert identities.secret(NAME) is None
         assert ended(identities) == set()
@@ -227,7 +227,7 @@ def test_a_name_that_cannot_be_had_changes_nothing(database):
         ("old", "'old' has a key of its own"),
         ("a\tb", "none that cannot be seen"),
     ):
-        with pytest.raises(DeviceKeyRefused, match=re.escape(reason)):
+        with pytest.raises(InvalidDeviceKey, match=re.escape(reason)):
             device_keys.rename(database, "old", new_name)
         assert [stored(database, name) for name in ("old", "taken")] == keys
 

@@ -20,7 +20,7 @@ from udp_server import UdpServer, speak
 from mirror_server.clock import ManualClock
 from mirror_server.core.instants import from_datetime
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
-from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.fleet import BackgroundFleet, DeviceFleet, DeviceOptions, DeviceRunner
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
 from mirror_server.extensions.simulator.kinds import KINDS
@@ -214,7 +214,7 @@ async def test_a_fleet_of_which_one_is_refused_does_not_start(server):
     answering = AnsweringServer(server)
     answering.codes = [0x83]
     fleet = DeviceFleet(DeviceOptions(server.url), [("a", "light")], ManualClock(BEGIN_AT), lambda line: None)
-    with pytest.raises(RegistrationRefused, match=r"4\.03"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03"):
         await fleet.start()
     await fleet.stop()
     answering.stop()

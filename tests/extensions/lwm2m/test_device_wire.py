@@ -13,7 +13,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 from udp_server import ACK_CREATED, UdpServer, registered, registering, udp_server
 
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
-from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource, write_links
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ async def test_a_refused_registration_says_its_code_and_a_cure(server, code, wor
     async with registering(server, version="1.1") as (device, task, request):
         assert b"lwm2m=1.1" in request
         server.send(bytes.fromhex(code) + request[2:8])
-        with pytest.raises(RegistrationRefused, match=words):
+        with pytest.raises(RegistrationRejected, match=words):
             await task
         assert not device.is_registered
 

@@ -28,8 +28,11 @@ from mirror_server.devices.link import (
 )
 from mirror_server.extensions.lwm2m import device_keys, fleet
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey
-from mirror_server.extensions.lwm2m.exchange import (
-    NoAnswer,
+from mirror_server.extensions.lwm2m.fleet import RealFleet
+from mirror_server.extensions.lwm2m.registry import ObservedResource
+from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import (
+    NoResponse,
     Observed,
     ObserveNotification,
     Peer,
@@ -37,9 +40,6 @@ from mirror_server.extensions.lwm2m.exchange import (
     Response,
     Unreachable,
 )
-from mirror_server.extensions.lwm2m.fleet import RealFleet
-from mirror_server.extensions.lwm2m.registry import ObservedResource
-from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.hooks import open_database
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -127,7 +127,7 @@ class World:
     async def post(
         self, path: str = "/rd", *query: str, payload: bytes = LINKS, peer: Peer = HERE, method: Any = "POST"
     ) -> Response:
-        return await self.fleet.answer(peer, Request(method, path, query, payload, 40))
+        return await self.fleet.handle(peer, Request(method, path, query, payload, 40))
 
     async def register(self, name: str = "sensor", *query: str, payload: bytes = LINKS, peer: Peer = HERE) -> str:
         """Register a device and wait until it can be asked; gives the path of its registration."""
@@ -459,7 +459,7 @@ async def test_a_device_is_asked_one_thing_at_a_time_and_holds_up_no_other(empty
     assert [each.peer for each in empty.endpoint.waiting] == [HERE, ELSEWHERE]
     empty.endpoint.waiting[1].answer("2.05", b"21.5")
     await empty.until(lambda: answers)
-    asked.fail(NoAnswer())
+    asked.fail(NoResponse())
     await empty.until(lambda: first == [DeviceResponse(Outcome.NO_ANSWER)])
     (await empty.next()).answer("2.05", b"0")
     await empty.until(lambda: second)
@@ -467,10 +467,10 @@ async def test_a_device_is_asked_one_thing_at_a_time_and_holds_up_no_other(empty
 
 
 async def test_a_silent_device_is_asked_to_observe_when_it_is_heard_again(world, token):
-    await world.exchange(Observe("/3311/0/5850"), NoAnswer())
+    await world.exchange(Observe("/3311/0/5850"), NoResponse())
     await world.ends(Observe("/3311/0/5850"), Outcome.NOT_SENT)
     # What an application asks is tried all the same.
-    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
     await world.pause()
     await world.contacts_more(lambda: world.notify(token, 2))
     world.send(Observe("/3311/0/5850"))
@@ -489,7 +489,7 @@ async def test_in_queue_mode_a_device_listens_for_a_while_after_each_message(emp
     await empty.ends(Read(TEMPERATURE), Outcome.NOT_SENT)
     await empty.contacts_more(lambda: empty.notify(token, 4))
     # One that does not answer sleeps.
-    assert await empty.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await empty.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
     assert not empty.is_reachable
 
 
@@ -546,7 +546,7 @@ async def test_request_to_a_device_that_registers_or_leaves_meanwhile_is_given_u
 
 async def test_execute_counts_as_not_sent_only_if_it_surely_did_not_arrive(world, token):
     arrived, not_arrived = Unreachable(may_have_arrived=True), Unreachable()
-    ends = ((NoAnswer(), Outcome.NO_ANSWER), (arrived, Outcome.NO_ANSWER), (not_arrived, Outcome.NOT_SENT))
+    ends = ((NoResponse(), Outcome.NO_ANSWER), (arrived, Outcome.NO_ANSWER), (not_arrived, Outcome.NOT_SENT))
     for error, outcome in ends:
         # As after a restart of the service.
         world.fleet.registry.by_id("id-of-sensor").is_known_address = False
@@ -689,7 +689,7 @@ async def test_what_a_device_repeats_does_not_fill_the_log(empty, caplog):
         empty.clock.advance(60_000)
         await act()
         assert any(words in record.getMessage() for record in caplog.records[len(told) :])
-    assert empty.fleet.counts.unreadable_notifications == empty.fleet.counts.unreadable_answers == 71
+    assert empty.fleet.counts.unreadable_notifications == empty.fleet.counts.unreadable_responses == 71
     assert empty.fleet.registrar.counts.refused == 71
 
 
@@ -726,7 +726,7 @@ async def test_over_dtls_the_identity_says_who_it_is(empty, give_key):
 async def test_what_the_identity_of_another_device_sends_is_not_of_the_former_one(empty, give_key):
     async def send() -> str:
         request = Request("POST", "/dp", (), b'[{"n": "/3303/0/5700", "v": 1}]', 110)
-        return (await empty.fleet.answer(SECURE, request)).payload.decode()
+        return (await empty.fleet.handle(SECURE, request)).payload.decode()
 
     give_key("sensor")
     await empty.register(peer=SECURE)
@@ -740,7 +740,7 @@ async def test_what_the_identity_of_another_device_sends_is_not_of_the_former_on
 
 async def test_sent_values_that_cannot_be_read_are_refused_with_the_reason(world):
     for sent, code, reason in (((b"21.5", 0), "4.15", b"send SenML"), ((b"nonsense", 110), "4.00", b"not JSON")):
-        response = await world.fleet.answer(HERE, Request("POST", "/dp", (), *sent))
+        response = await world.fleet.handle(HERE, Request("POST", "/dp", (), *sent))
         assert (response.code, reason in response.payload) == (code, True)
 
 
@@ -753,7 +753,7 @@ async def test_a_key_for_a_name_ends_what_comes_by_it_in_plain_text(world, give_
         assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; come by coaps")
     assert (await world.post(world.location, method="DELETE")).code == "4.03"
     assert len(world.diary.all("updated")) == 1
-    assert (await world.fleet.answer(HERE, senml)).code == "4.04"
+    assert (await world.fleet.handle(HERE, senml)).code == "4.04"
     give_key(None)
     assert await world.update() == "2.04"
 
@@ -820,7 +820,7 @@ async def test_what_a_device_did_not_tell_is_asked_after_its_next_update(empty):
     await empty.register("sensor", payload=b"</3303/0>,</3303/1>")
     assert await empty.update() == "2.04"
     (await empty.next("/3303/0")).answer("2.05", b"</3303/0/5700>", 40)
-    (await empty.next("/3303/1")).fail(NoAnswer())
+    (await empty.next("/3303/1")).fail(NoResponse())
     await empty.until(lambda: len(empty.diary.all("updated")) == 2)
     assert [each.request.path for each in empty.endpoint.asked] == ["/3303/0", "/3303/1"]
     assert await empty.update() == "2.04"
@@ -829,11 +829,11 @@ async def test_what_a_device_did_not_tell_is_asked_after_its_next_update(empty):
 
 async def test_a_device_of_before_a_restart_that_does_not_answer_waits_for_contact(world):
     world.fleet.registry.by_id("id-of-sensor").is_known_address = False
-    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NOT_SENT)
+    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NOT_SENT)
     assert not world.is_reachable
     assert await world.update(peer=OTHER_PORT) == "2.04"
     await world.until(lambda: world.is_reachable)
-    assert await world.exchange(Read(TEMPERATURE), NoAnswer()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
 
 
 async def test_an_update_changes_lifetime_and_binding(world):
@@ -866,7 +866,7 @@ async def test_an_update_with_links_changes_the_prefix_and_the_formats_of_reques
 
 
 async def test_a_notification_of_an_error_ends_the_observation_and_a_refused_request_does_not(world, token):
-    for error in ("4.04", "5.00", NoAnswer()):
+    for error in ("4.04", "5.00", NoResponse()):
         await world.exchange(Read(TEMPERATURE), error)
     assert world.notify(token, 2, "23")
     assert world.notify(token, 3, "", code="4.04")

@@ -83,10 +83,10 @@ def test_what_cannot_be_taken_is_refused_with_the_reason_and_the_cure():
         (b",".join(b"</%d/0>" % number for number in range(3001)), "3000 are the most"),
         (b" " * (256 * 1024 + 1), "262144 are the most"),
     ):
-        with pytest.raises(BadLinks, match=reason) as refusal:
+        with pytest.raises(BadLinks, match=reason) as error_response:
             read_links(payload)
-        assert str(refusal.value).isprintable()
-        assert len(str(refusal.value)) < 250
+        assert str(error_response.value).isprintable()
+        assert len(str(error_response.value)) < 250
     # The limits are the caller's.
     assert len(read_links(b"</1/0>,</2/0>", most_links=2, most_bytes=13).to_discover) == 2
     for limit, reason in (({"most_links": 1}, "1 are the most"), ({"most_bytes": 12}, "12 are the most")):

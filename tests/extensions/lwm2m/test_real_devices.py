@@ -17,11 +17,11 @@ from devices_on_loopback import connection, hears, listed, registered, reported,
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
 from mirror_server.config import ListenAddress
-from mirror_server.extensions.lwm2m.device.device import RegistrationRefused
+from mirror_server.extensions.lwm2m.device.device import RegistrationRejected
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
-from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
+from mirror_server.extensions.lwm2m.transport_api import Response
 from mirror_server.hooks import installed, open_database
 from mirror_server.store.session import MANUAL_CLOCK
 
@@ -118,8 +118,8 @@ def test_an_object_instance_is_read_whole_and_fills_its_resources(real, key, reg
     _, mine = register()
     assert ask(mine, "GET", "/3311/0") == (200, None)
     assert (reported(real, key, mine, LEVEL), reported(real, key, mine, SWITCH)) == ("40", "0")
-    refusal = real.place(key, mine, "other", "GET", "/3312/0")
-    assert (refusal.status_code, refusal.json["reason"]) == (400, "RESOURCE_NOT_FOUND")
+    error_response = real.place(key, mine, "other", "GET", "/3312/0")
+    assert (error_response.status_code, error_response.json["reason"]) == (400, "RESOURCE_NOT_FOUND")
     other = real.add_device(key, "other-1")
     assert real.place(key, other, "read", "GET", "/3303/0").status_code == 400
 
@@ -154,7 +154,7 @@ def test_a_float_that_a_tlv_holds_as_an_integer_does_not_replace_the_text(real, 
 
 def test_a_real_device_does_not_take_the_name_of_another(real, key, device_side, register, ask):
     other = real.add_device(key, "sensor-1")
-    with pytest.raises(RegistrationRefused, match=r"4\.03 .*simulated"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03 .*simulated"):
         register()
     assert (listed(real, key)["id"], connection(real, key)["protocol"]) == (other, "memory")
     assert ask(other, "GET", TEMPERATURE) == (200, None)
@@ -172,7 +172,7 @@ def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real, 
     real.advance(key, 2)
     assert listed(real, key)["state"] == "deregistered"
     real.place(key, mine, "late", "GET", TEMPERATURE)
-    with pytest.raises(RegistrationRefused, match=r"4\.04"):
+    with pytest.raises(RegistrationRejected, match=r"4\.04"):
         device_side.run(device.update())
     assert not [request for request in device.requests.copy() if request.path == TEMPERATURE]
     device_side.run(device.register())
@@ -190,7 +190,7 @@ def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real, 
 )
 def test_settings_limit_what_a_device_may_register(new_server, device_side, setting, limit, reason):
     new_server(coap=ListenAddress("127.0.0.1", device_side.port), **{setting: limit})
-    with pytest.raises(RegistrationRefused, match=reason):
+    with pytest.raises(RegistrationRejected, match=reason):
         device_side.run(device_side.device().register())
 
 
@@ -251,7 +251,7 @@ def test_registration_outlives_an_outage_of_the_database(real, key, device_side,
     assert device.registration_id == location
     real.advance(key, 60)
     assert real.kinds(key).count("registrations-expired") == 1
-    with pytest.raises(RegistrationRefused):
+    with pytest.raises(RegistrationRejected):
         device_side.run(device.update())
 
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_server.extensions.lwm2m.exchange import RequestRefused
 from mirror_server.extensions.lwm2m.registration import (
     RegistrationParameters,
     read_registration,
     read_update,
 )
+from mirror_server.extensions.lwm2m.transport_api import RequestRejected
 
 
 def test_bindings_with_udp_are_taken():
@@ -40,11 +40,11 @@ def test_what_cannot_be_is_refused_with_the_field_and_the_cure():
         "give Q alone": [["ep=a", "Q=maybe"]],
     }.items():
         for query in queries:
-            with pytest.raises(RequestRefused, match=reason) as refusal:
+            with pytest.raises(RequestRejected, match=reason) as error_response:
                 read_registration(query)
-            assert refusal.value.code == "4.00"
-            assert refusal.value.reason.isprintable()
-            assert len(refusal.value.reason) < 200
+            assert error_response.value.code == "4.00"
+            assert error_response.value.reason.isprintable()
+            assert len(error_response.value.reason) < 200
 
 
 def test_an_update_changes_what_it_tells():
@@ -59,9 +59,9 @@ def test_an_update_changes_what_it_tells():
     assert read_update(["b=UT"], read_registration(["ep=a", "lwm2m=1.1", "b=U", "Q"])).queue_mode
     assert read_update(["Q"], read_registration(["ep=a", "lwm2m=1.1"])).queue_mode
     for query in (["lt=0"], ["b=S"], ["Q=1"], ["lt=1", "lt=1"]):
-        with pytest.raises(RequestRefused) as refusal:
+        with pytest.raises(RequestRejected) as error_response:
             read_update(query, registered)
-        assert refusal.value.code == "4.00"
+        assert error_response.value.code == "4.00"
 
 
 keys = st.sampled_from(["ep", "lt", "b", "Q", "lwm2m", "et", "x", ""])
@@ -75,7 +75,7 @@ def test_nothing_but_the_one_error_is_raised(query):
         refusals = []
         try:
             read(query)
-        except RequestRefused as exc:
+        except RequestRejected as exc:
             refusals.append(exc)
         assert all(exc.reason.isprintable() and exc.code in {"4.00", "4.12"} for exc in refusals)
 
@@ -91,6 +91,6 @@ def test_the_name_alone_is_enough_and_other_parameters_are_passed_over():
 def test_versions_that_are_spoken_and_those_that_are_not():
     assert [read_registration(["ep=a", f"lwm2m={told}"]).version for told in ("1.0", "1.1")] == ["1.0", "1.1"]
     for version in ("1.2", "2.0", "1", "", "1.1.", "1.0beta", "0.9", "1.10", "\x00"):
-        with pytest.raises(RequestRefused, match="is not spoken here") as refusal:
+        with pytest.raises(RequestRejected, match="is not spoken here") as error_response:
             read_registration([f"lwm2m={version}"])
-        assert refusal.value.code == "4.12"
+        assert error_response.value.code == "4.12"

@@ -9,7 +9,6 @@ from resource_paths import SET_POINT, TEMPERATURE, UNDECLARED
 from mirror_sdk.values import decode
 from mirror_sdk.values.content_types import CONTENT_FORMATS
 from mirror_server.devices.link import Content, Outcome
-from mirror_server.extensions.lwm2m.exchange import Response
 from mirror_server.extensions.lwm2m.requests import (
     EncodedPayload,
     NotSendable,
@@ -21,6 +20,7 @@ from mirror_server.extensions.lwm2m.requests import (
     structured_formats,
     writes,
 )
+from mirror_server.extensions.lwm2m.transport_api import Response
 
 DIMMER, SWITCH = "/3311/0/5851", "/3311/0/5850"
 PACKAGE, OLD, NEW = "/5/0/0", (11542,), (11542, 110, 112)
@@ -85,10 +85,10 @@ def test_a_content_type_without_a_number_cannot_be_sent(content_type):
         lambda: writes(TEMPERATURE, Content(b"1", content_type), NEW),
         lambda: execution(Content(b"1", content_type), NEW),
     ):
-        with pytest.raises(NotSendable, match="CoAP has no number") as refusal:
+        with pytest.raises(NotSendable, match="CoAP has no number") as error_response:
             ask()
-        assert refusal.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
-        assert refusal.value.reason.isprintable()
+        assert error_response.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
+        assert error_response.value.reason.isprintable()
 
 
 def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
@@ -102,9 +102,9 @@ def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
     for payload, number in writes(DIMMER, Content(b"55"), NEW):
         assert decode(payload, CONTENT_FORMATS[number], DIMMER).python == 55
     for content_type in ("text/plain", "application/octet-stream"):
-        with pytest.raises(NotSendable, match="holds no object instance") as refusal:
+        with pytest.raises(NotSendable, match="holds no object instance") as error_response:
             writes("/3303/0", Content(b"1", content_type), NEW)
-        assert refusal.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
+        assert error_response.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
 
 
 def test_bytes_go_as_bytes_also_where_they_came_as_base64():
@@ -152,10 +152,10 @@ def test_notification_attributes():
         "epmax=4 is below epmin": ["epmin=5&epmax=4"],
     }.items():
         for query in queries:
-            with pytest.raises(NotSendable, match=reason) as refusal:
+            with pytest.raises(NotSendable, match=reason) as error_response:
                 attributes(query)
-            assert refusal.value.outcome is Outcome.BAD_VALUE
-            assert refusal.value.reason.isprintable()
+            assert error_response.value.outcome is Outcome.BAD_VALUE
+            assert error_response.value.reason.isprintable()
 
 
 content_types = st.sampled_from([*CONTENT_FORMATS.values(), "text/plain; charset=utf-8", "*/*", "a/b"]) | st.text()

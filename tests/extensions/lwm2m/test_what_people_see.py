@@ -13,7 +13,7 @@ pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
 from devices_on_loopback import connection, until
 from resource_paths import LEVEL, TEMPERATURE
 
-from mirror_server.extensions.lwm2m.device.device import RegistrationRefused
+from mirror_server.extensions.lwm2m.device.device import RegistrationRejected
 
 BEGIN = "2026-01-05T08:00:00.000Z"
 
@@ -73,7 +73,7 @@ def test_registrations_and_messages_are_counted(real, key, device_side, register
 
 
 def test_a_registration_that_is_refused_is_counted_and_told_in_a_line_that_can_be_seen(real, key, register, caplog):
-    with pytest.raises(RegistrationRefused, match=r"4\.00"):
+    with pytest.raises(RegistrationRejected, match=r"4\.00"):
         register("sen\nsor\x1b[31m")
     # A test before may have left the level at which requests are logged, too.
     (line,) = [record.getMessage() for record in caplog.records if record.name.endswith("registrar")]

@@ -272,12 +272,12 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(
     with writer_held(server) as is_let_on:
         server.call(key, "POST", path, **asked, settled=False)
         (_, repeat) = parked
-        answer = repeat.answer()
+        answer = repeat.current_response()
         assert isinstance(answer, Deferred)
         assert not answer.future.done()
         is_let_on.set()
         answer.future.result(60)
-    assert answer.answer().json == {"async-response-id": "mine"}
+    assert answer.current_response().json == {"async-response-id": "mine"}
 
 
 async def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.extensions.simulator import demo_key
-from mirror_server.extensions.simulator.demo_key import KeyFileError, distrusted, kept_key
+from mirror_server.extensions.simulator.demo_key import KeyFileError, distrusted, stored_key
 from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.service.keys import Authenticator, Scope
@@ -36,17 +36,17 @@ class Demo:
         self.database = open_database(f"sqlite:///{self.path}")
 
     def start(self) -> demo_key.DemoKey:
-        return kept_key(self.database, self.path, NOW)
+        return stored_key(self.database, self.path, NOW)
 
     def admits(self, key: str, at: int = NOW) -> bool:
         try:
             _, scopes = Authenticator(self.database, 1000, now=lambda: at).authenticate(f"Bearer {key}", lambda: "")
-        except Refusal:
+        except ApiError:
             return False
         return scopes == frozenset(Scope)
 
     def all_keys(self) -> list[stored_keys.StoredKey]:
-        return self.database.look(stored_keys.list_all)
+        return self.database.query(stored_keys.list_all)
 
     def revoke(self, key: str) -> bool:
         return self.database.write(lambda session: stored_keys.revoke(session, app_of(key), NOW))
@@ -147,9 +147,9 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
 def test_what_is_no_file_with_a_key_for_its_owner_alone_is_refused_and_nothing_is_changed(demo, make, told):
     make(demo.file)
     before = demo.file.lstat()
-    with pytest.raises(KeyFileError, match=told) as refusal:
+    with pytest.raises(KeyFileError, match=told) as error_response:
         demo.start()
-    assert ELSEWHERE not in str(refusal.value)
+    assert ELSEWHERE not in str(error_response.value)
     assert demo.all_keys() == []
     assert demo.file.lstat()[:7] == before[:7]
     assert not demo.file.with_name("nothing").exists()
@@ -165,7 +165,7 @@ def test_only_a_file_of_this_user_that_nobody_else_may_use_is_trusted(mode, is_o
 def test_a_key_that_cannot_be_kept_is_good_and_the_next_start_is_told_of(demo, tmp_path):
     # No name of a file is that long, with the ending of the part of it.
     path = tmp_path / ("x" * 248)
-    key, note, problem = kept_key(demo.database, path, NOW)
+    key, note, problem = stored_key(demo.database, path, NOW)
     assert (demo.admits(key), note) == (True, "")
     assert re.search("cannot keep the key in .*the next start makes another", problem)
 
@@ -174,4 +174,4 @@ def test_a_link_to_the_database_has_the_key_of_the_database(demo, tmp_path):
     key = demo.start().key
     link = tmp_path / "linked.db"
     link.symlink_to(demo.path)
-    assert kept_key(demo.database, link, NOW).key == key
+    assert stored_key(demo.database, link, NOW).key == key

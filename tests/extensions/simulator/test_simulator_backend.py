@@ -115,9 +115,9 @@ def test_a_removed_resource_is_gone_and_missing_in_the_next_update(world):
     world.simulator.remove_resource(device_id, TEMPERATURE)
     world.advance(12 * 3600)
     assert world.diary.all("updated") == [(device_id, (AnnouncedResource("/3311/0/5850", observable=False),))]
-    with pytest.raises(SimulatorError) as refusal:
+    with pytest.raises(SimulatorError) as error_response:
         world.simulator.remove_resource(device_id, TEMPERATURE)
-    assert refusal.value.field == "path"
+    assert error_response.value.field == "path"
 
 
 def test_a_full_registration_ends_observations(world):

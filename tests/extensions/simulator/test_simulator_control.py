@@ -206,11 +206,11 @@ def test_change_of_a_device_that_is_not_stored_in_time_is_503(server, key, devic
 
     def set_and_hold(*arguments, **flags):
         set_value(*arguments, **flags)
-        database.insist(lambda _: go_on.wait(60))
+        database.submit_durable(lambda _: go_on.wait(60))
 
     monkeypatch.setattr("mirror_server.extensions.simulator.control._STORE_SECONDS", 0.05)
     if held == "before":
-        database.insist(lambda _: go_on.wait(60))
+        database.submit_durable(lambda _: go_on.wait(60))
     else:
         monkeypatch.setattr(backend, "set_value", set_and_hold)
     url = f"{DEVICES}/{device}/resources{TEMPERATURE}"

@@ -8,7 +8,7 @@ from bridge_requests import Reader, Request, busy, small_room, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.config import Settings
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.asgi import Unfinished
 from mirror_server.web.bridge import Bridge
@@ -76,7 +76,7 @@ async def test_one_that_is_refused_leaves_nothing_to_the_garbage_collector(serve
     try:
         assert (await Request(bridge, key, SNAPSHOT, LOOKED_UP).end()).status == 429
         gc.collect()
-        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, Refusal))]
+        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, ApiError))]
     finally:
         gc.set_debug(0)
         gc.enable()

@@ -56,7 +56,7 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
     services = server.services
     register(services)
     opened = [connected(services)]
-    query = services.database.look
+    query = services.database.query
 
     def query_before_another_begins(statement):
         monkeypatch.undo()
@@ -64,7 +64,7 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
         opened.append(connected(services))
         return found
 
-    monkeypatch.setattr(services.database, "look", query_before_another_begins)
+    monkeypatch.setattr(services.database, "query", query_before_another_begins)
     services.part(Websockets).look_again(APPLICATION)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket in opened] == [REPLACED, None]

@@ -20,7 +20,7 @@ def while_held(database, hold_writer):
 
 
 def stored(database, name):
-    return database.look(lambda session: session.setting(name))
+    return database.query(lambda session: session.setting(name))
 
 
 def test_work_of_one_group_fails_alone(database, while_held):
@@ -58,8 +58,8 @@ def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database
 
     def submit(*names):
         if has_results:
-            return [database.enqueue(put, items=[name], touched=(name,)) for name in names]
-        return [database.enqueue(put, items=[name], insists=True) for name in names]
+            return [database.enqueue(put, items=[name], conflict_keys=(name,)) for name in names]
+        return [database.enqueue(put, items=[name], until_stored=True) for name in names]
 
     assert [future.exception(60) for future in while_held(lambda: submit("a", "b"))] == [None] * 2
     assert done == [["a", "b"]]
@@ -82,15 +82,15 @@ def test_work_of_one_kind_comes_before_what_touches_nothing_of_it_and_each_call_
     def tell(_session, items):
         done.append("tell " + "".join(items))
 
-    def other(touched):
-        database.submit(lambda _: done.append("other"), touched=touched)
+    def other(conflict_keys):
+        database.submit(lambda _: done.append("other"), conflict_keys=conflict_keys)
 
     def submit():
         def asked(item):
-            futures.append(database.enqueue(ask, items=[item], touched=(item,)))
+            futures.append(database.enqueue(ask, items=[item], conflict_keys=(item,)))
 
         def told(item):
-            futures.append(database.enqueue(tell, items=[item], insists=True, touched=(item, "log")))
+            futures.append(database.enqueue(tell, items=[item], until_stored=True, conflict_keys=(item, "log")))
 
         futures = []
         asked("a")
@@ -185,7 +185,7 @@ def test_log_of_sqlite_is_brought_into_the_file_while_more_is_written(tmp_path, 
 
 def test_those_who_wait_are_told_before_what_comes_behind_the_group(database, while_held):
     order = []
-    database.wait_for_told = lambda _: order.append("wait")
+    database.wait_for_responses = lambda _: order.append("wait")
 
     def work(name):
         def tell():
@@ -207,7 +207,7 @@ def test_those_who_wait_are_told_before_what_comes_behind_the_group(database, wh
 
 def test_nobody_is_waited_for_where_nothing_comes_behind(database):
     waited = []
-    database.wait_for_told = waited.append
+    database.wait_for_responses = waited.append
     database.write(lambda session: session.after_commit(lambda: None))
     assert database.settle(10)
     assert not waited

@@ -10,7 +10,7 @@ from bridge_requests import append, scope_of, until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from mirror_server.views.answers import SharedAnswer
+from mirror_server.views.responses import SharedResponse
 from mirror_server.web.asgi import ResponseReader, WSGIResponse
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ class Poll:
 def answered(server):
     """The route of each request that was answered."""
     routes = []
-    server.app._request_answered += (lambda _environ, _response, route, _seconds: routes.append(route),)
+    server.app._response_ready += (lambda _environ, _response, route, _seconds: routes.append(route),)
     return routes
 
 
@@ -148,7 +148,7 @@ async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, k
 
 async def test_failing_response_is_500_and_the_others_are_sent(server, key, bridge, monkeypatch):
     polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
-    answer, asked = server.app.answer, []
+    answer, asked = server.app.current_response, []
 
     def fail_once(deferred, environ):
         asked.append(environ)
@@ -156,7 +156,7 @@ async def test_failing_response_is_500_and_the_others_are_sent(server, key, brid
             raise RuntimeError("nobody thought of that")
         return answer(deferred, environ)
 
-    monkeypatch.setattr(server.app, "answer", fail_once)
+    monkeypatch.setattr(server.app, "current_response", fail_once)
     await asyncio.to_thread(append, server, key, ENTRY)
     for poll in polls:
         await poll.end()
@@ -164,7 +164,7 @@ async def test_failing_response_is_500_and_the_others_are_sent(server, key, brid
 
 
 async def test_a_head_and_a_server_other_than_uvicorn_are_sent_no_response_in_one_write(bridge, key):
-    poll, response = Poll(bridge, key, CURSOR_POLL), WSGIResponse.of(SharedAnswer(b"{}"), {})
+    poll, response = Poll(bridge, key, CURSOR_POLL), WSGIResponse.of(SharedResponse(b"{}"), {})
     poll.cycle.scope["method"] = "HEAD"
     assert not any(response.send_at_once(send) for send in (poll.cycle.send, poll.transport.write))
     assert not poll.written

@@ -9,7 +9,7 @@ from bridge_requests import Request
 from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarge
 
 from mirror_server.config import Settings
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.views.deferred import Deferred
@@ -17,10 +17,10 @@ from mirror_server.views.requests import requires
 from mirror_server.web.bridge import Bridge
 
 ERRORS = {
-    "refused": (Refusal(409, "it is there already; take another", reason="THERE"), 409),
-    "field": (Refusal.of_field("path", "no path; write /3/0/0"), 400),
-    "no_key": (Refusal(401, "give a key"), 401),
-    "again": (Refusal(429, "too much; wait", retry_after_seconds=7), 429),
+    "refused": (ApiError(409, "it is there already; take another", reason="THERE"), 409),
+    "field": (ApiError.of_field("path", "no path; write /3/0/0"), 400),
+    "no_key": (ApiError(401, "give a key"), 401),
+    "again": (ApiError(429, "too much; wait", retry_after_seconds=7), 429),
     "storage": (StorageFailed("cannot write"), 503),
     "waiting": (TooMuchWaiting("too much waits"), 429),
     "not_found": (NotFound(), 404),

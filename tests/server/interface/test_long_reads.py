@@ -9,11 +9,11 @@ import pytest
 from bridge_requests import Request, append, busy, take, until
 from device_resources import setting
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service import long_reads
 from mirror_server.service.long_reads import LongReads
 from mirror_server.store.conditions import Condition
-from mirror_server.views import answers, notifications
+from mirror_server.views import notifications, responses
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.asgi import Unfinished
 
@@ -116,7 +116,7 @@ async def test_what_is_not_found_in_time_is_503_with_the_cure_and_401_where_the_
 ):
     with busy(server):
         queued = await Request(bridge, key, LIST, LOOKED_UP).begin()
-        monkeypatch.setattr(answers, "_READ_TIMEOUT_SECONDS", 0)
+        monkeypatch.setattr(responses, "_READ_TIMEOUT_SECONDS", 0)
         late = await Request(bridge, key, LIST, LOOKED_UP).end()
         assert late.status == 503
         assert "fewer filters" in late.json["message"]
@@ -219,7 +219,7 @@ async def test_answered_requests_leave_nothing_to_the_garbage_collector(server, 
         # The writer's thread knows the last change until it has another one.
         server.services.database.submit(lambda _: None).result(60)
         gc.collect()
-        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, Refusal))]
+        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, ApiError))]
     finally:
         gc.set_debug(0)
         gc.enable()

@@ -27,14 +27,14 @@ pytestmark = pytest.mark.anyio
 def looks(server, monkeypatch) -> list[object]:
     """What was looked up since the test began."""
     database, looked, here = server.services.database, [], threading.get_ident()
-    look = database.look
+    look = database.query
 
     def look_up(statement):
         # Other threads of the server look too.
         looked.extend([statement] * (threading.get_ident() == here))
         return look(statement)
 
-    monkeypatch.setattr(database, "look", look_up)
+    monkeypatch.setattr(database, "query", look_up)
     return looked
 
 
@@ -123,7 +123,7 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
 
     database.write(work)
     device_ids = ("one", "other", "idle", "unknown")
-    found = database.look(partial(commands.waiting_of_devices, device_ids=device_ids, now=now))
+    found = database.query(partial(commands.waiting_of_devices, device_ids=device_ids, now=now))
     for device_id in ("one", "other"):
         each = found[device_id]
         assert (each.wanted, each.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 from resource_paths import TEMPERATURE
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.devices.link import Content, Observation
 from mirror_server.store import logs
 from mirror_server.store.backend import StorageFailed
@@ -214,15 +214,15 @@ def test_a_poll_that_is_woken_while_its_channel_is_deleted_takes_nothing(server,
 
 def test_a_channel_that_is_deleted_while_it_is_opened_is_stored_as_deleted(server, key, monkeypatch):
     polls, app_id = server.services.polls, key.split("_")[1]
-    insist = server.services.database.insist
+    submit_durable = server.services.database.submit_durable
     with ThreadPoolExecutor(1) as pool:
 
-        def insist_later(work):
+        def submit_after_delete(work):
             deleted = pool.submit(polls.delete, app_id)
             wait([deleted], timeout=0.2)
-            return insist(work)
+            return submit_durable(work)
 
-        monkeypatch.setattr(server.services.database, "insist", insist_later)
+        monkeypatch.setattr(server.services.database, "submit_durable", submit_after_delete)
         polls.open(app_id)
         monkeypatch.undo()
     assert server.services.database.settle(60)
@@ -246,10 +246,10 @@ def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, k
     more = polls.open(app_id)
     assert server.services.database.settle(60)
     for way in (more.result, lambda: polls.take(app_id, more, polls.read(app_id, more))):
-        with pytest.raises(Refusal, match="one type of channel"):
+        with pytest.raises(ApiError, match="one type of channel"):
             way()
     assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
-    assert not server.services.database.look(lambda session: polls.exists(session, app_id))
+    assert not server.services.database.query(lambda session: polls.exists(session, app_id))
 
 
 @pytest.mark.parametrize("query", ["hold=25", "after=0&hold=25"])

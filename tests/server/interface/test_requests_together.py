@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirror_server.core.commands import CommandRequest
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.devices.link import Content, DeviceResponse, Outcome, Registration
 from mirror_server.hooks import Extensions
 from mirror_server.service.commands import Placement
@@ -135,7 +135,7 @@ def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key)
 
 def test_one_async_id_for_two_devices_in_one_group_is_a_conflict(server):
     asked = [Placement("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)]
-    with pytest.raises(Refusal, match="'1' stands for another request"):
+    with pytest.raises(ApiError, match="'1' stands for another request"):
         at_once(server, server.services.commands._place, asked)
 
 

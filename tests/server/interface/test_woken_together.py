@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.core.messages import ASYNC_RESPONSES, REG_UPDATES
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import logs
@@ -18,7 +18,7 @@ class Counted:
         self.database, self.reads = database, 0
 
     def __getattr__(self, name):
-        self.reads += name in {"read", "look"}
+        self.reads += name in {"read", "query"}
         return getattr(self.database, name)
 
 
@@ -150,7 +150,7 @@ def test_all_that_were_woken_are_refused_when_their_log_is_gone(readers):
     readers.database.write(lambda session: session.run("DELETE FROM logs WHERE app_id = 'app'"))
     readers.log.wake(APP)
     for more in waiting:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             readers.log.read_more(APP, 1, more)
         assert refused.value.code == 401
 

@@ -9,7 +9,7 @@ import pytest
 from operator_commands import done, refused
 
 from mirror_server.clock import wall_time
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Authenticator
 from mirror_server.store.database import Database
@@ -54,7 +54,7 @@ class Door:
         header = f"Bearer {key}"
         try:
             app_id, _ = self.authenticator.authenticate(header, lambda: "", self.database.version())
-        except Refusal:
+        except ApiError:
             return self.authenticator.still_admits(header)
         assert self.authenticator.still_admits(header)
         assert app_id == app_of(key)

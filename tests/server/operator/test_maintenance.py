@@ -17,7 +17,7 @@ from filelock import FileLock
 from operator_commands import done, erased_rows, is_nothing_left, refused, refused_in_one_line, run, stored_bytes
 
 from mirror_server.core.commands import CommandRequest
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.devices.link import Registration
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.server import Services
@@ -150,7 +150,7 @@ def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, de
     rows = erased_rows(url, erased)
     assert (rows["devices"], rows["commands"]) == (1, 1)
     assert rows["notifications"] >= 2
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         services.devices.device(erased)
     assert services.devices.device(kept).device_id == kept
     assert is_nothing_left(tmp_path, SECRET.decode(), erased)
@@ -358,7 +358,7 @@ def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
         taken = last_revision(lost.database)
     with served(urls[1]) as (new, _):
         happen(new, 1)
-        of_devices = new.database.look(lambda session: session.rows("SELECT revision FROM devices"))
+        of_devices = new.database.query(lambda session: session.rows("SELECT revision FROM devices"))
         assert [taken < revision for (revision,) in of_devices] == [True]
         assert taken < last_revision(new.database) < 2**53
 

@@ -43,8 +43,8 @@ def test_what_cannot_be_stored_is_503_with_what_to_do_and_changes_nothing(server
     for name, change in CHANGES.items():
         answer = call(*change, settled=False)
         assert answer.status_code == 503, name
-        refusal = ErrorBody.model_validate(answer.json, extra="forbid")
-        assert (refusal.type, refusal.reason) == ("unavailable", "STORAGE_FAILED")
+        error_response = ErrorBody.model_validate(answer.json, extra="forbid")
+        assert (error_response.type, error_response.reason) == ("unavailable", "STORAGE_FAILED")
         assert int(answer.headers["Retry-After"]) > 0
         assert state(server, key, device) == before, name
     disk.mend()
@@ -108,7 +108,7 @@ def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device, 
     database = server.services.database
     with hold_writer(database):
         for _ in range(MOST_WAITING):
-            database.insist(lambda session: None)
+            database.submit_durable(lambda session: None)
         answer = server.call(key, "PUT", "/v2/subscriptions", settled=False, json=[{"endpoint-type": "x"}])
         with pytest.raises(TooMuchWaiting):
             database.submit(lambda session: None).result(0)
@@ -159,7 +159,7 @@ def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device,
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
     path.rename(elsewhere)
     path.symlink_to(path)
-    happened = server.services.database.insist(lambda session: session.run("DELETE FROM settings"))
+    happened = server.services.database.submit_durable(lambda session: session.run("DELETE FROM settings"))
     refused(server, key, device)
     path.unlink()
     elsewhere.rename(path)
@@ -172,7 +172,7 @@ def test_a_server_that_stops_while_the_disk_is_broken_gives_up_and_its_restart_g
     server.place(key, device, "w", "PUT", LEVEL, value="7")
     disk.break_down()
     server.services.clock.advance(31_000)
-    postponed = server.services.database.insist(lambda session: session.run("DELETE FROM settings"))
+    postponed = server.services.database.submit_durable(lambda session: session.run("DELETE FROM settings"))
     server.restart()
     with pytest.raises(StorageFailed):
         postponed.result(0)

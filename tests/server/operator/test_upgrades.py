@@ -98,7 +98,7 @@ def test_who_opens_at_once_finds_one_whole_schema(url):
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(make_key, range(4)))
     with closing(open_database(url)) as database:
-        assert [key.name for key in database.look(stored_keys.list_all)] == ["0", "1", "2", "3"]
+        assert [key.name for key in database.query(stored_keys.list_all)] == ["0", "1", "2", "3"]
         assert database.violations() == []
     assert databases.query(url, "SELECT name FROM names WHERE name <> 'leader'") == []
 

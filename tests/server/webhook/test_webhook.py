@@ -13,7 +13,7 @@ import pytest
 from waits import wait_until
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
-from mirror_server.core.errors import Refusal
+from mirror_server.core.errors import ApiError
 from mirror_server.notifications.webhooks import LOOPBACK, may_be_called
 
 CALLBACK = "/v2/notification/callback"
@@ -256,7 +256,7 @@ def test_a_key_has_one_type_of_channel(server, key, endpoint):
 def check_no_webhook_beside(server, key, endpoint, path):
     """A webhook is not registered beside the channel of this path, which was opened during its test call."""
     stored = server.services.webhooks.register(key.split("_")[1], CallbackRegistration(url=endpoint.url))
-    with pytest.raises(Refusal, match=f"DELETE {path}"):
+    with pytest.raises(ApiError, match=f"DELETE {path}"):
         stored.result(60)
 
 

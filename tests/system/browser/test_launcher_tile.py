@@ -26,7 +26,7 @@ KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """``mirror lab`` with a widget beside the notebook."""
-    running = Lab(tmp_path_factory.mktemp("lab"), "--beside=watcher")
+    running = Lab(tmp_path_factory.mktemp("lab"), "--widget=watcher")
     try:
         assert running.ask("GET", "/api/status").status_code == 200
         yield running
@@ -94,7 +94,7 @@ def test_the_tile_and_the_port_lead_to_the_page_of_the_mirror_the_notebooks_work
 
 
 @pytest.mark.browser
-def test_a_widget_runs_beside_the_notebook(lab: Lab, page: Page) -> None:
+def test_a_widget_runs_next_to_the_notebook(lab: Lab, page: Page) -> None:
     page.goto(lab.find(ADDRESS)[0])
     widget = page.locator(".mirror-widget").first
     expect(widget).to_be_visible()

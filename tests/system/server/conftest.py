@@ -27,7 +27,7 @@ def open_services(url: str) -> Iterator[Callable[..., Services]]:
 
     def start(**settings: Any) -> Services:
         services = Services(read_settings(database_url=url, simulate=0, **settings))
-        services.coordinator.answer_with(create_app(services))
+        services.coordinator.respond_with(create_app(services))
         opened.append(services)
         services.start()
         return services

@@ -22,7 +22,7 @@ from mirror_server.extensions.lwm2m.coap import CannotListen, CoapEndpoint, Coap
 from mirror_server.extensions.lwm2m.coap.messages import Message, Type, code_number
 from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver
-from mirror_server.extensions.lwm2m.exchange import Peer, Request, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import Peer, Request, Unreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -16,11 +16,11 @@ from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.lwm2m import device_keys
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
-from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 from mirror_server.server import Services
 from mirror_server.store.devices import DeviceRow
 
@@ -78,12 +78,12 @@ def test_a_device_with_its_key_comes_in_one_with_another_stays_out_and_no_secret
     assert site.url.startswith("coaps://127.0.0.1:")
     with caplog.at_level(logging.DEBUG):
         key = site.key("sensor")
-        with pytest.raises((NoAnswer, Unreachable), match="key"):
+        with pytest.raises((NoResponse, Unreachable), match="key"):
             site.side.run(site.device("sensor", key, secret=bytes(range(16))).register())
         assert site.names() == set()
         site.side.run(site.device("sensor", key).register())
         assert site.names() == {"sensor"}
-        with pytest.raises(RegistrationRefused):
+        with pytest.raises(RegistrationRejected):
             site.side.run(site.device("other", key).register())
         site.operate("revoke", "sensor")
         until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
@@ -97,14 +97,14 @@ def test_a_device_with_its_key_comes_in_one_with_another_stays_out_and_no_secret
 def test_an_identity_registers_its_own_name_alone(site):
     site.key("other")
     device = site.device("other", site.key("sensor", "identity-1"))
-    with pytest.raises(RegistrationRefused, match=r"4\.03"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03"):
         site.side.run(device.register())
     site.side.run(site.device("sensor", stored(site, "sensor")).register())
     assert site.names() == {"sensor"}
 
 
 def stored(site: Site, name: str) -> DeviceKey:
-    found = site.services.database.look(lambda session: device_keys.find(session, name))
+    found = site.services.database.query(lambda session: device_keys.find(session, name))
     assert found is not None
     return found
 
@@ -113,7 +113,7 @@ def update(site: Site, device: Any) -> None:
     """Update a registration whose session may have ended without the device knowing yet."""
     try:
         site.side.run(device.update())
-    except (NoAnswer, Unreachable):
+    except (NoResponse, Unreachable):
         site.side.run(device.update())
 
 
@@ -123,7 +123,7 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     (former,) = site.listed()
     site.operate("rename", "old", "new")
     until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
-    with pytest.raises(RegistrationRefused, match=r"4\.03"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03"):
         site.side.run(site.device("old", key).register())
     site.side.run(site.device("old", site.key("old", "second")).register())
     update(site, device)
@@ -152,9 +152,9 @@ def test_after_a_rename_onto_a_device_nobody_changes_or_ends_the_registration_of
     site.side.run(device.register())
     site.operate("rename", "old", "new")
     until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
-    with pytest.raises(RegistrationRefused, match=r"4\.03.*ep=old"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03.*ep=old"):
         update(site, device)
-    with pytest.raises(RegistrationRefused, match=r"4\.03.*ep=old"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03.*ep=old"):
         site.side.run(device.deregister())
     assert "old" in site.names()
     site.side.run(site.device("new", key).register())
@@ -166,7 +166,7 @@ def test_an_identity_ends_its_own_registration_alone(site):
     thief = site.device("thief", site.key("thief"))
     site.side.run(thief.register())
     own, thief.registration_id = thief.registration_id, device.registration_id
-    with pytest.raises(RegistrationRefused, match=r"4\.04"):
+    with pytest.raises(RegistrationRejected, match=r"4\.04"):
         site.side.run(thief.deregister())
     assert site.names() == {"sensor", "thief"}
     thief.registration_id = own
@@ -178,7 +178,7 @@ def test_in_plain_text_nobody_ends_a_registration_whose_name_has_a_key(real, dev
     device = device_side.device("sensor")
     device_side.run(device.register())
     device_keys.add(real.services.database, "sensor", None, wall_time())
-    with pytest.raises(RegistrationRefused, match=r"4\.03.*come by coaps"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03.*come by coaps"):
         device_side.run(device.deregister())
 
 
@@ -190,10 +190,10 @@ def test_a_revoked_device_is_out_though_it_says_nothing_and_the_others_stay(site
     assert endpoint.counts.sessions == 2
     site.operate("revoke", "sensor")
     until(lambda: endpoint.counts.sessions == 1)
-    with pytest.raises((NoAnswer, Unreachable)):
+    with pytest.raises((NoResponse, Unreachable)):
         site.side.run(device.update())
     site.side.run(other.update())
     site.key("sensor")
     device._transmission = QUICK
-    with pytest.raises((NoAnswer, Unreachable)):
+    with pytest.raises((NoResponse, Unreachable)):
         site.side.run(device.register())

@@ -72,10 +72,10 @@ def cut_once(database: Database, when: str) -> None:
     connection.run = cut
 
 
-@pytest.mark.parametrize("insists", [True, False])
-def test_what_was_stored_though_nobody_said_so_is_not_stored_again(database, insists):
+@pytest.mark.parametrize("until_stored", [True, False])
+def test_what_was_stored_though_nobody_said_so_is_not_stored_again(database, until_stored):
     cut_once(database, "after")
-    submit = database.insist if insists else database.submit
+    submit = database.submit_durable if until_stored else database.submit
     assert submit(count_up).result(60) == 1
     assert counted(database) == 1
     assert database.write(count_up) == 2
@@ -88,7 +88,7 @@ def test_what_was_not_stored_is_refused_or_done_again(database, monkeypatch):
         database.submit(count_up).result(60)
     assert counted(database) == 0
     cut_once(database, "before")
-    assert database.insist(count_up).result(60) == 1
+    assert database.submit_durable(count_up).result(60) == 1
     assert counted(database) == 1
 
 
@@ -176,7 +176,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     # It does not know yet: its device goes on, and what that says must not reach the mirror.
     first.part(SimulatorControl).backend.set_value(device_id, PATH, value="old")
     with pytest.raises(NotLeader):
-        first.database.insist(lambda session: None).result(60)
+        first.database.submit_durable(lambda session: None).result(60)
     assert first.database.settle(60)
     second.part(SimulatorControl).backend.set_value(device_id, PATH, value="new")
     assert second.database.settle(60)
@@ -258,15 +258,15 @@ def _backend(database: Database, way: str) -> int:
     def statement(session: Session) -> int:
         return int(session.scalar("SELECT pg_backend_pid()"))
 
-    if way == "look":
-        return database.look(statement)
+    if way == "query":
+        return database.query(statement)
     with database.read() as session:
         return statement(session)
 
 
 def test_a_connection_that_ended_while_it_was_idle_is_replaced_unseen(url, database):
     before = database.version()
-    for way in ("read", "look"):
+    for way in ("read", "query"):
         for _ in range(2):
             backend = _backend(database, way)
             end_backend(url, backend)
@@ -279,7 +279,7 @@ def test_the_version_after_a_crash_of_postgresql_is_another_though_its_transacti
     before = database.version()
     # What it does when it has recovered; to kill it here would end the databases of other tests.
     databases.query(url, "SELECT pg_stat_reset_shared('bgwriter')")
-    end_backend(url, _backend(database, "look"))
+    end_backend(url, _backend(database, "query"))
     after = database.version()
     assert after != before
     assert database.version() == after

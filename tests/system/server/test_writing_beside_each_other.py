@@ -25,7 +25,7 @@ from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.store import backend
-from mirror_server.extensions.postgresql.store.backend import _ALONE, _MOST_TOUCHED, _locks_of
+from mirror_server.extensions.postgresql.store.backend import _ALONE, _MAX_CONFLICT_KEYS, _locks_of
 from mirror_server.extensions.requests.conditional import check_revision
 from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.control import SimulatorControl
@@ -74,7 +74,7 @@ def report(session: Session, device_id: str, value: bytes = b"1") -> int:
 
 def begin(database: Database, device_id: str) -> Future[int]:
     """Store a value in a transaction that touches this device alone."""
-    return database.submit(partial(report, device_id=device_id), touched=(device_id,))
+    return database.submit(partial(report, device_id=device_id), conflict_keys=(device_id,))
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def held(database: Database, device_id: str = "d0", *, value: bytes = b"1", alon
         assert go_on.wait(60)
 
     database.backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
-    open_one = database.submit(hold, touched=None if alone else (device_id,))
+    open_one = database.submit(hold, conflict_keys=None if alone else (device_id,))
     try:
         yield number.result(60)
     finally:
@@ -113,7 +113,7 @@ def test_what_touches_something_else_does_not_wait_and_what_touches_the_same_doe
     with held(first) as one:
         number = begin(second, "d1").result(60)
         assert number > one
-        same = second.submit(partial(report, device_id="d0"), touched=("d1", "d0"))
+        same = second.submit(partial(report, device_id="d0"), conflict_keys=("d1", "d0"))
         wait_for(lambda: waits_for_lock(url))
         assert not same.done()
     assert same.result(60) > number
@@ -166,7 +166,7 @@ def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
         return {row["device_id"]: [each["reported_value"] for each in row["resources"]] for row in rows}
 
     with held(first, value=b"new"):
-        second.submit(partial(report, device_id="d1", value=b"new"), touched=("d1",)).result(60)
+        second.submit(partial(report, device_id="d1", value=b"new"), conflict_keys=("d1",)).result(60)
         assert (told()["d0"], told()["d1"]) == ([], [b"new"])
     assert told()["d0"] == told()["d1"] == [b"new"]
     assert list(snapshots.encoded_pages._held), "what is whole is held"
@@ -185,12 +185,12 @@ def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes
 
     with held(first):
         numbers = [
-            second.submit(partial(happen, path=path), touched=("d1", logs.EVERY)).result(60)
+            second.submit(partial(happen, path=path), conflict_keys=("d1", logs.EVERY)).result(60)
             for path in ("/1/0/1", "/1/0/2")
         ]
         with closing(service.open(HistorySelection())) as opened:
             known = opened.revision
-        later = second.submit(partial(happen, path="/1/0/3"), touched=("d1", logs.EVERY)).result(60)
+        later = second.submit(partial(happen, path="/1/0/3"), conflict_keys=("d1", logs.EVERY)).result(60)
         with closing(service.open(HistorySelection(revision=known))) as opened:
             told = [number for batch in opened.batches() for number in batch.column("revision").to_pylist()]
     assert told == numbers
@@ -211,7 +211,7 @@ def test_numbers_of_what_was_not_stored_hold_up_nothing_and_are_not_given_again(
             session.scalar("SELECT 1")
         raise ValueError
 
-    failed = first.submit(fail, touched=("d0",))
+    failed = first.submit(fail, conflict_keys=("d0",))
     assert failed.exception(60) is not None
     # A lost connection stored nothing; of work that was undone alone, how far was counted is on disk with its group.
     told, newer = seen(reading, before)
@@ -292,10 +292,10 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
     paths = [f"/1/0/{number}" for number in range(1, 6)]
     for path in paths[::-1] + paths:
         value = ReceivedValue(b"1", "text/plain", "read", 1, None, "d0", path)
-        second.submit(partial(stored_resources.report, values=[value]), touched=("d0",)).result(60)
+        second.submit(partial(stored_resources.report, values=[value]), conflict_keys=("d0",)).result(60)
         # So few are not looked for by their index, as PostgreSQL learns by and by.
         databases.execute(url, "ANALYZE resources")
-        found = reading.look(lambda session: devices.object_of(session, "d0"))
+        found = reading.query(lambda session: devices.object_of(session, "d0"))
         assert found is not None
         told = [resource.path for resource in found[1]]
         assert told == sorted(told)
@@ -305,8 +305,8 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
 def test_what_is_touched_is_locked_in_one_order_and_too_much_of_it_has_to_be_alone():
     assert _locks_of(DEVICES) == _locks_of(DEVICES[::-1])
     assert _locks_of(set()) == "'{}'"
-    many = [str(number) for number in range(_MOST_TOUCHED + 1)]
-    assert _locks_of(many[:-1]).count(",") == _MOST_TOUCHED - 1
+    many = [str(number) for number in range(_MAX_CONFLICT_KEYS + 1)]
+    assert _locks_of(many[:-1]).count(",") == _MAX_CONFLICT_KEYS - 1
     assert _locks_of(many) == _ALONE
     assert _locks_of(None) == _ALONE
 
@@ -345,7 +345,7 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
         work = partial(tell, number=number, told=told, app_id=app_id)
         database = chance.choice(processes)
         # Who names the application instead of all logs appends beside the other.
-        future = database.submit(work, touched=None if chance.random() < 0.05 else (*told, app_id))
+        future = database.submit(work, conflict_keys=None if chance.random() < 0.05 else (*told, app_id))
         futures.append((number, app_id, future))
         if number % 4 == 0:
             after = take_in(copy, after)

@@ -219,7 +219,7 @@ def newest(session: Session) -> int:
     return int(session.scalar("SELECT coalesce(max(revision), 0) FROM history"))
 
 
-def delete_sealed(session: Session, most: int) -> int:
+def delete_compacted(session: Session, most: int) -> int:
     """Delete up to ``most`` rows of the tail that are in segments; return how many."""
     return session.run(
         "DELETE FROM history WHERE revision IN (SELECT revision FROM history"
@@ -253,12 +253,12 @@ def end(session: Session) -> None:
     session.run("UPDATE history_state SET is_kept = 0 WHERE is_kept = 1")
 
 
-def show_life(session: Session, at: Instant) -> None:
+def record_heartbeat(session: Session, at: Instant) -> None:
     """Record that rows are written at this instant."""
     session.run("UPDATE history_state SET alive_at = :at", at=at)
 
 
-def heard_until(session: Session) -> Instant | None:
+def covered_until(session: Session) -> Instant | None:
     """Return until when rows were written, as far as is known; ``None`` if none ever were."""
     last_at: Instant | None = session.scalar("SELECT received_at FROM history ORDER BY revision DESC LIMIT 1")
     alive_at = state(session).alive_at

@@ -8,7 +8,7 @@ private places of aiocoap are named in :mod:`.sockets`, the only module that imp
 from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
 from mirror_server.extensions.lwm2m.coap.limits import DEFAULT_LIMITS, DEFAULT_TUNING, CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.sessions import Keys
-from mirror_server.extensions.lwm2m.exchange import CannotListen, Counts, Handler
+from mirror_server.extensions.lwm2m.transport_api import CannotListen, Counts, Handler
 
 __all__ = ["CannotListen", "CoapEndpoint", "CoapLimits", "Counts", "Keys", "Tuning", "listen"]
 

@@ -7,8 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from mirror_server.extensions.lwm2m.coap.limits import CoapLimits
-from mirror_server.extensions.lwm2m.coap.messages import METHODS, BlockOption, Message, Option, refusal, request_of
-from mirror_server.extensions.lwm2m.exchange import Peer, Request, RequestRefused
+from mirror_server.extensions.lwm2m.coap.messages import (
+    METHODS,
+    BlockOption,
+    Message,
+    Option,
+    error_response,
+    request_of,
+)
+from mirror_server.extensions.lwm2m.transport_api import Peer, Request, RequestRejected
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
 _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
@@ -35,36 +42,36 @@ class Uploads:
     def request(self, peer: Peer, message: Message) -> Request | Message:
         """Return the whole request of the last block; for other blocks, and errors, the response to send."""
         if message.unknown_critical is not None:
-            return refusal("4.02", f"option {message.unknown_critical} is not understood")
+            return error_response("4.02", f"option {message.unknown_critical} is not understood")
         if message.code not in METHODS:
-            return refusal("4.05", "GET, POST, PUT and DELETE are understood")
+            return error_response("4.05", "GET, POST, PUT and DELETE are understood")
         if len(message.payload) > self._limits.payload_bytes:
-            return refusal("4.13", f"more than {self._limits.payload_bytes} bytes")
+            return error_response("4.13", f"more than {self._limits.payload_bytes} bytes")
         block = message.block(Option.BLOCK1)
         try:
             request = request_of(message)
             if block is None:
                 return request
             whole = self.add(peer, message, block)
-        except RequestRefused as refused:
-            answer = refusal(refused.code, refused.reason)
+        except RequestRejected as refused:
+            response = error_response(refused.code, refused.reason)
         except UnicodeDecodeError:
-            answer = refusal("4.00", "path or query is no UTF-8")
+            response = error_response("4.00", "path or query is no UTF-8")
         except ValueError as error:
-            answer = refusal("4.00", str(error))
+            response = error_response("4.00", str(error))
         else:
             if whole is not None:
                 return replace(request, payload=whole)
-            answer = refusal("2.31", "")
+            response = error_response("2.31", "")
         if block is not None:
-            answer.options.append((Option.BLOCK1, block.encode()))
-        return answer
+            response.options.append((Option.BLOCK1, block.encode()))
+        return response
 
     def add(self, peer: Peer, request: Message, block: BlockOption) -> bytes | None:
         """Add a block; return the whole payload with the last one.
 
         Raises:
-            RequestRefused: It does not follow the blocks before, or there is no room for it.
+            RequestRejected: It does not follow the blocks before, or there is no room for it.
         """
         self._give_up_idle()
         key = _key(peer, request)
@@ -75,7 +82,7 @@ class Uploads:
             self._uploads[key] = _Upload()
         upload = self._uploads.get(key)
         if upload is None:
-            raise RequestRefused("4.08", "the blocks before this one are not here: begin with the first")
+            raise RequestRejected("4.08", "the blocks before this one are not here: begin with the first")
         self._append(key, upload, request.payload, block)
         if block.more:
             self._make_room()
@@ -86,12 +93,12 @@ class Uploads:
     def _append(self, key: _Key, upload: _Upload, payload: bytes, block: BlockOption) -> None:
         if block.more and len(payload) != block.size:
             self._drop(key)
-            raise RequestRefused("4.00", f"a block of {len(payload)} bytes that says it has {block.size}")
+            raise RequestRejected("4.00", f"a block of {len(payload)} bytes that says it has {block.size}")
         if block.offset + len(payload) == len(upload.body) and upload.body.endswith(payload):
             payload = b""  # the same block again
         elif block.offset != len(upload.body):
             self._drop(key)
-            raise RequestRefused("4.08", f"block {block.number} does not follow the one before")
+            raise RequestRejected("4.08", f"block {block.number} does not follow the one before")
         if len(upload.body) + len(payload) > self._limits.payload_bytes:
             self._drop(key)
             raise self._too_large()
@@ -100,8 +107,8 @@ class Uploads:
         self.held_bytes += len(payload)
         self._uploads.move_to_end(key)
 
-    def _too_large(self) -> RequestRefused:
-        return RequestRefused("4.13", f"more than {self._limits.payload_bytes} bytes")
+    def _too_large(self) -> RequestRejected:
+        return RequestRejected("4.13", f"more than {self._limits.payload_bytes} bytes")
 
     def _make_room(self) -> None:
         """Remove the transfers that are idle for the longest, so that active ones complete."""

@@ -19,7 +19,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     Type,
     block_of,
     code_number,
-    refusal,
+    error_response,
     request_message,
     response_message,
     response_of,
@@ -27,10 +27,10 @@ from mirror_server.extensions.lwm2m.coap.messages import (
 from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport, Keys
 from mirror_server.extensions.lwm2m.coap.sockets import open_socket
 from mirror_server.extensions.lwm2m.coap.transmission import MessageLayer
-from mirror_server.extensions.lwm2m.exchange import (
+from mirror_server.extensions.lwm2m.transport_api import (
     Counts,
     Handler,
-    NoAnswer,
+    NoResponse,
     Observed,
     ObserveNotification,
     Peer,
@@ -103,10 +103,10 @@ class CoapEndpoint:
         """Send a request to a device; request and response may take several blocks.
 
         Raises:
-            NoAnswer: It did not respond in time.
+            NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.response_seconds):
             return response_of(await self._whole(peer, request))
 
     async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
@@ -115,10 +115,10 @@ class CoapEndpoint:
         The caller chooses the token, to know it before the first notification.
 
         Raises:
-            NoAnswer: It did not respond in time.
+            NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.response_seconds):
             first = await self._way(peer).ask(peer, request_message(request, token, observe=0))
             sequence = first.number(Option.OBSERVE)
             try:
@@ -133,10 +133,10 @@ class CoapEndpoint:
         A client was seen to send no more notifications before the other blocks were requested. Source: RFC 7959, 2.6.
 
         Raises:
-            NoAnswer: It did not respond in time.
+            NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.response_seconds):
             first = self._beginnings.pop((peer, token), None)
             if first is not None:
                 with contextlib.suppress(_ValueChanged):
@@ -147,10 +147,10 @@ class CoapEndpoint:
         """End the observation that has this token.
 
         Raises:
-            NoAnswer: It did not respond in time.
+            NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.answer_seconds):
+        async with _patience(peer, self._tuning.response_seconds):
             return response_of(await self._way(peer).ask(peer, request_message(request, token, observe=1)))
 
     def retransmit(self, peer: Peer) -> None:
@@ -174,14 +174,14 @@ class CoapEndpoint:
         too_many = self._in_hand[peer] >= self._limits.requests_in_hand_of_peer
         if too_many or len(self._answering) >= self._limits.requests_in_hand:
             self.counts.refused += 1
-            busy = refusal("5.03", "too many requests are being answered")
+            busy = error_response("5.03", "too many requests are being answered")
             busy.add_number(Option.MAX_AGE, 5)
             self._way(peer).respond(peer, request, busy)
             return
-        task = asyncio.get_running_loop().create_task(self._answer(peer, request))
+        task = asyncio.get_running_loop().create_task(self._respond(peer, request))
         self._in_hand[peer] += 1
         self._answering.add(task)
-        task.add_done_callback(lambda done: self._answered(peer, done))
+        task.add_done_callback(lambda done: self._responding(peer, done))
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
         """Pass a response that no request waits for to the handler."""
@@ -197,7 +197,7 @@ class CoapEndpoint:
                 del self._beginnings[next(iter(self._beginnings))]
         return is_known
 
-    def notification_refused(self, peer: Peer, message: Message) -> None:
+    def notification_rejected(self, peer: Peer, message: Message) -> None:
         """End the observation of a notification that is beyond the share of its peer."""
         self._handler.flooded(_notification(peer, message))
 
@@ -219,17 +219,17 @@ class CoapEndpoint:
             token = _own_token()
             with contextlib.suppress(_ValueChanged):
                 return await self._rest(peer, request, await self._upload(peer, request, token), token)
-        raise NoAnswer(f"{peer.address}: {request.path} changes faster than it can be read")
+        raise NoResponse(f"{peer.address}: {request.path} changes faster than it can be read")
 
     async def _upload(self, peer: Peer, request: Request, token: bytes) -> Message:
         """Send a request, in blocks if it is long or the device says so; return the first message of the response."""
         way = self._way(peer)
         size = BLOCK_BYTES
         if len(request.payload) <= size:
-            answer = await way.ask(peer, request_message(request, token))
-            size = _smaller_size(answer, size)
-            if answer.code != _TOO_LARGE or size >= min(BLOCK_BYTES, len(request.payload)):
-                return answer
+            response = await way.ask(peer, request_message(request, token))
+            size = _smaller_size(response, size)
+            if response.code != _TOO_LARGE or size >= min(BLOCK_BYTES, len(request.payload)):
+                return response
         return await self._upload_blocks(peer, request, token, size)
 
     async def _upload_blocks(self, peer: Peer, request: Request, token: bytes, size: int) -> Message:
@@ -238,12 +238,12 @@ class CoapEndpoint:
         while True:
             end = offset + size
             block = BlockOption(offset // size, end < len(request.payload), size)
-            answer = await way.ask(peer, request_message(request, token, upload=block))
-            asked_size = _smaller_size(answer, size)
-            if answer.code == _TOO_LARGE and asked_size < size and offset == 0:
+            response = await way.ask(peer, request_message(request, token, upload=block))
+            asked_size = _smaller_size(response, size)
+            if response.code == _TOO_LARGE and asked_size < size and offset == 0:
                 size = asked_size
-            elif answer.code >> 5 != 2 or not block.more:
-                return answer
+            elif response.code >> 5 != 2 or not block.more:
+                return response
             else:
                 offset, size = end, asked_size
 
@@ -253,22 +253,22 @@ class CoapEndpoint:
         if block is None or not block.more:
             return first
         if block.number:
-            raise NoAnswer(f"{peer.address}: an answer that begins with block {block.number}")
+            raise NoResponse(f"{peer.address}: an answer that begins with block {block.number}")
         body = bytearray(first.payload)
         while True:
             if not first.payload or len(body) % block.size:
-                raise NoAnswer(f"{peer.address}: a block of another length than it says")
+                raise NoResponse(f"{peer.address}: a block of another length than it says")
             wanted = BlockOption(len(body) // block.size, False, block.size)
             part = await self._way(peer).ask(peer, request_message(request, token, download=wanted))
             block = _following(first, part, len(body), block.size)
             body += part.payload
             if len(body) > self._limits.payload_bytes:
-                raise NoAnswer(f"{peer.address}: an answer of more than {self._limits.payload_bytes} bytes")
+                raise NoResponse(f"{peer.address}: an answer of more than {self._limits.payload_bytes} bytes")
             if not block.more:
                 first.payload = bytes(body)
                 return first
 
-    async def _answer(self, peer: Peer, message: Message) -> None:
+    async def _respond(self, peer: Peer, message: Message) -> None:
         request = self._uploads.request(peer, message)
         if isinstance(request, Message):
             response = request
@@ -280,16 +280,16 @@ class CoapEndpoint:
 
     async def _handled(self, peer: Peer, request: Request) -> Message:
         try:
-            async with asyncio.timeout(self._tuning.answer_seconds):
-                return response_message(await self._handler.answer(peer, request))
+            async with asyncio.timeout(self._tuning.response_seconds):
+                return response_message(await self._handler.handle(peer, request))
         except TimeoutError:
             _log.warning("The request %s %r of %s took too long", request.method, request.path, peer.address)
-            return refusal("5.03", "the answer took too long")
+            return error_response("5.03", "the answer took too long")
         except Exception:
             _log.exception("The request %s %r of %s failed", request.method, request.path, peer.address)
-            return refusal("5.00", "the server failed")
+            return error_response("5.00", "the server failed")
 
-    def _answered(self, peer: Peer, task: asyncio.Task[None]) -> None:
+    def _responding(self, peer: Peer, task: asyncio.Task[None]) -> None:
         self._answering.discard(task)
         self._in_hand[peer] -= 1
         if not self._in_hand[peer]:
@@ -300,12 +300,12 @@ class CoapEndpoint:
 
 @contextlib.asynccontextmanager
 async def _patience(peer: Peer, seconds: float) -> AsyncIterator[None]:
-    """Limit the time of a whole exchange; raises :class:`NoAnswer`."""
+    """Limit the time of a whole exchange; raises :class:`NoResponse`."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise NoAnswer(f"{peer.address}: no whole answer within {seconds:g} s") from None
+        raise NoResponse(f"{peer.address}: no whole answer within {seconds:g} s") from None
 
 
 def _own_token() -> bytes:
@@ -321,9 +321,9 @@ def _notification(peer: Peer, message: Message) -> ObserveNotification:
     return ObserveNotification(peer, message.token, sequence, response_of(message), is_confirmable, is_whole)
 
 
-def _smaller_size(answer: Message, size: int) -> int:
+def _smaller_size(response: Message, size: int) -> int:
     """Return the block size that a device asks for, if it is smaller."""
-    block = answer.block(Option.BLOCK1)
+    block = response.block(Option.BLOCK1)
     return size if block is None else min(size, block.size)
 
 

@@ -33,7 +33,7 @@ class Tuning:
     retransmissions: int = 3
     separate_response_seconds: float = 45.0
     empty_ack_seconds: float = 1.0
-    answer_seconds: float = 100.0
+    response_seconds: float = 100.0
     exchange_lifetime_seconds: float = 100.0
     handshake_seconds: float = 15.0
 

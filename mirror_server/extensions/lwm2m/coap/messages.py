@@ -11,7 +11,7 @@ from enum import IntEnum
 from operator import itemgetter
 from typing import NamedTuple
 
-from mirror_server.extensions.lwm2m.exchange import Method, Request, Response
+from mirror_server.extensions.lwm2m.transport_api import Method, Request, Response
 
 
 class Type(IntEnum):
@@ -329,13 +329,13 @@ def block_of(response: Message, wanted: BlockOption | None) -> Message:
     if len(response.payload) <= wanted.size and not begin:
         return response
     if begin >= len(response.payload):
-        return refusal("4.02", "there is no such block")
+        return error_response("4.02", "there is no such block")
     block = BlockOption(wanted.number, end < len(response.payload), wanted.size)
     response.payload = response.payload[begin:end]
     response.options.append((Option.BLOCK2, block.encode()))
     return response
 
 
-def refusal(code: str, text: str) -> Message:
+def error_response(code: str, text: str) -> Message:
     """Return a response with a diagnostic payload. Source: RFC 7252, section 5.5.2."""
     return Message(Type.ACKNOWLEDGEMENT, code_number(code), 0, payload=text.encode())

@@ -30,7 +30,7 @@ from typing import Any
 
 from mirror_server.extensions.lwm2m.coap.limits import AddressShares, CoapLimits
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
-from mirror_server.extensions.lwm2m.exchange import INSTALL_DTLS, CannotListen, Counts, Peer, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import INSTALL_DTLS, CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ _OWN_IDENTITY = b"server"
 
 
 @dataclass(slots=True)
-class _Heard:
+class _SessionEvents:
     """The events while the library read a datagram: a handshake began or is done, the end, data, and what it wrote."""
 
     greeted: bool = False
@@ -101,7 +101,7 @@ class _Session:
         self._keys = keys
         self._key = b""
         self._send = send
-        self._heard = _Heard()
+        self._session_events = _SessionEvents()
         self._other_side: Any
         self._context: Any = dtls.DTLS(
             read=self._plain, write=self._encrypted, event=self._event, pskId=_OWN_IDENTITY, pskStore=self
@@ -112,12 +112,12 @@ class _Session:
         self.peer = peer
         self._other_side = self._dtls.Session(*sockaddr_of(peer.address))
 
-    def hear(self, datagram: bytes) -> _Heard:
+    def hear(self, datagram: bytes) -> _SessionEvents:
         """Let the library read a datagram; nothing else is done before it is out of its callbacks."""
-        heard = self._heard = _Heard()
+        session_events = self._session_events = _SessionEvents()
         self._context.handleMessage(self._other_side, datagram)
         self._key = b""
-        return heard
+        return session_events
 
     def say(self, data: bytes) -> bool:
         """Send data, encrypted; return whether it fits into a record."""
@@ -137,9 +137,9 @@ class _Session:
         self._context.resetPeer(self._other_side)
         self._context = None
 
-    def begin_anew(self, peer: Peer, hello: int, now: float) -> None:
+    def restart_handshake(self, peer: Peer, hello: int, now: float) -> None:
         """Clear the identity: the other side makes a new handshake."""
-        self.peer, self.hello, self.began_at, self.flight = peer, hello, now, self._heard.written
+        self.peer, self.hello, self.began_at, self.flight = peer, hello, now, self._session_events.written
         self.identity, self.claimed = "", b""
 
     def keys(self) -> _Session:
@@ -171,23 +171,23 @@ class _Session:
         return self._key
 
     def _plain(self, _sender: object, data: bytes) -> int:
-        self._heard.plaintexts.append(data)
+        self._session_events.plaintexts.append(data)
         return len(data)
 
     def _encrypted(self, _recipient: object, data: bytes) -> int:
-        self._heard.written.append(data)
+        self._session_events.written.append(data)
         if _handshake_message(data) == _SERVER_HELLO:
-            self._heard.greeted = True
+            self._session_events.greeted = True
         elif data[0] == _ALERT:
-            self._heard.broken = True
+            self._session_events.broken = True
         self._send(self.peer, data)
         return len(data)
 
     def _event(self, level: int, code: int) -> None:
         if code == _CONNECTED:
-            self._heard.connected = True
+            self._session_events.connected = True
         elif level == _FATAL or code == _CLOSE_NOTIFY:
-            self._heard.broken = True
+            self._session_events.broken = True
 
 
 class DtlsTransport:
@@ -276,7 +276,7 @@ class DtlsTransport:
             self._counts.dropped += 1
         elif session is None and not is_hello:
             self._counts.dropped += 1
-            self._answer_unknown(peer, datagram)
+            self._request_handshake(peer, datagram)
         elif session is not None and is_hello and _hello_hash(datagram) == session.hello:
             # The library would begin another handshake, and the device goes on with this one.
             if address in self._opening:
@@ -286,15 +286,15 @@ class DtlsTransport:
 
     def _hear(self, session: _Session, peer: Peer, datagram: bytes) -> None:
         address = peer.address
-        heard = session.hear(_of_known_version(datagram))
-        if heard.greeted:
+        session_events = session.hear(_of_known_version(datagram))
+        if session_events.greeted:
             self._begin(session, peer, _hello_hash(datagram))
-        if heard.connected and address in self._opening:
-            session.flight = heard.written
+        if session_events.connected and address in self._opening:
+            session.flight = session_events.written
             self._open_session(session)
         if address in self._open:
-            self._deliver(session, datagram, heard)
-        if heard.broken:
+            self._deliver(session, datagram, session_events)
+        if session_events.broken:
             self._break_off(session)
 
     def _is_beyond_share(self, address: str, *, has_session: bool) -> bool:
@@ -313,7 +313,7 @@ class DtlsTransport:
         self._read_at = now
         return False
 
-    def _answer_unknown(self, peer: Peer, datagram: bytes) -> None:
+    def _request_handshake(self, peer: Peer, datagram: bytes) -> None:
         """Have a device make a new handshake whose session is not known, after a restart or from another port.
 
         The alert is shorter than what it answers, and is never answered by another one. Source: RFC 6347, 4.1.2.7.
@@ -342,13 +342,13 @@ class DtlsTransport:
         except Unreachable:
             self._counts.unreachable += 1
 
-    def _deliver(self, session: _Session, datagram: bytes, heard: _Heard) -> None:
+    def _deliver(self, session: _Session, datagram: bytes, session_events: _SessionEvents) -> None:
         self._open.move_to_end(session.peer.address)
-        if heard.plaintexts:
+        if session_events.plaintexts:
             session.flight = []
-        elif not heard.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
+        elif not session_events.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
             session.repeat_flight()
-        for plaintext in heard.plaintexts:
+        for plaintext in session_events.plaintexts:
             self._receiver.received(session.peer, plaintext)
 
     def _begin(self, session: _Session, peer: Peer, hello: int) -> None:
@@ -360,10 +360,10 @@ class DtlsTransport:
         if self._greeters.get(number) is session:
             del self._greeters[number]
         self._opening.pop(address, None)
-        session.begin_anew(peer, hello, self._loop.time())
+        session.restart_handshake(peer, hello, self._loop.time())
         self._opening[address] = session
         if len(self._opening) > self._limits.handshakes:
-            self._refuse(next(iter(self._opening.values())))
+            self._reject(next(iter(self._opening.values())))
         self._sweep_later()
 
     def _open_session(self, session: _Session) -> None:
@@ -386,9 +386,9 @@ class DtlsTransport:
         if self._open.get(address) is session:
             self._end(session)
         elif self._opening.get(address) is session:
-            self._refuse(session)
+            self._reject(session)
 
-    def _refuse(self, session: _Session) -> None:
+    def _reject(self, session: _Session) -> None:
         """End a failed handshake."""
         self._counts.handshake_failures += 1
         del self._opening[session.peer.address]

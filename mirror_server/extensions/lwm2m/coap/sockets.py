@@ -22,7 +22,7 @@ from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 from aiocoap.util import socknumbers
 
 from mirror_server.extensions.lwm2m.coap.limits import CoapLimits
-from mirror_server.extensions.lwm2m.exchange import CannotListen, Counts, Peer, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import CannotListen, Counts, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
 _LARGEST_DATAGRAM = 65_535

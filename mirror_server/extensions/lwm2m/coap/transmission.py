@@ -28,10 +28,10 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     is_response,
 )
 from mirror_server.extensions.lwm2m.coap.sockets import Transport
-from mirror_server.extensions.lwm2m.exchange import Counts, NoAnswer, Peer, Unreachable
+from mirror_server.extensions.lwm2m.transport_api import Counts, NoResponse, Peer, Unreachable
 
 _log = logging.getLogger(__name__)
-_CHANCE = random.SystemRandom()
+_RNG = random.SystemRandom()
 """Not the shared generator, which the program may have seeded."""
 _RESETS_SECONDS = 0.1
 """Of the messages beyond a share, one in this time is read and answered with a reset: to answer each would cost more
@@ -53,7 +53,7 @@ class Upper(Protocol):
         """Handle a response that no request waits for; return ``False`` to make the device stop."""
         ...
 
-    def notification_refused(self, peer: Peer, message: Message) -> None:
+    def notification_rejected(self, peer: Peer, message: Message) -> None:
         """End the observation of a notification that is beyond the share of its peer."""
         ...
 
@@ -73,7 +73,7 @@ class CoapExchange:
     peer: Peer
     message: Message
     datagram: bytes
-    answer: asyncio.Future[Message] | None
+    response: asyncio.Future[Message] | None
     wait_seconds: float
     retransmissions_left: int
     contacts_left: int
@@ -101,7 +101,7 @@ class _Taken:
     peer: Peer
     datagram: int
     until: float
-    answer: bytes | None = None
+    response: bytes | None = None
 
 
 _Key = tuple[str, int, bytes]
@@ -147,7 +147,7 @@ class MessageLayer:
         try:
             message = decode(datagram)
         except NotCoap as error:
-            self._refuse(peer, error.message_id)
+            self._reject(peer, error.message_id)
             return
         if is_response(message.code):
             self._response_received(peer, message, datagram)
@@ -156,7 +156,7 @@ class MessageLayer:
         elif message.code == EMPTY and message.type in (Type.ACKNOWLEDGEMENT, Type.RESET):
             self._empty_received(peer, message)
         else:  # a ping, or a code that nobody defined
-            self._refuse(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
+            self._reject(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
 
     def _drop_flood(self, peer: Peer, datagram: bytes) -> None:
         """Drop a message beyond the share of a peer; sometimes reset it, and log a warning."""
@@ -181,8 +181,8 @@ class MessageLayer:
         except NotCoap:
             return
         if is_response(message.code) and message.type in (Type.CONFIRMABLE, Type.NON_CONFIRMABLE):
-            self._upper.notification_refused(peer, message)
-            self._refuse(peer, message.message_id)
+            self._upper.notification_rejected(peer, message)
+            self._reject(peer, message.message_id)
 
     def failed(self, peer: Peer, reason: str) -> None:
         """End the exchanges with a peer that cannot be reached."""
@@ -201,7 +201,7 @@ class MessageLayer:
         moment = self._tuning.ack_timeout_seconds / 2
         for exchange in self._exchanges.get(peer.address, ()):
             due_at = exchange.sent_at + moment
-            is_waiting = exchange.answer is not None and not exchange.acknowledged and due_at < exchange.timer.when()
+            is_waiting = exchange.response is not None and not exchange.acknowledged and due_at < exchange.timer.when()
             if is_waiting and exchange.contacts_left:
                 exchange.contacts_left -= 1
                 exchange.retransmissions_left, exchange.wait_seconds = self._tuning.retransmissions + 1, moment
@@ -212,14 +212,14 @@ class MessageLayer:
         """Send a request, or a ping, and wait for its response; ``retransmissions`` replaces that of the tuning.
 
         Raises:
-            NoAnswer: No response came in time.
+            NoResponse: No response came in time.
             Unreachable: It cannot be sent, or the peer sent a reset.
         """
-        answer: asyncio.Future[Message] = self._loop.create_future()
+        response: asyncio.Future[Message] = self._loop.create_future()
         self._counts.requests_sent += 1
-        exchange = self._begin(peer, request, answer, retransmissions)
+        exchange = self._begin(peer, request, response, retransmissions)
         try:
-            return await answer
+            return await response
         finally:
             self._forget(exchange)
 
@@ -249,14 +249,14 @@ class MessageLayer:
         self,
         peer: Peer,
         message: Message,
-        answer: asyncio.Future[Message] | None = None,
+        response: asyncio.Future[Message] | None = None,
         retransmissions: int | None = None,
     ) -> CoapExchange:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
-        spread = _CHANCE.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
+        spread = _RNG.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
         wait = self._tuning.ack_timeout_seconds * spread
         retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
-        exchange = CoapExchange(peer, message, message.encode(), answer, wait, retransmissions, retransmissions)
+        exchange = CoapExchange(peer, message, message.encode(), response, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)
         exchange.timer = self._loop.call_later(wait, self._again, exchange)
         self._transmit(exchange)
@@ -274,7 +274,7 @@ class MessageLayer:
 
     def _again(self, exchange: CoapExchange) -> None:
         if exchange.acknowledged or not exchange.retransmissions_left:
-            self._end(exchange, NoAnswer(self._silence(exchange)))
+            self._end(exchange, NoResponse(self._silence(exchange)))
             return
         exchange.retransmissions_left -= 1
         exchange.wait_seconds *= 2
@@ -283,20 +283,20 @@ class MessageLayer:
         self._transmit(exchange)
 
     def _silence(self, exchange: CoapExchange) -> str:
-        """Return the reason of :class:`NoAnswer`."""
+        """Return the reason of :class:`NoResponse`."""
         if exchange.acknowledged:
             return f"{exchange.peer.address}: it took the request and did not answer"
         return f"{exchange.peer.address}: no answer to {exchange.attempts} sendings"
 
-    def _end(self, exchange: CoapExchange, error: NoAnswer | Unreachable) -> None:
+    def _end(self, exchange: CoapExchange, error: NoResponse | Unreachable) -> None:
         """End one exchange without a response; others with the peer go on."""
         self._forget(exchange)
-        if isinstance(error, NoAnswer):
+        if isinstance(error, NoResponse):
             self._counts.unanswered += 1
         else:
             self._counts.unreachable += 1
-        if exchange.answer is not None and not exchange.answer.done():
-            exchange.answer.set_exception(error)
+        if exchange.response is not None and not exchange.response.done():
+            exchange.response.set_exception(error)
 
     def _forget(self, exchange: CoapExchange) -> None:
         exchange.timer.cancel()
@@ -311,7 +311,7 @@ class MessageLayer:
             return
         exchange = self._waiting_for(peer, message)
         if exchange is not None and message.unknown_critical is not None:
-            self._end(exchange, NoAnswer(f"{peer.address}: its answer holds option {message.unknown_critical}"))
+            self._end(exchange, NoResponse(f"{peer.address}: its answer holds option {message.unknown_critical}"))
             exchange = None
         if exchange is None:
             self._unasked_received(peer, message)
@@ -321,13 +321,13 @@ class MessageLayer:
             self._remember(peer, message, datagram)
             self._acknowledge(peer, message)
         self._forget(exchange)
-        if exchange.answer is not None and not exchange.answer.done():
-            exchange.answer.set_result(message)
+        if exchange.response is not None and not exchange.response.done():
+            exchange.response.set_result(message)
 
     def _waiting_for(self, peer: Peer, message: Message) -> CoapExchange | None:
         for exchange in self._exchanges.get(peer.address, ()):
             asked = exchange.message
-            if exchange.answer is None or not _is_of(message, asked):
+            if exchange.response is None or not _is_of(message, asked):
                 continue
             if message.type != Type.ACKNOWLEDGEMENT:
                 return None if _is_late_notification(message, asked) else exchange
@@ -343,7 +343,7 @@ class MessageLayer:
             if message.type == Type.CONFIRMABLE:
                 self._acknowledge(peer, message)
         else:
-            self._refuse(peer, message.message_id)
+            self._reject(peer, message.message_id)
 
     def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
         """Whether a message is a duplicate; if so, send its response again."""
@@ -353,8 +353,8 @@ class MessageLayer:
         if taken.until <= self._loop.time():
             return False
         self._counts.duplicates += 1
-        if taken.answer is not None:
-            self._send(peer, taken.answer)
+        if taken.response is not None:
+            self._send(peer, taken.response)
         return True
 
     def _empty_received(self, peer: Peer, message: Message) -> None:
@@ -373,7 +373,7 @@ class MessageLayer:
             reason = f"{exchange.peer.address} does not take requests (it sent a reset)"
             may_have_arrived = exchange.acknowledged or exchange.attempts > 1
             self._end(exchange, Unreachable(reason, may_have_arrived=may_have_arrived))
-        elif exchange.answer is None:
+        elif exchange.response is None:
             self._forget(exchange)
         elif not exchange.acknowledged:
             exchange.acknowledged = True
@@ -420,14 +420,14 @@ class MessageLayer:
         datagram = message.encode()
         taken = self._taken.get(_key(peer, request))
         if taken is not None:
-            taken.answer = datagram
+            taken.response = datagram
         self._send(peer, datagram)
 
     def _acknowledge(self, peer: Peer, message: Message) -> None:
         self._counts.acknowledgements_sent += 1
         self._send_and_remember(peer, message, Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id))
 
-    def _refuse(self, peer: Peer, message_id: int | None) -> None:
+    def _reject(self, peer: Peer, message_id: int | None) -> None:
         """Send a reset, if the datagram had a message id."""
         if message_id is None:
             self._counts.dropped += 1

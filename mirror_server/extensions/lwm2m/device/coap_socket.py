@@ -29,23 +29,23 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     Type,
     block_of,
     code_number,
-    refusal,
+    error_response,
     request_message,
     response_message,
     response_of,
 )
 from mirror_server.extensions.lwm2m.coap.transmission import CoapExchange, MessageLayer
-from mirror_server.extensions.lwm2m.exchange import (
+from mirror_server.extensions.lwm2m.settings import COAP_PORT, COAPS_PORT
+from mirror_server.extensions.lwm2m.transport_api import (
     INSTALL_DTLS,
     Counts,
-    NoAnswer,
+    NoResponse,
     Observed,
     Peer,
     Request,
     Response,
     Unreachable,
 )
-from mirror_server.extensions.lwm2m.settings import COAP_PORT, COAPS_PORT
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Incoming(NamedTuple):
 class DeviceHandler(Protocol):
     """Handles requests of the server; called on the event loop."""
 
-    async def answer(self, incoming: Incoming) -> Observed | None:
+    async def handle(self, incoming: Incoming) -> Observed | None:
         """Return the response to a whole request; ``None`` to send none."""
         ...
 
@@ -187,7 +187,7 @@ class _DtlsSession:
         """Wait for the handshake, whose messages may be lost.
 
         Raises:
-            NoAnswer: The server did not finish it in this time.
+            NoResponse: The server did not finish it in this time.
             Unreachable: The server refused it.
         """
         end_at = asyncio.get_running_loop().time() + seconds
@@ -195,7 +195,7 @@ class _DtlsSession:
             await asyncio.wait([self._connected], timeout=min(seconds, _HANDSHAKE_LOOKS_SECONDS))
             self._dtls.checkRetransmit()
         if not self._connected.done():
-            raise NoAnswer(
+            raise NoResponse(
                 f"the DTLS handshake was not finished in {seconds:g} s: the server does not know this identity or key, "
                 "or does not listen there"
             )
@@ -285,7 +285,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         """Open a socket of its own, on a free port.
 
         Raises:
-            NoAnswer: The DTLS handshake was not finished.
+            NoResponse: The DTLS handshake was not finished.
             Unreachable: The name of the server cannot be resolved, its address does not take datagrams, or it refused
                 the handshake.
             ImportError: What DTLS needs is not installed.
@@ -325,17 +325,17 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         """Send a request to the server; a large payload is sent in blocks.
 
         Raises:
-            NoAnswer: It did not answer in time.
+            NoResponse: It did not answer in time.
             Unreachable: It cannot be asked.
         """
         blocks = range(0, max(len(request.payload), 1), BLOCK_BYTES)
         for number in range(len(blocks)):
             block = BlockOption(number, number + 1 < len(blocks), BLOCK_BYTES) if len(blocks) > 1 else None
             message = request_message(request, secrets.token_bytes(_TOKEN_BYTES), upload=block)
-            answer = await self.ask(_SERVER, message)
-            if answer.code != _CONTINUE:
+            response = await self.ask(_SERVER, message)
+            if response.code != _CONTINUE:
                 break
-        return response_of(answer)
+        return response_of(response)
 
     async def ping(self) -> bool:
         """Ping the server; return false if it did not respond three times, or the socket was closed.
@@ -346,7 +346,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             await self.ask(_SERVER, Message(Type.CONFIRMABLE, EMPTY, 0), retransmissions=_PINGS - 1)
         except _Reset:
             return True
-        except (NoAnswer, Unreachable):
+        except (NoResponse, Unreachable):
             return False
         return True
 
@@ -380,12 +380,12 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         if self._session is not None:
             self._session.failed(error)
         for exchange in list(self._exchanges.get(_SERVER.address, ())):
-            if exchange.answer is not None and exchange.message.code != EMPTY:
+            if exchange.response is not None and exchange.message.code != EMPTY:
                 self._end(exchange, error)
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
         """Answer a request of the server in a task of its own."""
-        task = self._loop.create_task(self._answer(peer, request))
+        task = self._loop.create_task(self._respond(peer, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -393,7 +393,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         """Reject responses without a request."""
         return False
 
-    def notification_refused(self, peer: Peer, message: Message) -> None:
+    def notification_rejected(self, peer: Peer, message: Message) -> None:
         """Nothing is beyond the share of the server."""
 
     def _put(self, _peer: Peer, datagram: bytes) -> None:
@@ -412,9 +412,9 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         asked = f"the server did not answer, asked {exchange.attempts} times"
         return f"{asked}; see that it listens there, and not with coaps:// for coap://"
 
-    def _end(self, exchange: CoapExchange, error: NoAnswer | Unreachable) -> None:
+    def _end(self, exchange: CoapExchange, error: NoResponse | Unreachable) -> None:
         super()._end(exchange, error)
-        if exchange.answer is None and isinstance(error, NoAnswer):
+        if exchange.response is None and isinstance(error, NoResponse):
             self._handler.undelivered(exchange.message.token)
 
     def _exchange_acknowledged(self, exchange: CoapExchange, is_reset: bool) -> None:
@@ -422,7 +422,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             super()._exchange_acknowledged(exchange, is_reset)
             return
         self._end(exchange, _Reset("the server answered with a reset"))
-        if exchange.answer is None:
+        if exchange.response is None:
             self._handler.stopped(exchange.message.token)
 
     def _empty_received(self, peer: Peer, message: Message) -> None:
@@ -430,18 +430,18 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         if message.type == Type.RESET and message.message_id in self._notified:
             self._handler.stopped(self._notified[message.message_id])
 
-    async def _answer(self, peer: Peer, message: Message) -> None:
+    async def _respond(self, peer: Peer, message: Message) -> None:
         try:
-            answer = await self._answer_to(peer, message)
+            response = await self._respond_to(peer, message)
         except Exception:
             _log.exception("a request of the server could not be answered")
-            answer = refusal("5.00", "")
-        if answer is None:
+            response = error_response("5.00", "")
+        if response is None:
             self._drop_acknowledgement(peer, message)
         else:
-            self.respond(peer, message, answer)
+            self.respond(peer, message, response)
 
-    async def _answer_to(self, peer: Peer, message: Message) -> Message | None:
+    async def _respond_to(self, peer: Peer, message: Message) -> Message | None:
         request = self._uploads.request(peer, message)
         if isinstance(request, Message):
             return request
@@ -450,17 +450,17 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         # A value that is read in blocks stays the same until the last block.
         observed = self._downloads.pop(key, None) if wanted is not None and wanted.number else None
         if observed is None:
-            observed = await self._handler.answer(Incoming(request, message.token, message.number(Option.OBSERVE)))
+            observed = await self._handler.handle(Incoming(request, message.token, message.number(Option.OBSERVE)))
         if observed is None:
             return None
-        answer = block_of(response_message(*observed), wanted)
-        block = answer.block(Option.BLOCK2)
+        response = block_of(response_message(*observed), wanted)
+        block = response.block(Option.BLOCK2)
         if block is not None and block.more:
             self._downloads[key] = Observed(observed.response, None)
             if len(self._downloads) > _REMEMBERED:
                 self._downloads.popitem(last=False)
-        answer.options += [option for option in message.options if option[0] == Option.BLOCK1]
-        return answer
+        response.options += [option for option in message.options if option[0] == Option.BLOCK1]
+        return response
 
 
 async def _family_of(server: ServerAddress) -> int:

@@ -36,9 +36,9 @@ from mirror_server.extensions.lwm2m.device.resources import (
     encode_values,
     write_links,
 )
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Observed, Request, Response, Unreachable
 from mirror_server.extensions.lwm2m.links import is_opaque, is_within
 from mirror_server.extensions.lwm2m.registration import Version
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Observed, Request, Response, Unreachable
 
 _CHANGED, _CONTENT = "2.04", "2.05"
 _BAD_REQUEST, _NOT_FOUND, _METHOD_NOT_ALLOWED = "4.00", "4.04", "4.05"
@@ -57,7 +57,7 @@ _CURES = {
 }
 
 
-class RegistrationRefused(Exception):
+class RegistrationRejected(Exception):
     """The server does not take the registration; ``code`` is its answer, such as ``4.03``."""
 
     def __init__(self, code: str, detail: str = "") -> None:
@@ -214,8 +214,8 @@ class LwM2MDevice:
         """Make a full registration, which ends all observations.
 
         Raises:
-            RegistrationRefused: The server does not take it.
-            NoAnswer: The server did not answer.
+            RegistrationRejected: The server does not take it.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
             ImportError: What DTLS needs is not installed.
         """
@@ -226,7 +226,7 @@ class LwM2MDevice:
         # Some servers tell the location in one option, others each segment in one of its own.
         _, _, self.registration_id = "/".join(response.location).partition("/")
         if not self.registration_id:
-            raise RegistrationRefused(response.code, "it names no location such as /rd/5a3f")
+            raise RegistrationRejected(response.code, "it names no location such as /rd/5a3f")
         self.observations.forget()
         for resource in self._auto_observed():
             self._auto_sent.setdefault(resource.path, resource.value)
@@ -248,8 +248,8 @@ class LwM2MDevice:
         """Update the registration, with its links where they changed.
 
         Raises:
-            RegistrationRefused: The server does not know it (4.04): it takes a full registration to go on.
-            NoAnswer: The server did not answer.
+            RegistrationRejected: The server does not know it (4.04): it takes a full registration to go on.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
         """
         query = []
@@ -268,8 +268,8 @@ class LwM2MDevice:
         """End the registration.
 
         Raises:
-            RegistrationRefused: The server does not know it.
-            NoAnswer: The server did not answer.
+            RegistrationRejected: The server does not know it.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
         """
         path, self.registration_id = f"/rd/{self.registration_id}", ""
@@ -279,7 +279,7 @@ class LwM2MDevice:
     async def _ask(self, request: Request) -> Response:
         try:
             response = await self._open_socket().request(request)
-        except (NoAnswer, Unreachable):
+        except (NoResponse, Unreachable):
             if self._key is not None:
                 # The server, or one that started anew in its place, may have forgotten the session.
                 self._close_socket()
@@ -287,14 +287,14 @@ class LwM2MDevice:
         if not response.is_success:
             if response.code == _NOT_FOUND:
                 self.registration_id = ""
-            raise RegistrationRefused(response.code, response.payload.decode(errors="replace"))
+            raise RegistrationRejected(response.code, response.payload.decode(errors="replace"))
         return response
 
     async def send(self, *paths: str, content_format: int = JSON_RECORDS) -> Response:
         """Send values with their times (LwM2M 1.1 Send). Source: LwM2M core 6.4.6.
 
         Raises:
-            NoAnswer: The server did not answer.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
         """
         values = self._values(paths)
@@ -342,8 +342,8 @@ class LwM2MDevice:
             registers: Make a full registration, with all observations gone.
 
         Raises:
-            RegistrationRefused: The server does not know it, or does not take it.
-            NoAnswer: The server did not answer.
+            RegistrationRejected: The server does not know it, or does not take it.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
         """
         self.is_asleep = False
@@ -372,8 +372,8 @@ class LwM2MDevice:
             keeps_registration: Only update the registration, whose id it kept.
 
         Raises:
-            RegistrationRefused: The server does not know it, or does not take it.
-            NoAnswer: The server did not answer.
+            RegistrationRejected: The server does not know it, or does not take it.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
         """
         self._close_socket()
@@ -406,7 +406,7 @@ class LwM2MDevice:
 
     # Requests of the server
 
-    async def answer(self, incoming: Incoming) -> Observed | None:
+    async def handle(self, incoming: Incoming) -> Observed | None:
         """Return the response to a request of the server."""
         self.requests.append(incoming.request)
         self.heard_at = self._clock.now()
@@ -415,10 +415,10 @@ class LwM2MDevice:
         if self.behaviour.hold is not None:
             await self.behaviour.hold.wait()
         request = incoming.request
-        refusal = self.behaviour.refusals.get((request.method, request.path))
-        if refusal is not None:
-            return Observed(Response(refusal))
-        return self._answer(incoming)
+        error_response = self.behaviour.refusals.get((request.method, request.path))
+        if error_response is not None:
+            return Observed(Response(error_response))
+        return self._respond(incoming)
 
     def stopped(self, token: bytes) -> None:
         """The server does not want notifications with this token."""
@@ -440,18 +440,18 @@ class LwM2MDevice:
             self._close_socket()
             self.session_lost(reason)
 
-    def _answer(self, incoming: Incoming) -> Observed:
+    def _respond(self, incoming: Incoming) -> Observed:
         request = incoming.request
         within = [each for path, each in self._resources.items() if is_within(path, request.path)]
         if not within:
             return Observed(Response(_NOT_FOUND))
         if request.method == "GET":
-            return self._answer_get(incoming, within)
+            return self._respond_to_get(incoming, within)
         if request.method == "DELETE":
             return Observed(Response(_METHOD_NOT_ALLOWED))
         return Observed(Response(self._change(request)))
 
-    def _answer_get(self, incoming: Incoming, within: list[DeviceResource]) -> Observed:
+    def _respond_to_get(self, incoming: Incoming, within: list[DeviceResource]) -> Observed:
         request = incoming.request
         if request.accept == LINKS:
             return Observed(Response(_CONTENT, self._discover(request.path, within).encode(), LINKS))
@@ -529,9 +529,9 @@ class LwM2MDevice:
             values = decode_values(request.payload, request.path, content_format)
         except ValueError:
             return _BAD_REQUEST
-        refusal = next((code for path, value in values.items() if (code := self._refusal(path, value))), None)
-        if refusal is not None:
-            return refusal
+        error_response = next((code for path, value in values.items() if (code := self._api_error(path, value))), None)
+        if error_response is not None:
+            return error_response
         for path, value in values.items():
             resource = self._resources[path]
             resource.set(value, self._clock.now())
@@ -540,7 +540,7 @@ class LwM2MDevice:
             self.report(path)
         return _CHANGED if values else _BAD_REQUEST
 
-    def _refusal(self, path: str, value: PythonValue) -> str | None:
+    def _api_error(self, path: str, value: PythonValue) -> str | None:
         resource = self._resources.get(path)
         if resource is None:
             return _NOT_FOUND

@@ -15,10 +15,10 @@ from typing import Self
 from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
-from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRefused
+from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
-from mirror_server.extensions.lwm2m.exchange import NoAnswer, Unreachable
 from mirror_server.extensions.lwm2m.registration import Version
+from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 
 AWAKE_SECONDS = 93
 """How long a device in queue mode listens after its last message (MAX_TRANSMIT_WAIT). Source: LwM2M core 6.5."""
@@ -63,8 +63,8 @@ class DeviceRunner:
         """Register.
 
         Raises:
-            RegistrationRefused: The server does not take the device.
-            NoAnswer: The server did not answer.
+            RegistrationRejected: The server does not take the device.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
             ImportError: What DTLS needs is not installed.
         """
@@ -88,7 +88,7 @@ class DeviceRunner:
                         await self._device.wake()
                     await self._device.deregister()
                     self._say("deregistered")
-        except (TimeoutError, NoAnswer, Unreachable, RegistrationRefused) as error:
+        except (TimeoutError, NoResponse, Unreachable, RegistrationRejected) as error:
             self._say(f"not deregistered: {str(error) or 'the server did not answer'}")
         finally:
             await self._device.close()
@@ -153,7 +153,7 @@ class DeviceRunner:
     async def _renew(self) -> None:
         try:
             await self._make_contact()
-        except (NoAnswer, Unreachable, RegistrationRefused) as error:
+        except (NoResponse, Unreachable, RegistrationRejected) as error:
             self._retry_at = after_seconds(self._clock.now(), self._pause_seconds)
             self._say(f"{error}; tries again in {self._pause_seconds} s")
             self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
@@ -168,7 +168,7 @@ class DeviceRunner:
                 await self._device.wake()
             elif self._device.is_registered:
                 await self._device.update()
-        except RegistrationRefused as refused:
+        except RegistrationRejected as refused:
             if refused.code != "4.04":
                 raise
         if not self._device.is_registered:
@@ -202,7 +202,7 @@ class DeviceFleet:
         devices: The devices by their names.
     """
 
-    FAILURES = (RegistrationRefused, NoAnswer, Unreachable)
+    FAILURES = (RegistrationRejected, NoResponse, Unreachable)
 
     def __init__(
         self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, say: Callable[[str], None]
@@ -241,8 +241,8 @@ class DeviceFleet:
         """Register all, and let them go on.
 
         Raises:
-            RegistrationRefused: The server does not take a device.
-            NoAnswer: The server did not answer.
+            RegistrationRejected: The server does not take a device.
+            NoResponse: The server did not answer.
             Unreachable: There is no way to the server.
             ImportError: What DTLS needs is not installed.
         """
@@ -287,8 +287,8 @@ class BackgroundFleet:
         say: Takes what happens, as lines for people; on the thread of the fleet.
 
     Raises:
-        RegistrationRefused: The server does not take a device.
-        NoAnswer: The server did not answer.
+        RegistrationRejected: The server does not take a device.
+        NoResponse: The server did not answer.
         Unreachable: There is no way to the server.
     """
 

@@ -52,7 +52,7 @@ _SCHEMA_LOCK = 0x6D6972726F7202
 # The functions of migration 0001 take this one as well, and the other locks of a transaction that writes.
 _UNDER_WAY = 0x4D520000
 """The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
-_MOST_TOUCHED = 256
+_MAX_CONFLICT_KEYS = 256
 """The most locks of one transaction: PostgreSQL has room for 64 a connection, and more for one if others have few."""
 
 _ALONE = "NULL"
@@ -98,7 +98,7 @@ _SESSION = "SELECT current_setting('mirror.session', true)"
 _SESSION_CHECKS = 5
 _CONNECT_AGAIN_SECONDS = 0.5
 BUSY_SECONDS = 10
-_LOOK_AGAIN_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 _SEEN = (
     "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     " AND backend_type = 'client backend'"
@@ -201,10 +201,10 @@ class PostgresBackend:
         """Execute a statement of the thread that writes, once for each set of parameters."""
         return self._connection.executemany(statement, parameters)
 
-    def begin(self, touched: Collection[str] | None) -> None:
+    def begin(self, conflict_keys: Collection[str] | None) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self.writing.messages.clear()
-        token = self._begin(_locks_of(touched))
+        token = self._begin(_locks_of(conflict_keys))
         self._group += 1
         self.is_leader = self._election is None or token == self._election.token
         self._mark_work = "SAVEPOINT work"
@@ -252,7 +252,7 @@ class PostgresBackend:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return self._on_reader(_version)
 
-    def look(self, statement: Callable[[Session], T]) -> T:
+    def query(self, statement: Callable[[Session], T]) -> T:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return self._on_reader(lambda connection: statement(_ReadingSession(connection)))
 
@@ -267,7 +267,7 @@ class PostgresBackend:
         return is_unseen
 
     def election(self) -> PostgresElection:
-        """Take part in the election of a leader; what insists is stored only while this process is the leader.
+        """Take part in the election of a leader; what until_stored is stored only while this process is the leader.
 
         Raises:
             DatabaseError: The database cannot be opened.
@@ -306,12 +306,12 @@ class PostgresBackend:
         while connection.execute(_SEEN, {"now": now}).fetchone()[0]:
             if time.monotonic() > end_at:
                 return False
-            self._hurries.wait(_LOOK_AGAIN_SECONDS)
+            self._hurries.wait(_RETRY_SECONDS)
         return True
 
-    def _begin(self, touched: str) -> str | None:
+    def _begin(self, conflict_keys: str) -> str | None:
         """Begin when those are done whom it has to wait for, on a new connection where the one of before is broken."""
-        command = _BEGIN.format(touched=touched)
+        command = _BEGIN.format(conflict_keys=conflict_keys)
         try:
             found = self._connection.run(command)
         except psycopg.OperationalError:
@@ -345,18 +345,18 @@ class PostgresBackend:
         """What a single statement gives; connections that broke while they were idle are dropped."""
         for connection in _taken(self._idle_lookers):
             with suppress(StorageFailed):
-                return self._answer_on(connection, ask)
+                return self._response_on(connection, ask)
         connection = self._new_reader()
         try:
             connection.run(_LOOKING_OPTIONS)
         except psycopg.Error as error:
             self._drop(connection)
             raise unreachable() from error
-        return self._answer_on(connection, ask)
+        return self._response_on(connection, ask)
 
-    def _answer_on(self, connection: PostgreSQLConnection, ask: Callable[[PostgreSQLConnection], T]) -> T:
+    def _response_on(self, connection: PostgreSQLConnection, ask: Callable[[PostgreSQLConnection], T]) -> T:
         try:
-            answer = ask(connection)
+            response = ask(connection)
         except StorageFailed:
             self._drop(connection)
             raise
@@ -364,7 +364,7 @@ class PostgresBackend:
             self._idle_lookers.append(connection)
             raise
         self._idle_lookers.append(connection)
-        return answer
+        return response
 
     def _begin_reading(self, command: str) -> tuple[PostgreSQLConnection, Row | None]:
         """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
@@ -509,10 +509,10 @@ def _cure(error: psycopg.Error) -> str:
     return "nothing was changed; see PostgreSQL's log, and start again"
 
 
-def _locks_of(touched: Collection[str] | None) -> str:
+def _locks_of(conflict_keys: Collection[str] | None) -> str:
     """The numbers of the locks of what is touched, in an order that all keep to; or that it has to be alone."""
-    numbers = () if touched is None else sorted({zlib.crc32(each.encode()) - 2**31 for each in touched})
-    if touched is None or len(numbers) > _MOST_TOUCHED:
+    numbers = () if conflict_keys is None else sorted({zlib.crc32(each.encode()) - 2**31 for each in conflict_keys})
+    if conflict_keys is None or len(numbers) > _MAX_CONFLICT_KEYS:
         return _ALONE
     return f"'{{{','.join(map(str, numbers))}}}'"
 

@@ -62,7 +62,7 @@ class PostgresElection:
         """Begin to receive messages, and let them see that this process is alive."""
         with told():
             self._connection.run(f"LISTEN {CHANNEL}")
-            processes.show_alive(Session(self._connection), self.process_id)
+            processes.hold_liveness_lock(Session(self._connection), self.process_id)
 
     def messages(self, seconds: float) -> Iterator[list[str]]:
         """The messages of the others, for so long; those that one transaction sent together as far as they may be."""

@@ -16,7 +16,7 @@ def last_group(session: Session, process_id: str) -> int | None:
     return number
 
 
-def show_alive(session: Session, process_id: str) -> None:
+def hold_liveness_lock(session: Session, process_id: str) -> None:
     """Let others see, for as long as this connection of a process is open, that the process is alive."""
     session.run("SELECT pg_advisory_lock_shared(CAST(:kind AS int), hashtext(:id))", kind=_ALIVE, id=process_id)
 
@@ -64,12 +64,14 @@ def call(session: Session, call_id: str) -> bytes | None:
     return request
 
 
-def put_answer(session: Session, call_id: str, answer: bytes) -> None:
+def put_response(session: Session, call_id: str, response: bytes) -> None:
     """Answer a call."""
-    session.run("UPDATE relayed_calls SET answer = :answer WHERE call_id = :call_id", call_id=call_id, answer=answer)
+    session.run(
+        "UPDATE relayed_calls SET answer = :answer WHERE call_id = :call_id", call_id=call_id, response=response
+    )
 
 
-def answer(session: Session, call_id: str) -> bytes | None:
+def response(session: Session, call_id: str) -> bytes | None:
     """The answer of a call."""
     found: bytes | None = session.scalar("SELECT answer FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)
     return found

@@ -18,9 +18,9 @@ from mirror_server.store.backend import Storage
 from mirror_server.store.changes import ReportedChange
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
-from mirror_server.views.answers import json_answer
 from mirror_server.views.description import ResponseSpec, described, object_like
 from mirror_server.views.requests import requires, services
+from mirror_server.views.responses import json_response
 
 Publish = Callable[[str, bytes], object]
 """Takes a topic and a payload, as the method of an MQTT client does."""
@@ -62,7 +62,7 @@ class Publisher:
 
     def count(self) -> int:
         """How many were published since the tables were made."""
-        published: int = self._database.look(lambda session: session.scalar("SELECT published FROM sample_counts"))
+        published: int = self._database.query(lambda session: session.scalar("SELECT published FROM sample_counts"))
         return published
 
 
@@ -99,4 +99,4 @@ def blueprints() -> Sequence[Blueprint]:
 @described("Sample", ResponseSpec(200, "The count.", object_like({"published": 3})), is_extension=True)
 def get_published_count() -> Response:
     """How many values were published."""
-    return json_answer({"published": services().part(Publisher).count()})
+    return json_response({"published": services().part(Publisher).count()})

@@ -1,0 +1,209 @@
+"""The commands about events: watching and recording them."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from mirror_sdk.cli.arguments import connect, device_option, limit_option, patterns_option
+from mirror_sdk.cli.group import in_words_of_the_shell, main
+from mirror_sdk.cli.output import Form, Row, form_options, show_heading, show_line
+from mirror_sdk.events import Event
+from mirror_sdk.values import plain_text
+
+if TYPE_CHECKING:
+    from mirror_sdk._client import MirrorClient
+    from mirror_sdk.recording import Recorder
+
+_EVENT = ("at", "event", "device_id", "endpoint_name", "path", "value", "async_id", "status", "category")
+_INCOMPLETE = 1
+_POLL_SECONDS = 0.2
+_SILENT_SECONDS = 10
+
+
+@main.command()
+@device_option(help="Only events of this device.")
+@patterns_option
+@limit_option(help="Stop after this many events.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Stop after this many seconds without an event.")
+@form_options
+def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: float | None, form: Form) -> None:
+    """Show events as they arrive, until Ctrl-C.
+
+    A value arrives when it changes and a rule or a subscription of the key covers it: see 'mirror rules' and 'mirror
+    subscribe'. If the clock of a demo is manual, values only change when it is advanced.
+
+    If the mirror becomes unreachable, a message says so on standard error. The watch continues when the mirror is back,
+    and no event in between is lost.
+
+    \b
+      mirror watch --path '/3303/*'
+      mirror watch --device light-01 --limit 1 --json
+    """  # noqa: D301 - click wants the character, not its escape
+    signal.signal(signal.SIGTERM, stop)
+    # Ctrl-C is the normal end.
+    with suppress(KeyboardInterrupt), connect() as client:
+        only = [client.devices.get(device).id] if device else None
+        seconds = float("inf") if timeout is None else timeout
+        events = client.events(timeout=seconds, outage_timeout=seconds, limit=limit, paths=paths or None, devices=only)
+        show_heading(_EVENT, form)
+        silence = SilenceNotice(_advice(device, paths))
+        with _reported_outages(client, silence):
+            for event in events:
+                silence.cancel()
+                show_line(_event_row(event), form)
+        if notice := silence.text(is_over=True):
+            click.echo(notice, err=True)
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@device_option("devices", multiple=True, help="Only events of this device. Can be repeated.")
+@patterns_option
+@click.option("--subscribe", is_flag=True, help="Add rules for these devices and paths during the recording.")
+@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after this many seconds.")
+@click.option("--audit", "only_audit", is_flag=True, help="Record nothing. Check whether FOLDER is complete.")
+@click.option(
+    "--finalize",
+    "only_finalize",
+    is_flag=True,
+    help="Record nothing. Make all events in FOLDER visible to other programs.",
+)
+def record(
+    folder: Path,
+    devices: Sequence[str],
+    paths: Sequence[str],
+    subscribe: bool,
+    seconds: float | None,
+    only_audit: bool,
+    only_finalize: bool,
+) -> None:
+    """Record events into FOLDER until Ctrl-C. A recording that was stopped or killed is continued.
+
+    At the end it prints whether the recording is complete; the exit status is 1 if not. Values without a rule or a
+    subscription of the key do not arrive, and a warning at the start says so. Other programs see events that are older
+    than five minutes. If the recording is killed, --finalize makes the others visible.
+
+    \b
+      mirror record run.parquet --path '/3303/*' --subscribe
+      python -c "import pandas; print(pandas.read_parquet('run.parquet'))"
+    """  # noqa: D301 - click wants the character, not its escape
+    if not (only_audit or only_finalize):
+        selection: Any = {"devices": list(devices) or None, "paths": list(paths) or None}
+        with connect() as client, client.record(folder, **selection, subscribe=subscribe) as recorder:
+            # Before the first line, after which another program may end the recording at once.
+            signal.signal(signal.SIGTERM, stop)
+            _wait_for_end(recorder, seconds)
+    try:
+        from mirror_sdk.recording import Recording
+
+        recording = Recording(folder)
+        if only_finalize:
+            recording.finalize()
+        audit = recording.audit()
+    except FileNotFoundError as error:
+        raise click.BadParameter(in_words_of_the_shell(str(error)), param_hint="FOLDER") from error
+    click.echo(in_words_of_the_shell(str(audit)))
+    if not (audit.events or subscribe or only_audit or only_finalize):
+        advice = "values arrive if a rule or a subscription of this key covers them; --subscribe adds rules"
+        click.echo(f"no events received; {advice}", err=True)
+    if not audit.complete:
+        sys.exit(_INCOMPLETE)
+
+
+class SilenceNotice:
+    """A notice, shown once, that a watch has received nothing.
+
+    Args:
+        advice: How to receive events.
+        clock: Returns seconds.
+    """
+
+    def __init__(self, advice: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._advice = advice
+        self._clock = clock
+        self._started_at = clock()
+        self._is_done = False
+
+    def cancel(self) -> None:
+        """Never show the notice: an event was received."""
+        self._is_done = True
+
+    def text(self, *, is_over: bool = False) -> str | None:
+        """Return the notice if it is due, which it is after some seconds, or when the watch is over."""
+        seconds = self._clock() - self._started_at
+        if self._is_done or not (is_over or seconds >= _SILENT_SECONDS):
+            return None
+        self._is_done = True
+        return f"no events received{'' if is_over else f' for {seconds:.0f} s, still watching'}; {self._advice}"
+
+
+def _advice(device: str | None, paths: Sequence[str]) -> str:
+    selected = [*(["--device", device] if device else []), *(word for path in paths for word in ("--path", path))]
+    add = shlex.join(["mirror", "rules", "--add", *(selected or ["--device", "*"])])
+    return (
+        "values arrive when they change at a device and a rule or a subscription of this key covers them;"
+        f" {add} adds such a rule, 'mirror rules' lists them, 'mirror subscribe DEVICE PATH' is for a single value"
+    )
+
+
+@contextmanager
+def _reported_outages(client: MirrorClient, silence: SilenceNotice) -> Iterator[None]:
+    """Report when the mirror becomes unreachable and when it is back, and show the notice of silence when it is due."""
+    is_over = threading.Event()
+
+    def poll() -> None:
+        was_away = False
+        while not is_over.wait(_POLL_SECONDS):
+            status = client.notifications.status()
+            is_away = status.failures > 0
+            if not is_away and (notice := silence.text()):
+                click.echo(notice, err=True)
+            if is_away and not was_away:
+                click.echo(f"waiting for the mirror: {status.last_failure}", err=True)
+            elif was_away and not is_away:
+                click.echo("the mirror is back", err=True)
+            was_away = is_away
+
+    polling = threading.Thread(target=poll, name="mirror-outages", daemon=True)
+    polling.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        polling.join()
+
+
+def _wait_for_end(recorder: Recorder, seconds: float | None) -> None:
+    """Wait until the time is over, the recorder ends, or Ctrl-C."""
+    end_at = float("inf") if seconds is None else time.monotonic() + seconds
+    try:
+        click.echo(f"recording into {recorder.path}; Ctrl-C ends it", err=True)
+        while recorder.is_running and (remaining := end_at - time.monotonic()) > 0:
+            time.sleep(min(_POLL_SECONDS, remaining))
+    except KeyboardInterrupt:
+        return
+    if recorder.failure is not None:
+        raise click.ClickException(f"the recording ended: {recorder.failure}")
+
+
+def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Handle a signal like Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def _event_row(event: Event) -> Row:
+    value = None if event.value is None else plain_text(event.value)
+    # The time of a loss is unknown; the local clock would differ from the times of the other lines.
+    computed = {"at": event.changed_at, "event": event.kind.value, "value": value}
+    return {name: computed[name] if name in computed else getattr(event, name) for name in _EVENT}

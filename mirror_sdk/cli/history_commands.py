@@ -1,0 +1,135 @@
+"""The commands about the past: the history of a device, and the fleet as of an instant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import click
+
+from mirror_sdk.cli.arguments import check_pattern, connect, device_argument, limit_option, selection_options
+from mirror_sdk.cli.group import main
+from mirror_sdk.cli.output import Form, form_options, show
+from mirror_sdk.cli.output_files import check_table_file, max_snapshot_bytes_option, write_state
+from mirror_sdk.cli.pseudonym_options import pseudonym_options, pseudonymized, read_key
+from mirror_sdk.errors import BeforeHistory
+from mirror_sdk.wire.model import write_timestamp
+
+_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def _span(text: str) -> timedelta:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a time span; write one like 90s, 15m, 2h or 7d")
+    return timedelta(**{_UNITS[found[2]]: float(found[1])})
+
+
+def _instant(text: str) -> datetime | timedelta:
+    """Parse an instant with its time zone, or a time span, which the client subtracts from the present."""
+    if _SPAN.fullmatch(text):
+        return _span(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not a time; write one like 2026-01-31T08:00Z, or how long ago it was, like 2h"
+        ) from None
+    if instant.tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} has no time zone; write {instant.isoformat()}Z, or with an offset such as +01:00"
+        )
+    return instant
+
+
+@main.command()
+@device_argument
+@click.argument("path", nargs=-1, type=check_pattern)
+@click.option("--begin", type=_instant, metavar="INSTANT", help="From this instant on, such as 2026-01-31T08:00Z.")
+@click.option("--end", type=_instant, metavar="INSTANT", help="Before this instant.")
+@click.option(
+    "--since", type=_span, metavar="SPAN", help="Only the last 90s, 15m, 2h or 7d, by the clock of the mirror."
+)
+@limit_option(help="Show only this many rows, the first ones.")
+@form_options
+def history(
+    device: str,
+    path: Sequence[str],
+    begin: datetime | timedelta | None,
+    end: datetime | timedelta | None,
+    since: timedelta | None,
+    limit: int | None,
+    form: Form,
+) -> None:
+    """Show the history of DEVICE: reported values, completed writes, registrations, and gaps.
+
+    A PATH may be a pattern. Rows without a path, such as registrations, are always shown. Times are those of the
+    device. The mirror has to keep a history.
+
+    \b
+      mirror history light-01 --since 2h
+      mirror history station-01 '/3303/*' --begin 2026-01-31T08:00Z --csv
+    """  # noqa: D301 - click wants the character, not its escape
+    if begin is not None and since is not None:
+        raise click.BadParameter("cannot be combined with --begin; give one of them", param_hint="--since")
+    from mirror_sdk.cli.table_rows import HISTORY_COLUMNS, table_rows
+
+    with connect() as client:
+        if since is not None:
+            try:
+                begin = client.get_device(device).created_at - since
+            except OverflowError:
+                raise click.BadParameter(
+                    "that is before the year 1; give a shorter time", param_hint="--since"
+                ) from None
+        query = partial(client.history, [device], list(path) or None, end=end)
+        try:
+            found = query(begin=begin, limit=limit)
+        except BeforeHistory as error:
+            oldest_at = error.oldest_at
+            if since is None or oldest_at is None or (isinstance(end, datetime) and end < oldest_at):
+                raise
+            # A query for the last week gets the part of it that is stored.
+            click.echo(f"the history begins at {write_timestamp(oldest_at)}, so it is shown from then on", err=True)
+            # Without begin: devices may have dated values before the history begins.
+            found = query()
+            found = found[found["changed_at"] >= begin].head(limit or len(found))
+    if_empty = f"nothing happened to {device} in that time; 'mirror get {device}' shows its current values"
+    show(table_rows(found, HISTORY_COLUMNS, form), HISTORY_COLUMNS, form, if_empty)
+
+
+@main.command()
+@click.argument("instant", type=_instant)
+@click.argument("file", type=click.Path(path_type=Path))
+@selection_options
+@pseudonym_options
+@max_snapshot_bytes_option
+def as_of(
+    instant: datetime | timedelta,
+    file: Path,
+    paths: Sequence[str],
+    state: str | None,
+    endpoint_type: str | None,
+    pseudonymize: bool,
+    pseudonym_key_file: Path | None,
+    max_snapshot_bytes: int,
+) -> None:
+    """Write the state of the whole fleet at INSTANT into FILE.
+
+    The ending of FILE selects the format: .parquet or .csv. The mirror has to keep a history. INSTANT is a time, or how
+    long ago it was by the clock of the mirror.
+
+    \b
+      mirror as-of 2h before.parquet
+      mirror as-of 2026-01-31T08:00Z monday.parquet --path '/3303/*'
+    """  # noqa: D301 - click wants the character, not its escape
+    check_table_file(file)
+    key = read_key(is_wanted=pseudonymize, file=pseudonym_key_file)
+    with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
+        found = client.as_of(instant, paths=list(paths) or None, state=state, endpoint_type=endpoint_type)
+        frame = pseudonymized(found, key)
+    write_state(frame, file)

@@ -1,0 +1,87 @@
+"""Files that commands write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mirror_sdk._protocol.defaults import DEFAULT_MAX_SNAPSHOT_BYTES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+max_snapshot_bytes_option = click.option(
+    "--max-snapshot-bytes",
+    type=click.IntRange(min=1),
+    default=DEFAULT_MAX_SNAPSHOT_BYTES,
+    show_default=True,
+    help="The most bytes that the snapshot may have after decompression.",
+)
+
+
+def check_table_file(file: Path, cure: str = "") -> None:
+    """Check the ending of a file for a table, and its folder, before the mirror sends a whole fleet."""
+    if file.suffix not in {".parquet", ".csv"}:
+        raise click.BadParameter(f"{file.name} ends neither in .parquet nor in .csv{cure}", param_hint="FILE")
+    if file.is_dir():
+        raise click.BadParameter(f"{file} is a folder{cure}", param_hint="FILE")
+    if not file.absolute().parent.is_dir():
+        raise click.ClickException(f"{file} cannot be written: there is no folder {file.parent}; create it first")
+
+
+def write_state(frame: pd.DataFrame, file: Path) -> None:
+    """Write a state table into a file, in the format of its ending, and print its size."""
+    with replacing(file) as unfinished:
+        if file.suffix == ".csv":
+            from mirror_sdk.cli.table_rows import write_csv
+
+            write_csv(frame, unfinished)
+        else:
+            frame.to_parquet(unfinished)
+    report_written(len(frame), frame.attrs["mirror"]["devices"], file)
+
+
+def report_written(rows: int, device_count: int, file: Path) -> None:
+    """Print the size of a table that was written."""
+    click.echo(f"wrote {rows} rows of {device_count} devices into {file}", err=True)
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """Yield a temporary file that replaces ``file`` when it is complete and on disk. Until then ``file`` is unchanged.
+
+    A pipe or a device, such as ``/dev/stdout``, is written directly.
+    """
+    # A link stays, and the file it points to is replaced.
+    target = Path(os.path.realpath(file))
+    unfinished = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+    try:
+        if file.exists() and not file.is_file():
+            yield file
+            return
+        if target.exists():
+            # No one else can read it before it is as private as the file it replaces.
+            unfinished.touch(0o600)
+        yield unfinished
+        with unfinished.open("rb+") as written:
+            os.fsync(written.fileno())
+        if target.exists():
+            shutil.copymode(target, unfinished)
+        try:
+            unfinished.replace(target)
+        except OSError:
+            # A file that is mounted on its own into a container can only be overwritten.
+            shutil.copyfile(unfinished, target)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise click.ClickException(f"{file} cannot be written: {reason}") from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()

@@ -1,0 +1,98 @@
+"""CSV files of planned writes, with the columns device, path and value."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mirror_sdk._visible import visible_line, with_formula, without_formula
+from mirror_sdk.cli.output_files import replacing
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.object_table import lookup
+from mirror_sdk.values import InstanceValues, PythonValue, encode, written
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLUMNS = ("device", "path", "value")
+_LONGEST_SHOWN = 80
+
+
+def read_planned(file: Path) -> pd.DataFrame:
+    """Read the planned writes of a file. Each value stays a text, which the plan parses or rejects.
+
+    Raises:
+        BadParameter: It is not a CSV file in UTF-8 with these columns.
+    """
+    try:
+        return _read(file)
+    except UnicodeDecodeError as error:
+        has_mark = error.object[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+        encoding = "UTF-16" if has_mark else "WINDOWS-1252"
+        raise _wrong(
+            f"{file.name} is not a CSV file in UTF-8: byte 0x{error.object[error.start]:02x} is not valid; a"
+            f" spreadsheet saves it as 'CSV UTF-8', and 'iconv -f {encoding} -t UTF-8 FILE' converts a file from"
+            " Windows"
+        ) from error
+    except csv.Error as error:
+        raise _wrong(f"{file.name} is not a CSV file in UTF-8: {error}") from error
+
+
+def _read(file: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    with file.open(newline="", encoding="utf-8-sig") as lines:
+        heading = lines.readline()
+        rows = csv.DictReader(chain([heading], lines), delimiter=delimiter_of(heading))
+        missing = {*_COLUMNS} - set(rows.fieldnames or [])
+        if missing:
+            shown = visible_line(heading.strip())[:_LONGEST_SHOWN]
+            found = f"its first line is '{shown}'" if shown else "it is empty"
+            raise _wrong(f"{file.name} lacks the column {', '.join(sorted(missing))}; {found}")
+        planned: dict[int, tuple[str, ...]] = {}
+        for row in rows:
+            cells = [row[name] for name in _COLUMNS]
+            if None in cells:
+                raise _wrong(f"line {rows.line_num} of {file.name} is too short")
+            # A decimal comma may have split a number, so that only its first part is the value.
+            if any(row.get(None) or ()):
+                raise _wrong(
+                    f"line {rows.line_num} of {file.name} has more cells than the first line; write a number with a"
+                    " point, like 21.5, and put a text with a comma into quotes"
+                )
+            # Spreadsheets leave empty rows after the last one.
+            if any(cells):
+                planned[rows.line_num] = tuple(map(with_formula, cells))
+    index = pd.Index(list(planned), name="line")
+    return pd.DataFrame(list(planned.values()), index=index, columns=["device_id", "path", "value"], dtype=object)
+
+
+def delimiter_of(heading: str) -> str:
+    """Return the delimiter of a heading. Spreadsheets write semicolons where numbers have a decimal comma."""
+    return next((mark for mark in ",;\t" if {*_COLUMNS} <= set(*csv.reader([heading], delimiter=mark))), ",")
+
+
+def write_planned(values: Iterable[tuple[str, str, PythonValue | InstanceValues]], file: Path) -> None:
+    """Write device, path and value as rows that a plan parses to the same values. Report those that it cannot parse."""
+    rows = []
+    for device, path, value in values:
+        try:
+            payload, _ = encode(value, path)
+            # A value of an undeclared resource is sent as the text it is.
+            text = written(value) if lookup(path) else payload.decode()
+        except (InvalidValue, UnicodeDecodeError) as error:
+            click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)
+        else:
+            rows.append([without_formula(cell) for cell in (device, path, text)])
+    with replacing(file) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as lines:
+        csv.writer(lines).writerows([_COLUMNS, *rows])
+
+
+def _wrong(message: str) -> click.BadParameter:
+    return click.BadParameter(message, param_hint="FILE")

@@ -1,0 +1,158 @@
+"""When devices were available, and the intervals in which nothing is known of them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.frames.analysis.durations import share_of, totals
+from mirror_sdk.frames.analysis.intervals import REASONS, contacts
+from mirror_sdk.frames.analysis.results import DEVICE_COLUMNS
+from mirror_sdk.frames.analysis.rows import NEVER, NO_TIME, Ints, following, is_end, is_start, order_by
+from mirror_sdk.frames.analysis.timeline import Timeline
+from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, Words
+
+Presence: TypeAlias = Literal["available", "absent", "unknown"]
+PRESENCES: tuple[Presence, ...] = get_args(Presence)
+_AVAILABLE, _ABSENT, _UNKNOWN = range(3)
+
+GAPS_COLUMNS = (
+    TableColumn("device_id", CATEGORY, "the device; NA for all of them"),
+    DEVICE_COLUMNS[1],
+    TableColumn("reason", Words(REASONS), "gap, deregistration, expired or silent"),
+    TableColumn("begin", INSTANT, "when it begins"),
+    TableColumn("end", INSTANT, "when it ends; NA if no end is known"),
+    TableColumn("duration", pa.duration("ms"), "how long it is, or was when the table ends"),
+)
+"""The intervals in which nothing is known."""
+
+AVAILABILITY_COLUMNS = (
+    *DEVICE_COLUMNS,
+    TableColumn("available", pa.duration("ms"), "how long it was available"),
+    TableColumn("absent", pa.duration("ms"), "how long it was absent"),
+    TableColumn("unknown", pa.duration("ms"), "how long nothing is known"),
+    TableColumn("availability", pa.float64(), "0 to 1; NA where all is unknown"),
+    TableColumn("absences", pa.int64(), "how many intervals it was absent"),
+    TableColumn("longest_absence", pa.duration("ms"), "how long the longest of them was"),
+    TableColumn("last_seen_at", INSTANT, "its last contact: a value, a registration or update; NA for none"),
+)
+"""How long each device was available."""
+
+PRESENCE_COLUMNS = (
+    *DEVICE_COLUMNS,
+    TableColumn("presence", Words(PRESENCES), "available, absent or unknown"),
+    TableColumn("begin", INSTANT, "when the interval begins"),
+    TableColumn("end", INSTANT, "when it ends"),
+    TableColumn("duration", pa.duration("ms"), "how long it is"),
+)
+"""The intervals in which a device was available, absent or unknown."""
+
+
+def gaps(timeline: Timeline) -> pd.DataFrame:
+    """List the unknown intervals; see :meth:`mirror_sdk.frames.MirrorAccessor.gaps`."""
+    found = timeline.intervals
+    found = found.take((found.begin < timeline.end) & (found.end > timeline.begin))
+    shown_end = np.maximum(np.where(found.end == NEVER, timeline.known_until, found.end), found.begin)
+    table = timeline.table(
+        GAPS_COLUMNS,
+        device=found.device,
+        reason=found.reason,
+        begin=found.begin,
+        end=found.end,
+        duration=shown_end - found.begin,
+    )
+    return timeline.to_frame(table)
+
+
+def availability(timeline: Timeline, state: pd.DataFrame | None, *, per_interval: bool) -> pd.DataFrame:
+    """Measure the availability of devices; see :meth:`mirror_sdk.frames.MirrorAccessor.availability`."""
+    devices = np.unique(timeline.rows.device[timeline.rows.device >= 0])
+    if state is not None:
+        # Include devices without a row.
+        named = pd.Index(state["device_id"].astype(object).dropna().unique())
+        devices = np.union1d(devices, timeline.rows.devices.get_indexer(named))
+    device, begin, end, presence = _intervals(timeline, devices)
+    if not per_interval:
+        return timeline.to_frame(_by_device(timeline, devices, device, end - begin, presence))
+    table = timeline.table(
+        PRESENCE_COLUMNS, device=devices[device], presence=presence, begin=begin, end=end, duration=end - begin
+    )
+    return timeline.to_frame(table)
+
+
+def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Divide the time of each device by its presence.
+
+    Returns:
+        The number of the device, begin, end and presence of each interval.
+    """
+    device, at, absent, unknown = _changes(timeline, devices)
+    order = order_by(device, at)
+    device, at = device[order], at[order]
+    # Overlaps count once; each device is back at 0 after its last change.
+    absent, unknown = np.cumsum(absent[order]), np.cumsum(unknown[order])
+    presence = np.where(unknown > 0, _UNKNOWN, np.where(absent > 0, _ABSENT, _AVAILABLE))
+    end = following(at)
+    is_kept = ~is_end(device) & (end > at)
+    device, at, end, presence = (column[is_kept] for column in (device, at, end, presence))
+    first, last = is_start(device, presence), is_end(device, presence)
+    return device[first], at[first], end[last], presence[first]
+
+
+def _changes(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the begins and ends of states: number of the device, when, and the change of absent and unknown."""
+    numbers = np.arange(len(devices))
+    found = timeline.intervals
+    is_all = found.device < 0
+    every, shared = np.repeat(numbers, is_all.sum()), np.tile(np.flatnonzero(is_all), len(numbers))
+    own = np.flatnonzero(~is_all)
+    found = found.take(np.append(shared, own))
+    owner = np.append(every, np.searchsorted(devices, timeline.intervals.device[own]))
+    begin, known_until, end = (
+        np.full(len(numbers), one)
+        for one in (timeline.begin, np.clip(timeline.known_until, timeline.begin, timeline.end), timeline.end)
+    )
+    # Nothing is known before the first row of a device, nor after the table ends.
+    device = np.concatenate([owner, owner, *[numbers] * 4])
+    at = np.concatenate([found.begin, found.end, begin, _first_rows(timeline, devices), known_until, end])
+    is_unknown = (found.reason == REASONS.index("gap")).astype(np.int64)
+    unknown = np.concatenate([is_unknown, -is_unknown, np.repeat([1, -1, 1, -1], len(numbers))])
+    absent = np.concatenate([1 - is_unknown, is_unknown - 1, np.zeros(4 * len(numbers), dtype=np.int64)])
+    return device, np.clip(at, timeline.begin, timeline.end), absent, unknown
+
+
+def _first_rows(timeline: Timeline, devices: Ints) -> Ints:
+    """Return the time of the first row of each device."""
+    # The last element is for rows without a device.
+    first = np.full(len(timeline.rows.devices) + 1, NEVER)
+    np.minimum.at(first, timeline.rows.device, timeline.rows.at)
+    return first[devices]
+
+
+def _by_device(timeline: Timeline, devices: Ints, device: Ints, length: Ints, presence: Ints) -> pa.Table:
+    (available, *_), (absent, absences, longest), (unknown, *_) = (
+        totals(device[presence == one], length[presence == one], len(devices)) for one in range(len(PRESENCES))
+    )
+    return timeline.table(
+        AVAILABILITY_COLUMNS,
+        device=devices,
+        available=available,
+        absent=absent,
+        unknown=unknown,
+        availability=share_of(available, available + absent),
+        absences=absences,
+        longest_absence=longest,
+        last_seen_at=_last_contacts(timeline, devices),
+    )
+
+
+def _last_contacts(timeline: Timeline, devices: Ints) -> Ints:
+    """Return the last contact of each device before the end; ``NO_TIME`` for none."""
+    device, at = contacts(timeline.rows)
+    is_before = at < timeline.end
+    last = np.full(len(timeline.rows.devices), NO_TIME)
+    np.maximum.at(last, device[is_before], at[is_before])
+    return last[devices]

@@ -1,0 +1,155 @@
+"""Bins of time, as the clock of a time zone has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.frames.analysis.rows import Ints
+
+_DAY = 86_400_000
+_MONDAY = 4 * _DAY
+"""1970-01-05, from which bins of several days are counted."""
+_MOST = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bins:
+    """Bins that follow one another: each from an edge up to the next one."""
+
+    edges: Ints
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def begins(self) -> Ints:
+        """When each begins."""
+        return self.edges[:-1]
+
+    @property
+    def lengths(self) -> Ints:
+        """How long each is."""
+        return self.edges[1:] - self.edges[:-1]
+
+    def index(self, at: Ints) -> Ints:
+        """In which bin an instant lies; -1 or the number of bins for what lies before or behind all."""
+        lengths = self.lengths
+        if len(lengths) and (lengths == lengths[0]).all():
+            places: Ints = np.minimum(np.maximum((at - self.edges[0]) // lengths[0], -1), len(lengths))
+            return places
+        return np.searchsorted(self.edges, at, side="right") - 1
+
+
+def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
+    """The bins that have something of the time from ``begin`` up to ``end``.
+
+    A bin begins when the clock of the zone first shows a multiple of the span: since midnight where whole spans are a
+    day, and since Monday, 5 January 1970, where not. Where the clock leaves a multiple out, the bin begins at the
+    change. Where the clock is put back by a whole bin or more, the bins of that time come twice; put back by less, one
+    bin is longer.
+
+    Args:
+        span: How long a bin is, in milliseconds.
+        begin: From when on.
+        end: Up to when.
+        tz: The time zone.
+
+    Raises:
+        InvalidValue: There is no such zone, or there would be too many bins.
+    """
+    check_count((end - begin) // span)
+    # The first bin may begin before, and the last one end behind; none is twice as long as the span.
+    edges = _edges(span, begin - 2 * span, end + 2 * span, tz)
+    first_place = np.searchsorted(edges, begin, side="right") - 1
+    last_place = np.searchsorted(edges, max(end, begin + 1), side="left")
+    return Bins(edges[first_place : last_place + 1])
+
+
+def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
+    """When bins begin, from one instant up to another."""
+    edges: list[Ints] = []
+    instants, offsets = _offsets(tz, begin, end)
+    for place, (at, until, offset) in enumerate(zip(instants, [*instants[1:], end], offsets, strict=True)):
+        before, behind = at + offsets[max(place - 1, 0)], at + offset
+        shown = _multiples(span, behind, until + offset)
+        if before < behind and len(_multiples(span, before, behind)):
+            edges.append(np.array([at]))
+            shown = shown[shown > behind]
+        elif before - behind < span:
+            # The clock has shown those already.
+            shown = shown[shown >= before]
+        edges.append(shown - offset)
+    return np.concatenate(edges)
+
+
+def _multiples(span: int, begin: int, end: int) -> Ints:
+    """The multiples of a span that a clock shows from a time up to another."""
+    first, last = (-((_MONDAY - shown) // span) for shown in (begin, end))
+    return np.arange(first, last) * span + _MONDAY
+
+
+def check_count(count: int) -> None:
+    """See that a table would not have too many rows.
+
+    Raises:
+        InvalidValue: It would.
+    """
+    if count > _MOST:
+        raise InvalidValue(
+            f"these would be {count:,} rows, and {_MOST:,} are the most; give a longer bin, fewer paths=[...], or"
+            " begin= and end= (a device whose clock is wrong may have told of another century)"
+        )
+
+
+def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
+    """Since when the clock of a zone is by how much ahead of UTC, from an instant on and at each change up to another.
+
+    Raises:
+        InvalidValue: There is no such zone, or it does not know these times.
+    """
+    if tz == "UTC":
+        return [begin], [0]
+    try:
+        zone = pd.Timestamp(0, tz=tz).tz
+    except (KeyError, IndexError, TypeError, ValueError, OSError) as exc:
+        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+
+    def ahead(at: Ints) -> Ints:
+        shown = pd.DatetimeIndex(at.view("datetime64[ms]"), tz="UTC").tz_convert(zone).tz_localize(None)
+        offsets: Ints = shown.asi8 - at
+        return offsets
+
+    with _in_years_of_zones():
+        # No zone has ever changed twice within three days.
+        days = np.append(np.arange(begin, end, 3 * _DAY), end)
+        place = np.flatnonzero(np.diff(ahead(days)))
+        low, high = days[place], days[place + 1]
+        before = ahead(low)
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            is_before = ahead(middle) == before
+            low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
+        instants = np.append(begin, high)
+        return instants.tolist(), ahead(instants).tolist()
+
+
+@contextmanager
+def _in_years_of_zones() -> Iterator[None]:
+    """Where a zone is asked for times: it knows those of the years 1 to 9999.
+
+    Raises:
+        InvalidValue: It does not know one.
+    """
+    try:
+        yield
+    except (NotImplementedError, OverflowError) as exc:
+        raise InvalidValue(
+            f"there is a time of which no zone knows ({exc}); give begin= and end= (a device whose clock is wrong may"
+            " have told of another century)"
+        ) from exc

@@ -1,0 +1,112 @@
+"""Rates of counters, also of counters that reset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
+from mirror_sdk.frames.analysis.resample import StepPieces
+from mirror_sdk.frames.analysis.results import BIN_COLUMNS, COVERED, RESOURCE_COLUMNS
+from mirror_sdk.frames.analysis.rows import NUMBER, is_end
+from mirror_sdk.frames.analysis.timeline import Steps, Timeline, warn_of_units
+from mirror_sdk.tables.columns import INSTANT, TableColumn
+
+RATES_COLUMNS = (
+    *RESOURCE_COLUMNS,
+    TableColumn("begin", INSTANT, "time of the first value"),
+    TableColumn("end", INSTANT, "time of the second value"),
+    TableColumn("duration", pa.duration("ms"), "from one to the other"),
+    TableColumn("increase", pa.float64(), "by how much it rose"),
+    TableColumn("rate", pa.float64(), "by how much it rose ``per`` time"),
+    TableColumn("reset", pa.bool_(), "whether it was reset between the two"),
+)
+"""The increase of counters from each value to the next."""
+
+BINNED_RATES_COLUMNS = (
+    *BIN_COLUMNS,
+    TableColumn("increase", pa.float64(), "by how much it rose in the bin; NA where nothing is known"),
+    TableColumn("rate", pa.float64(), "by how much it rose ``per`` time; NA where nothing is known"),
+    TableColumn("resets", pa.int64(), "how often it was reset"),
+    COVERED,
+)
+"""The increase of counters in each bin."""
+
+
+def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
+    """Compute the rates of counters; see :meth:`mirror_sdk.frames.MirrorAccessor.rates`.
+
+    Args:
+        timeline: The timeline.
+        per: The time of a rate, in milliseconds.
+        span: The length of a bin, in milliseconds; ``None`` for a row per pair of values.
+
+    Raises:
+        InvalidValue: Some values are no numbers, or there would be too many rows.
+    """
+    warn_of_units(timeline)
+    # A number too large for a float becomes infinite.
+    with np.errstate(over="ignore"):
+        rises = _rises(timeline)
+        if span is None:
+            table = _each(timeline, rises, per)
+        else:
+            bins = bins_of(span, timeline.begin, timeline.end, timeline.tz)
+            table = _binned(replace(timeline, own_steps=rises), bins, per)
+        return timeline.to_frame(table)
+
+
+def _rises(timeline: Timeline) -> Steps:
+    """Return the steps from each value to the next one without anything unknown in between.
+
+    Their ``number`` is the increase per millisecond, and their ``is_counted`` says whether the counter was reset.
+    """
+    steps = timeline.steps
+    is_other = steps.is_known & (steps.kind != NUMBER)
+    if is_other.any():
+        raise InvalidValue(
+            f"{timeline.path_at(is_other)} has values that are no numbers, so no counter; give the path of one"
+        )
+    # Of several values with one time the last one counts.
+    steps = steps.take(is_end(steps.resource, steps.at))
+    is_next = (steps.resource[1:] == steps.resource[:-1]) & (steps.until[:-1] == steps.at[1:])
+    is_next &= (steps.kind[1:] == NUMBER) & (steps.kind[:-1] == NUMBER)
+    is_next &= steps.unit[1:] == steps.unit[:-1]
+    is_next &= (steps.until[:-1] > timeline.begin) & (steps.at[:-1] < timeline.end)
+    before, after = steps.take(np.append(is_next, False)[: len(steps)]), steps.number[1:][is_next]
+    is_reset = after < before.number
+    increase = np.where(is_reset, after, after - before.number)
+    return replace(before, number=increase / (before.until - before.at), is_counted=is_reset)
+
+
+def _each(timeline: Timeline, rises: Steps, per: int) -> pa.Table:
+    return timeline.table(
+        RATES_COLUMNS,
+        **rises.keys(rises.resource),
+        begin=rises.at,
+        end=rises.until,
+        duration=rises.until - rises.at,
+        increase=rises.number * (rises.until - rises.at),
+        rate=rises.number * per,
+        reset=rises.is_counted,
+    )
+
+
+def _binned(timeline: Timeline, bins: Bins, per: int) -> pa.Table:
+    rises = timeline.steps
+    count = len(rises.of_device) * len(bins)
+    check_count(count)
+    pieces = StepPieces(timeline, bins)
+    mean = pieces.mean()
+    is_in = rises.is_counted & (rises.until >= timeline.begin) & (rises.until < timeline.end)
+    cell = rises.resource[is_in] * len(bins) + bins.index(rises.until[is_in])
+    return pieces.table(
+        BINNED_RATES_COLUMNS,
+        increase=mean * pieces.known,
+        rate=mean * per,
+        resets=np.bincount(cell, minlength=count),
+    )

@@ -1,0 +1,257 @@
+"""Statistics of each resource by bins of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
+from mirror_sdk.frames.analysis.results import BIN_COLUMNS, COVERED, numbers_of
+from mirror_sdk.frames.analysis.rows import BOOLEAN, NEVER, NONE, NUMBER, TEXT, Floats, Ints, T, is_start
+from mirror_sdk.frames.analysis.timeline import Steps, Timeline, warn_of_units
+from mirror_sdk.tables.columns import TableColumn
+
+Statistic: TypeAlias = Literal["time_weighted_mean", "last", "min", "max", "count", "duration"]
+STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
+_OF_NUMBERS = ("time_weighted_mean", "min", "max")
+
+RESAMPLED_COLUMNS = (
+    *BIN_COLUMNS,
+    TableColumn("time_weighted_mean", pa.float64(), "NA where nothing is known"),
+    TableColumn("last", pa.float64(), "or boolean, or string: as the values are"),
+    TableColumn("min", pa.float64(), "NA where nothing is known"),
+    TableColumn("max", pa.float64(), "NA where nothing is known"),
+    TableColumn("count", pa.int64(), "how many values have a time in the bin"),
+    COVERED,
+)
+"""Statistics of each bin; a table has those that were requested."""
+
+VALUE_DURATION_COLUMNS = (
+    *BIN_COLUMNS,
+    TableColumn("value", pa.float64(), "the value; boolean or string if the values are"),
+    TableColumn("duration", pa.duration("ms"), "how long it was held in the bin"),
+    COVERED,
+)
+"""How long each value was held in each bin."""
+
+
+def resample(timeline: Timeline, span: int, how: Statistic | Sequence[Statistic]) -> pd.DataFrame:
+    """Compute statistics by bins of so many milliseconds; see :meth:`mirror_sdk.frames.MirrorAccessor.resample`.
+
+    Raises:
+        InvalidValue: A statistic is none, or not defined for the values, or there would be too many rows.
+    """
+    names = checked(how)
+    warn_of_units(timeline)
+    pieces = pieces_of(timeline, bins_of(span, timeline.begin, timeline.end, timeline.tz), names)
+    return timeline.to_frame(pieces.durations() if names == ["duration"] else pieces.statistics(names))
+
+
+def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
+    """Return the requested statistics, each once.
+
+    Raises:
+        InvalidValue: One is none, there is none, or ``duration`` is not alone.
+    """
+    names: list[Statistic] = [how] if isinstance(how, str) else list(dict.fromkeys(how))
+    if not names or not set(names) <= set(STATISTICS):
+        raise InvalidValue(f"how={how!r} is no statistic; give one of {', '.join(STATISTICS)}, or a list of them")
+    if "duration" in names and len(names) > 1:
+        raise InvalidValue(f'how={how!r}: "duration" has a row for each value, so ask for it by itself')
+    return names
+
+
+def pieces_of(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) -> StepPieces:
+    """Cut the steps of a timeline by bins, for these statistics.
+
+    Raises:
+        InvalidValue: A statistic is not defined for the values, or there would be too many rows.
+    """
+    check_count(len(timeline.steps.of_device) * len(bins))
+    _check_kinds(timeline, how)
+    return StepPieces(timeline, bins)
+
+
+class StepPieces:
+    """Steps cut by the edges of bins, in the order of the cells: those of the first resource, then of the next one.
+
+    A value with a time in a bin has a piece there, even if it was held for no time.
+    """
+
+    def __init__(self, timeline: Timeline, bins: Bins) -> None:
+        self._timeline, self._bins = timeline, bins
+        self._cell_count = len(timeline.steps.of_device) * len(bins)
+        steps = _within(timeline)
+        self.steps: Steps = steps
+        first = bins.index(np.maximum(steps.at, timeline.begin))
+        until = np.minimum(steps.until, timeline.end)
+        last = np.maximum(first, bins.index(until - 1))
+        count = last - first + 1
+        self.step: Ints = np.repeat(np.arange(len(steps)), count)
+        bin_ = np.arange(len(self.step)) - np.repeat(np.cumsum(count) - count, count) + first[self.step]
+        self.cell: Ints = steps.resource[self.step] * len(bins) + bin_
+        begin = np.maximum(np.maximum(steps.at, timeline.begin)[self.step], bins.edges[bin_])
+        end = np.minimum(until[self.step], bins.edges[bin_ + 1])
+        self.length: Ints = np.where(steps.is_known[self.step], np.maximum(end - begin, 0), 0)
+        self._starts = np.flatnonzero(is_start(self.cell))
+        self.known: Ints = self._spread(self._reduced(np.add, self.length), 0)
+
+    def table(self, columns: Sequence[TableColumn], cell: Ints | None = None, **cells: Any) -> pa.Table:
+        """Make a table with a row for each of these cells, by default for all.
+
+        Args:
+            columns: The columns, ``BIN_COLUMNS`` and ``COVERED`` among them.
+            cell: The cells.
+            cells: The other columns, as for :meth:`Timeline.table`.
+        """
+        if cell is None:
+            cell = np.arange(self._cell_count)
+        resource, bin_ = np.divmod(cell, max(len(self._bins), 1))
+        cells |= {"bin": self._bins.begins[bin_], "covered": self.known[cell] / self._bins.lengths[bin_]}
+        steps = self.steps
+        return self._timeline.table(columns, device=steps.of_device, path=steps.of_path, positions=resource, **cells)
+
+    def statistics(self, how: Sequence[Statistic]) -> pa.Table:
+        """Compute statistics of each cell."""
+        columns = {column.name: column for column in RESAMPLED_COLUMNS}
+        chosen = [*BIN_COLUMNS, *(columns[name] for name in how), COVERED]
+        return self.table(chosen, **{name: self._statistic(name) for name in how})
+
+    def durations(self) -> pa.Table:
+        """Compute how long each value was held in each cell."""
+        is_held = self.length > 0
+        cell, step, length = self.cell[is_held], self.step[is_held], self.length[is_held]
+        steps = self.steps
+        value = steps.text[step] if steps.kinds == {TEXT} else steps.number[step]
+        order = np.lexsort((value, cell))
+        starts = np.flatnonzero(is_start(cell[order], value[order]))
+        held = np.add.reduceat(length[order], starts) if len(starts) else length
+        first = order[starts]
+        return self.table(VALUE_DURATION_COLUMNS, cell[first], value=self._values_of(step[first]), duration=held)
+
+    def _statistic(self, name: Statistic) -> npt.NDArray[Any] | pa.Array:
+        match name:
+            case "count":
+                return self._count()
+            case "last":
+                return self._last()
+            case "min":
+                return self._of_one_unit(self._reduced(np.fmin, self._numbers()))
+            case "max":
+                return self._of_one_unit(self._reduced(np.fmax, self._numbers()))
+            case _:
+                return self.mean()
+
+    def _numbers(self) -> Floats:
+        return self.steps.number[self.step]
+
+    def mean(self) -> Floats:
+        """Compute the mean of each cell over time; NaN where nothing is known."""
+        numbers, known = self._numbers(), self.known[self.cell]
+        is_held = self.length > 0
+        # A sum may be rounded past the largest number.
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            parts = np.where(is_held, numbers * (self.length / known), 0.0)
+            mean = self._of_one_unit(self._reduced(np.add, parts))
+        held = np.where(is_held, numbers, np.nan)
+        low, high = (self._spread(self._reduced(extreme, held), np.nan) for extreme in (np.fmin, np.fmax))
+        # Sums are rounded, but the mean of a constant is that constant.
+        clipped: Floats = np.minimum(np.maximum(mean, low), high)
+        return clipped
+
+    def unit(self) -> Ints:
+        """Return the unit of the numbers of each cell: -1 if unknown or without a number, -2 for several units.
+
+        An unknown unit counts as one of its own, since it may be any.
+        """
+        return self._spread(self._units(), -1)
+
+    def _units(self) -> Ints:
+        steps = self.steps
+        is_same = (steps.unit[1:] == steps.unit[:-1]) | (steps.resource[1:] != steps.resource[:-1])
+        if is_same.all():
+            # The usual case: one piece of a cell has the unit of the whole cell.
+            return np.where(steps.kind == NUMBER, steps.unit, -1)[self.step[self._starts]]
+        # Unknown is 0 here, and -1 is no number.
+        unit = np.where(self.steps.kind == NUMBER, self.steps.unit + 1, -1)[self.step]
+        least, greatest = self._reduced(np.minimum, np.where(unit < 0, NEVER, unit)), self._reduced(np.maximum, unit)
+        units: Ints = np.where(least < greatest, -2, np.maximum(greatest - 1, -1))
+        return units
+
+    def _of_one_unit(self, values: Floats) -> Floats:
+        """Spread numbers to all cells; NaN for a cell with several units."""
+        return self._spread(np.where(self._units() == -2, np.nan, values), np.nan)
+
+    def _count(self) -> Ints:
+        steps = self.steps
+        is_in = steps.is_counted & (steps.at >= self._timeline.begin)
+        cells = steps.resource[is_in] * len(self._bins) + self._bins.index(steps.at[is_in])
+        return np.bincount(cells, minlength=self._cell_count)
+
+    def _last(self) -> pa.Array:
+        # A value that was replaced at once, or unknown from then on, is no value of the bin.
+        last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.step)), -1))
+        return self._values_of(np.append(self.step, -1)[self._spread(last, -1)])
+
+    def _values_of(self, step: Ints) -> pa.Array:
+        """Return the values of steps, -1 for none: numbers, booleans or texts, as all of the table are.
+
+        Booleans are numbers if there are numbers too.
+        """
+        steps = self.steps
+        number = np.append(steps.number, np.nan)[step]
+        if steps.kinds == {TEXT}:
+            text = np.append(steps.text, -1)[step]
+            return pa.array(self._timeline.rows.texts, pa.string()).take(pa.array(text, mask=text < 0))
+        if steps.kinds == {BOOLEAN}:
+            return pa.array(number == 1.0, mask=np.isnan(number))
+        return numbers_of(number)
+
+    def _reduced(self, operation: np.ufunc, values: npt.NDArray[T]) -> npt.NDArray[T]:
+        """Reduce the pieces of each cell that has any to one value."""
+        reduced: npt.NDArray[T] = operation.reduceat(values, self._starts) if len(self._starts) else values[:0]
+        return reduced
+
+    def _spread(self, values: npt.NDArray[T], default: float) -> npt.NDArray[T]:
+        """Return a value for every cell, of those for the cells that have pieces."""
+        every = np.full(self._cell_count, default, dtype=values.dtype)
+        every[self.cell[self._starts]] = values
+        return every
+
+
+def _within(timeline: Timeline) -> Steps:
+    """Return the steps that overlap the time of the timeline."""
+    steps = timeline.steps
+    is_held = np.minimum(steps.until, timeline.end) > timeline.begin
+    is_within = (steps.at < timeline.end) & (is_held | (steps.at >= timeline.begin))
+    return steps if is_within.all() else steps.take(is_within)
+
+
+def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
+    """Check that statistics are defined for the values.
+
+    Raises:
+        InvalidValue: Texts have no mean and no order, or one column would have numbers and texts.
+    """
+    steps = timeline.steps
+    if TEXT not in steps.kinds:
+        return
+    texts = timeline.path_at(steps.kind == TEXT)
+    undefined = [name for name in how if name in _OF_NUMBERS]
+    if undefined:
+        raise InvalidValue(
+            f"how={undefined[0]!r} is of numbers and booleans, and {texts} has texts; leave it out with paths=[...], or"
+            ' ask for "last", "count" or "duration"'
+        )
+    others = (steps.kind != TEXT) & (steps.kind != NONE)
+    if others.any() and set(how) & {"last", "duration"}:
+        raise InvalidValue(
+            f"{texts} has texts and {timeline.path_at(others)} has none, which are no values of one column; give the"
+            " paths of one kind with paths=[...]"
+        )

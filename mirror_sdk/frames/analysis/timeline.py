@@ -1,0 +1,392 @@
+"""The values of each resource over time: steps, each held until the next one, or until nothing is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk._arguments import InstantLike, instant, path_patterns
+from mirror_sdk._caller import warn
+from mirror_sdk._visible import visible
+from mirror_sdk.errors import InvalidValue, UnitWarning
+from mirror_sdk.frames.analysis.intervals import Intervals, intervals_of
+from mirror_sdk.frames.analysis.results import column_of, names_at
+from mirror_sdk.frames.analysis.rows import (
+    BOOLEAN,
+    NEVER,
+    NONE,
+    NUMBER,
+    TEXT,
+    VALUE,
+    Flags,
+    Floats,
+    Ints,
+    Rows,
+    endpoint_names,
+    following,
+    is_end,
+    is_start,
+    milliseconds,
+    order_by,
+    rows_of,
+)
+from mirror_sdk.frames.columns import basis_of, taken_at, to_frame
+from mirror_sdk.tables.columns import TableColumn
+from mirror_sdk.wire.paths import matches_any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """Values in order of device, path and time, each held from ``at`` up to ``until``.
+
+    ``resource`` is an index into ``of_device`` and ``of_path``, the device and path of each resource. ``kinds`` are
+    the kinds of values in the table, also after :meth:`take`.
+    """
+
+    resource: Ints
+    at: Ints
+    until: Ints
+    kind: Ints
+    number: Floats
+    text: Ints
+    unit: Ints
+    is_counted: Flags
+    of_device: Ints
+    of_path: Ints
+    kinds: frozenset[int]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    @property
+    def is_known(self) -> Flags:
+        """Which of them have a value that can be read."""
+        is_known: Flags = self.kind != NONE
+        return is_known
+
+    def take(self, positions: Any) -> Steps:
+        """Select steps, of the same resources."""
+        return replace(self, **{name: getattr(self, name)[positions] for name in _BY_STEP})
+
+    def keys(self, resource: Ints) -> dict[str, Ints]:
+        """Return device and path of resources, for :meth:`Timeline.table`."""
+        return {"device": self.of_device[resource], "path": self.of_path[resource]}
+
+
+_Span: TypeAlias = tuple[int, int]
+_BY_STEP = tuple(field.name for field in fields(Steps) if field.name not in ("of_device", "of_path", "kinds"))
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The contents of a table from ``begin`` up to ``end``, known up to ``known_until``, in milliseconds.
+
+    ``names`` are the endpoint names of the devices of the rows, ``None`` if unknown. ``end`` is later than the last row
+    if none was given. ``own_steps`` replace the steps of the rows.
+    """
+
+    rows: Rows
+    intervals: Intervals
+    begin: int
+    end: int
+    known_until: int
+    tz: str
+    about: dict[str, object]
+    patterns: list[str] | None
+    names: npt.NDArray[np.object_]
+    own_steps: Steps | None = None
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of the selected resources. They are computed on first use, as some methods need none."""
+        if self.own_steps is not None:
+            return self.own_steps
+        return _steps(self.rows, self.intervals, self.patterns, self.known_until)
+
+    def within(self, begin: int, end: int) -> Timeline:
+        """Return the same timeline for another time."""
+        return replace(self, begin=begin, end=end, own_steps=self.steps)
+
+    def of_path(self, path: int) -> Timeline:
+        """Return the timeline of one resource path."""
+        steps = self.steps
+        is_selected = steps.of_path == path
+        selected = steps.take(is_selected[steps.resource])
+        return replace(
+            self,
+            own_steps=replace(
+                selected,
+                resource=(np.cumsum(is_selected) - 1)[selected.resource],
+                of_device=steps.of_device[is_selected],
+                of_path=steps.of_path[is_selected],
+                kinds=kinds_of(selected.kind),
+            ),
+        )
+
+    def values(self) -> Rows:
+        """Return the rows with values of the selected resources, in the order of the table."""
+        return self.rows.take(is_selected(self.rows, self.patterns))
+
+    def path_at(self, is_meant: Flags) -> str:
+        """Return the path of the first of some steps, for a message."""
+        steps = self.steps
+        return str(self.rows.paths[steps.of_path[steps.resource[np.argmax(is_meant)]]])
+
+    def table(
+        self,
+        columns: Sequence[TableColumn],
+        *,
+        device: Ints,
+        path: Ints | None = None,
+        positions: Ints | None = None,
+        **cells: npt.NDArray[Any] | pa.Array,
+    ) -> pa.Table:
+        """Make a table of these columns.
+
+        Args:
+            columns: The columns, ``device_id`` and ``endpoint_name`` among them.
+            device: Index of the device of each row.
+            path: Index of its path, for a table with the column ``path``.
+            positions: The element of ``device`` and ``path`` for each row, if rows share them.
+            cells: The other columns, as :func:`~mirror_sdk.frames.analysis.results.column_of` takes them.
+        """
+        names = {"device_id": names_at(device, self.rows.devices), "endpoint_name": names_at(device, self.names)}
+        if path is not None:
+            names["path"] = names_at(path, self.rows.paths)
+        if positions is not None:
+            names = {name: column.take(pa.array(positions)) for name, column in names.items()}
+        cells |= names
+        return pa.table({column.name: column_of(cells[column.name], column) for column in columns})
+
+    def to_frame(self, table: pa.Table) -> pd.DataFrame:
+        """Convert a result to a frame with the metadata of the table that it was made from."""
+        return to_frame(table, self.about, tz=self.tz)
+
+
+def timeline_of(
+    frame: pd.DataFrame,
+    *,
+    paths: Sequence[str] | None = None,
+    silence_limit: str | pd.Timedelta | None = None,
+    begin: InstantLike | None = None,
+    end: InstantLike | None = None,
+    state: pd.DataFrame | None = None,
+    tz: str | None = None,
+) -> Timeline:
+    """Return the timeline of a history or events table.
+
+    Args:
+        frame: The table.
+        paths: Patterns of the resources; all by default.
+        silence_limit: How long a value holds after the last contact of its device; for ever by default.
+        begin: Begin of the time; that of the table by default, else its first row.
+        end: End of the time; that of the table by default, else its last row.
+        state: A state table with the values that held before the first row.
+        tz: The time zone of days and results; that of the table by default.
+
+    Raises:
+        InvalidValue: The table lacks a column, or an argument cannot be used.
+    """
+    limit = None if silence_limit is None else span_of("silence_limit", silence_limit)
+    patterns = path_patterns(paths)
+    rows = rows_of(frame, state)
+    about = frame.attrs.get("mirror", {})
+    given = {name: one for name, one in (("begin", begin), ("end", end)) if one is not None}
+    chosen = {name: instant_in(frame, name, one) for name, one in given.items()}
+    bounds = _instants_in(about, "begin", "end") | chosen
+    known_until = _known_until(rows, about, bounds.get("begin"), chosen.get("end"))
+    first, last = _range(rows, about, known_until, bounds.get("begin"), bounds.get("end"))
+    intervals = intervals_of(rows, limit)
+    names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
+    zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
+    return Timeline(rows, intervals, first, last, known_until, zone, basis_of(frame), patterns, names)
+
+
+def warn_of_units(timeline: Timeline) -> None:
+    """Warn if the numbers of a resource are in several units; an unknown unit counts as another one.
+
+    Warns:
+        UnitWarning: They are.
+    """
+    steps = timeline.steps
+    is_in = (steps.kind == NUMBER) & (steps.until > timeline.begin) & (steps.at < timeline.end)
+    # The unknown unit, -1, comes after the others.
+    width = len(timeline.rows.units) + 1
+    resource, unit = steps.resource[is_in], steps.unit[is_in] % width
+    each = np.unique(resource * width + unit)
+    found, count = np.unique(each // width, return_counts=True)
+    changed = found[count > 1]
+    if not len(changed):
+        return
+    first = changed[0]
+    device, path = (timeline.rows.devices[steps.of_device[first]], timeline.rows.paths[steps.of_path[first]])
+    names = [*timeline.rows.units, "an unknown unit"]
+    units = " and ".join(visible(str(names[one % width])) for one in each[each // width == first])
+    others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
+    warn(
+        f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: statistics and differences of several"
+        " units are missing, and a threshold is compared with all of them; give begin= and end= of the time of one"
+        " unit, or convert the values and set the column unit first",
+        UnitWarning,
+    )
+
+
+def instant_in(frame: pd.DataFrame, name: str, given: InstantLike) -> int:
+    """Convert an argument to milliseconds: an instant, or how long before the table was taken.
+
+    Raises:
+        InvalidValue: It is no time, has no time zone, or the table does not say when it was taken.
+    """
+    return milliseconds(instant(name, given, lambda: taken_at(frame)))
+
+
+def span_of(name: str, given: str | pd.Timedelta) -> int:
+    """Convert an argument to a span of time in milliseconds.
+
+    Raises:
+        InvalidValue: It is none, or shorter than a millisecond.
+    """
+    try:
+        span = pd.Timedelta(given)
+    except (TypeError, ValueError) as exc:
+        raise InvalidValue(f"{name}={given!r} is no span of time; write one like '15min', '1h' or '1D'") from exc
+    # Also false for NaT.
+    if not span >= pd.Timedelta("1ms"):
+        raise InvalidValue(f"{name}={given!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")
+    return int(span // pd.Timedelta("1ms"))
+
+
+def _instants_in(about: dict[str, Any], *names: str) -> dict[str, int]:
+    """Return those of these instants that the metadata contain."""
+    return {name: milliseconds(pd.Timestamp(about[name])) for name in names if about.get(name)}
+
+
+def _known_until(rows: Rows, about: dict[str, Any], begin: int | None, end: int | None) -> int:
+    """Return up to when the table is complete.
+
+    The metadata of a history contain that time by the service's clock, whatever the clocks of devices say. For any
+    other table it is the newest row, the time when it was taken, or the end that was given.
+    """
+    described = _instants_in(about, "taken_at", "end").values()
+    if described and _is_history(about):
+        return min(described)
+    bounds = [one for one in (end, begin) if one is not None]
+    newest = [int(rows.at.max())] if len(rows) else bounds[-1:]
+    return max([*newest, *described, *bounds[: end is not None]], default=0)
+
+
+def _is_history(about: dict[str, Any]) -> bool:
+    """Return whether the metadata are those of a history, which describe the time that it covers."""
+    return "oldest_at" in about
+
+
+def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: int | None, end: int | None) -> _Span:
+    """Return begin and end of the timeline.
+
+    Raises:
+        InvalidValue: The end is before the begin.
+    """
+    if begin is not None and end is not None and end < begin:
+        shown_end, shown_begin = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
+        raise InvalidValue(f"end={shown_end} lies before begin={shown_begin}; give them in their order")
+    at = rows.at[rows.is_counted]
+    # Rows after the end of a history come from devices whose clock is ahead.
+    within = at[at <= known_until] if _is_history(about) else at
+    # Just after the newest row, which is included.
+    last = max(known_until, int(within.max(initial=known_until - 1)) + 1) if end is None else end
+    first = int(at.min(initial=last)) if begin is None else begin
+    return first, max(first, last)
+
+
+def _steps(rows: Rows, intervals: Intervals, patterns: list[str] | None, known_until: int) -> Steps:
+    selected = np.flatnonzero(is_selected(rows, patterns))
+    order = order_by(*(column[selected] for column in (rows.device, rows.path, rows.at, rows.order)))
+    values = rows.take(selected[order])
+    unknown = intervals.first_from(values.device, values.at)
+    values, unknown = _with_repeats(values, unknown, intervals, known_until)
+    is_first = is_start(values.device, values.path)
+    until = np.minimum(np.minimum(_next_at(values), known_until), unknown)
+    return Steps(
+        resource=np.cumsum(is_first) - 1,
+        at=values.at,
+        until=np.maximum(until, values.at),
+        kind=values.kind,
+        number=values.number,
+        text=values.text,
+        unit=values.unit,
+        is_counted=values.is_counted,
+        of_device=values.device[is_first],
+        of_path=values.path[is_first],
+        kinds=kinds_of(values.kind),
+    )
+
+
+def _next_at(values: Rows) -> Ints:
+    """Return the time of the next value of each value's resource, for sorted values; ``NEVER`` for none."""
+    return np.where(is_end(values.device, values.path), NEVER, following(values.at))
+
+
+def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until: int) -> tuple[Rows, Ints]:
+    """Repeat values at their arrival, if they arrived after an interval with a time before it.
+
+    Args:
+        values: Sorted values.
+        unknown: When the first interval begins at the time of each value or later.
+        intervals: The intervals.
+        known_until: Up to when the table is complete.
+
+    Returns:
+        The sorted values with the repeated ones, and when the first interval begins at the time of each or later.
+    """
+    late = np.flatnonzero((unknown <= values.arrived) & (values.arrived < known_until))
+    if not len(late):
+        return values, unknown
+    next_at = _next_at(values)
+    # Several values may have the time of one instant; the next later value ends all of them.
+    lasts = np.flatnonzero(next_at > values.at)
+    instant = np.searchsorted(lasts, late)
+    is_newest = values.arrived[late] < next_at[lasts[instant]]
+    late, instant = late[is_newest], instant[is_newest]
+    # A value that arrived together with a registration may precede it, unless it also arrived before.
+    first = np.append(0, lasts + 1)[instant]
+    order = values.order[late] + (values.order[first] < values.order[late])
+    is_back = intervals.are_over(values.device[late], values.arrived[late], order)
+    late, instant = late[is_back], instant[is_back]
+    positions = order_by(instant, values.arrived[late], values.order[late])
+    # Of values that arrived together the last one counts.
+    instant, late = instant[positions], late[positions]
+    is_last = is_end(instant, values.arrived[late])
+    instant, again = instant[is_last], values.take(late[is_last])
+    again = replace(again, at=again.arrived, is_counted=np.zeros(len(again), dtype=bool))
+    begins = intervals.first_from(again.device, again.at)
+    # A value that is already known to hold needs no other step.
+    is_held = ~is_start(instant) & (np.append(0, begins[:-1])[: len(begins)] > again.at) & ~is_change(again)
+    instant, again, begins = instant[~is_held], again.take(~is_held), begins[~is_held]
+    positions = lasts[instant] + 1
+    return values.with_rows(positions, again), np.insert(unknown, positions, begins)
+
+
+def is_change(values: Rows | Steps) -> Flags:
+    """Return which values differ from the value before."""
+    # NaN, the number of a text, differs from itself.
+    return is_start(values.kind, values.text, np.where(values.kind == TEXT, 0.0, values.number))
+
+
+def kinds_of(kind: Ints) -> frozenset[int]:
+    """Return which kinds of values there are."""
+    return frozenset(one for one in (NUMBER, BOOLEAN, TEXT) if (kind == one).any())
+
+
+def is_selected(rows: Rows, patterns: list[str] | None) -> Flags:
+    """Return which rows are values of the selected resources."""
+    selected: Flags = (rows.event == VALUE) & (rows.device >= 0) & (rows.path >= 0)
+    if patterns is not None:
+        selected &= np.array([*(matches_any(patterns, str(path)) for path in rows.paths), False])[rows.path]
+    return selected

@@ -1,0 +1,54 @@
+"""JupyterLab as a process, with the extension of ``mirror lab``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mirror_sdk.lab.demo import stop_process
+
+WIDGETS = {"watcher": "EventWatcher", "fleet": "FleetTable"}
+"""The widgets that can be opened next to the notebook, by their names in ``--widget``."""
+
+WIDGET_VARIABLE = "MIRROR_LAB_WIDGET"
+"""Passes the name of the widget to the extension."""
+
+WORKSPACE = "mirror-widget"
+"""The workspace of JupyterLab with the notebook and the widget."""
+
+_EXTENSION = "mirror_sdk.lab.jupyter_extension"
+
+
+@contextmanager
+def jupyterlab(
+    notebook: Path, widget: str | None, options: Sequence[str], variables: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """Run JupyterLab in the folder of a notebook, which it opens. It is stopped when the block ends.
+
+    Args:
+        notebook: The notebook to open.
+        widget: The widget next to it, see :data:`WIDGETS`; ``None`` for none.
+        options: Further options of ``jupyter lab``.
+        variables: Environment variables in addition to those of this process.
+    """
+    page = f"/lab/workspaces/{WORKSPACE}" if widget else "/lab"
+    command = [
+        *(sys.executable, "-m", "jupyterlab"),
+        f"--ServerApp.root_dir={notebook.parent.resolve()}",
+        f"--LabApp.default_url={page}/tree/{notebook.name}",
+        f"--ServerApp.jpserver_extensions={_EXTENSION}=True",
+        *options,
+    ]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    environment = os.environ | dict(variables) | ({WIDGET_VARIABLE: widget} if widget else {})
+    # In a session of its own: Ctrl-C in the terminal is for this process alone, which stops the others in order.
+    process = subprocess.Popen(command, env=environment, start_new_session=True, text=True)  # noqa: S603 - ours
+    try:
+        yield process
+    finally:
+        stop_process(process)

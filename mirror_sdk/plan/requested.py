@@ -1,0 +1,252 @@
+"""Requested writes, parsed from the forms in which users have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk._protocol.asked import expected_revision
+from mirror_sdk._tables import REVISION, DeviceTable, is_table, named_rows, revision_in
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.naming import DeviceLike, known_id, own_id
+from mirror_sdk.values import Value
+from mirror_sdk.values.typed_input import read_typed
+from mirror_sdk.wire.device_requests import NEVER_WRITTEN
+
+_IDS_AT_ONCE = 50
+_STATUS = "desired_status"
+_CURE = (
+    "give a table with the columns device_id, path and value (or text, for what people typed; or value= for all rows),"
+    " or one with a row per device (index device_id) and a column per path, or a list of (device, path, value); a"
+    " device is an id or an endpoint name, and its column may also be called device or endpoint_name"
+)
+
+
+RequestedWrites: TypeAlias = DeviceTable | Iterable[tuple[DeviceLike, str, object]]
+"""A table, or a list of (device, path, value)."""
+
+
+class EarlierWrite(NamedTuple):
+    """A write to be undone, unless the resource was changed after it.
+
+    Attributes:
+        written: The value that was written.
+        before: The value before the write.
+        accepted_at: When the service accepted it, which distinguishes it from a later write of the same value; ``None``
+            if unknown.
+    """
+
+    written: Value
+    before: Value
+    accepted_at: datetime | None
+
+
+class RequestedWrite(NamedTuple):
+    """One value for one resource.
+
+    Attributes:
+        device_id: The id of the device; before :func:`with_ids`, it may be a name.
+        path: The resource path.
+        value: The value; an error in place of a text that could not be parsed.
+        content_type: As for ``client.requests.begin_write()``.
+        if_match: Only write if the desired value has this revision; ``None`` for any.
+        undoes: Only write if this write is the last change.
+    """
+
+    device_id: str
+    path: str
+    value: object
+    content_type: str | None = None
+    if_match: int | None = None
+    undoes: EarlierWrite | None = None
+
+
+def read_requested(
+    writes: RequestedWrites, *, value: object = None, path: str | None = None, if_match: bool = False
+) -> list[RequestedWrite]:
+    """Return the single writes. Rows without a value (``NA``, ``NaN``, ``None``) are left out.
+
+    A text in a table is parsed like user input, see :func:`~mirror_sdk.parse_value`; one in a list stays a text.
+
+    Args:
+        writes: A table with the columns ``device_id``, ``device`` or ``endpoint_name``, ``path``, ``value`` or ``text``
+            (what people typed), and perhaps ``content_type``; or one with the index ``device_id`` and a column per
+            path; or (device, path, value). Devices are ids or names.
+        value: One value for all rows, or a column of values, one for each row.
+        path: With a value, the resource of each device, instead of the column ``path``.
+        if_match: Whether to write only if the desired value is still the one in the table.
+
+    Raises:
+        InvalidValue: It is none of these.
+    """
+    if is_table(writes):
+        frame = _frame_of(writes)
+        if value is not None or path is not None:
+            frame = _with_value(frame, value, path, keeps_revisions=if_match)
+        rows = _of_table(frame, if_match=if_match)
+    elif value is not None or path is not None or if_match:
+        raise InvalidValue("value=, path= and if_match= go with a table; write device, path and value into the list")
+    else:
+        rows = [_of_tuple(row) for row in writes]
+    return [row for row in rows if not _is_missing(row.value)]
+
+
+def names_in(requested: Iterable[RequestedWrite]) -> list[str]:
+    """Return the texts for devices that may be names, each once."""
+    return [text for text in dict.fromkeys(one.device_id for one in requested) if known_id("device_id", text) is None]
+
+
+def with_ids(requested: Iterable[RequestedWrite], ids: Mapping[str, str]) -> list[RequestedWrite]:
+    """Return the writes with the ids of their devices. Unknown names stay."""
+    return [one._replace(device_id=ids.get(one.device_id, one.device_id)) for one in requested]
+
+
+def device_chunks(requested: Iterable[RequestedWrite]) -> Iterator[list[str]]:
+    """Return the ids of the devices, each once, in chunks for one query of the directory."""
+    ids = iter(dict.fromkeys(one.device_id for one in requested))
+    while chunk := list(islice(ids, _IDS_AT_ONCE)):
+        yield chunk
+
+
+def _frame_of(table: DeviceTable) -> pd.DataFrame:
+    # Where one is missing, the integers of a column would become floats, which round past 2**53.
+    frame = table if isinstance(table, pd.DataFrame) else pa.table(table).to_pandas(integer_object_nulls=True)
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise InvalidValue(f"the table has the column {twice} more than once; {_CURE}")
+    if "device_id" in frame:
+        return frame
+    return frame.rename(columns={"device" if "device" in frame else "endpoint_name": "device_id"})
+
+
+def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_revisions: bool) -> pd.DataFrame:
+    """Return the resources of the rows, each once, with the requested value."""
+    if value is None:
+        raise InvalidValue("path= goes with value=, which is written there")
+    if there := [name for name in ("value", "text") if name in frame]:
+        raise InvalidValue(f"the table has a column {there[0]}, and value= was given; give one of them")
+    if keeps_revisions and path is not None:
+        raise InvalidValue("if_match=True goes without path=: the table has the revisions of its own paths")
+    if isinstance(value, pd.Series) and not value.index.equals(frame.index):
+        raise InvalidValue("value= has other rows than the table; make it from the columns of the same table")
+    rows = named_rows(frame, ("device_id", "path") if path is None else ("device_id",), "wanted")
+    if path is not None:
+        rows = rows.assign(path=path)
+    if keeps_revisions:
+        rows = rows.assign(**{name: frame[name].array for name in (REVISION, _STATUS) if name in frame})
+    values: Any = value.array if isinstance(value, pd.Series) else value
+    try:
+        return rows.assign(value=values).drop_duplicates()
+    except (TypeError, ValueError) as error:
+        raise InvalidValue(f"value= is neither a value nor a column of values for the rows: {error}") from error
+
+
+def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[RequestedWrite]:
+    if "value" in frame and "text" in frame:
+        raise InvalidValue(f"the table has both a column value and a column text; {_CURE}")
+    value_name = "text" if "text" in frame else "value"
+    if {"device_id", "path", value_name} <= set(frame.columns):
+        return _of_long(frame, value_name, if_match=if_match)
+    if if_match:
+        raise _no_revisions()
+    return _of_wide(frame)
+
+
+def _no_revisions() -> InvalidValue:
+    return InvalidValue(
+        f"if_match=True: the table lacks {REVISION}, or a row for each resource; snapshot() and state_frame() have both"
+    )
+
+
+def _revisions(frame: pd.DataFrame) -> list[int]:
+    """Return the revisions of the desired values in the table; 0 for a resource without one."""
+    if REVISION not in frame:
+        raise _no_revisions()
+    revisions = frame[REVISION]
+    if _STATUS in frame and (revisions.isna() & frame[_STATUS].notna()).any():
+        raise InvalidValue("if_match=True: the service sent no revisions of desired values; write without if_match")
+    return [
+        NEVER_WRITTEN if pd.isna(revision) else expected_revision(revision_in(revision, "if_match=True"))
+        for revision in revisions.astype(object)
+    ]
+
+
+def _parsed(cell: object, path: str, frame: pd.DataFrame, row: object, column: object) -> object:
+    """Return a cell of a table; a text is parsed, and replaced by the error if that fails.
+
+    A single cell that is not a number makes texts of the whole column of a CSV, so texts are parsed in every table.
+    """
+    if not isinstance(cell, str):
+        return cell
+    try:
+        return read_typed(cell, path)
+    except InvalidValue as error:
+        named = "row" if frame.index.name is None else frame.index.name
+        return InvalidValue(f"{named} {row}, column {column}: {error}")
+
+
+def _of_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[RequestedWrite]:
+    columns = [frame[name].astype(object) for name in ("device_id", "path", value_name)]
+    types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
+    revisions: Sequence[int | None] = _revisions(frame) if if_match else [None] * len(frame)
+    return [
+        RequestedWrite(
+            own_id(device_id) or _text_of("device_id", device_id),
+            _text_of("path", path),
+            _parsed(value, path, frame, row, value_name),
+            None if _is_missing(content_type) else str(content_type),
+            revision,
+        )
+        for row, device_id, path, value, content_type, revision in zip(
+            frame.index, *columns, types, revisions, strict=True
+        )
+        if not _is_missing(value)
+    ]
+
+
+def _text_of(name: str, cell: object) -> str:
+    """Return a cell that names a device or a path. pandas turns a name such as 0012 into another number.
+
+    Raises:
+        InvalidValue: It is not a text.
+    """
+    if isinstance(cell, str):
+        return str(cell)
+    if _is_missing(cell):
+        cure = f'leave out such rows, table.dropna(subset=["{name}"])'
+        raise InvalidValue(f"wanted: {name} of a row that has a value is missing; name it, or {cure}")
+    raise InvalidValue(
+        f"wanted: {name} of a row is {cell!r}, not a text; texts of digits stay texts with"
+        f' pd.read_csv(file, dtype={{"{name}": "string"}})'
+    )
+
+
+def _of_wide(frame: pd.DataFrame) -> list[RequestedWrite]:
+    paths = [str(name) for name in frame.columns if str(name).startswith("/")]
+    if frame.index.name != "device_id" or len(paths) < len(frame.columns):
+        lacking = [name for name in ("device_id", "path", "value") if name not in frame.columns]
+        raise InvalidValue(f"the table lacks {', '.join(lacking)}; {_CURE}")
+    return [
+        RequestedWrite(
+            own_id(device_id) or _text_of("device_id", device_id), path, _parsed(value, path, frame, device_id, path)
+        )
+        for path in paths
+        for device_id, value in zip(frame.index, frame[path].astype(object), strict=True)
+        if not _is_missing(value)
+    ]
+
+
+def _of_tuple(row: tuple[object, ...]) -> RequestedWrite:
+    match row:
+        case (device, str(path), value) if (own := own_id(device)) is not None or isinstance(device, str):
+            return RequestedWrite(own or str(device), path, value)
+    raise InvalidValue(f"{row!r} is not a write; {_CURE}")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))

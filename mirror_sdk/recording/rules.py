@@ -1,0 +1,198 @@
+"""The rules of a recording: warns of paths that are not subscribed, and adds rules for as long as it records.
+
+All clients of an access key share its rules, so a recorder removes only those that it added itself. They are noted in
+the sidecar folder before they are added. If the recorder is killed, the next one with the folder removes them.
+
+Apart from this note nothing in here does I/O: the requests are yielded, and the client sends them. Source: wire.md 3.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pandas as pd
+
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.rules import add_rules, remove_rules
+from mirror_sdk._protocol.steps import Steps, Work
+from mirror_sdk._visible import visible_line
+from mirror_sdk.errors import InvalidValue, MirrorError
+from mirror_sdk.events import event_filter
+from mirror_sdk.naming import all_devices, devices_with
+from mirror_sdk.recording.folder import RecordingFolder
+from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.paths import matches
+from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
+
+_MAX_REQUESTS = 32
+"""The most devices without a rule whose subscriptions are requested, one by one."""
+_MAX_NAMES = 3
+
+
+class RecordingRules:
+    """The rules that a recording needs.
+
+    Args:
+        devices: Ids of the devices to record; ``None`` for all.
+        paths: Path patterns to record; ``None`` for all.
+        adds_rules: Whether rules are added while it records.
+
+    Raises:
+        TypeError: A single text was passed instead of a list of texts.
+        ValueError: A rule cannot have such a path.
+        InvalidValue: A pattern can match no path, or there would be more rules than a key can have.
+    """
+
+    def __init__(self, devices: Sequence[str] | None, paths: Sequence[str] | None, *, adds_rules: bool) -> None:
+        self._devices = devices
+        self._paths = paths
+        event_filter(paths, devices)  # rejects what is not a list of patterns
+        self._rules = _rules_for(devices, paths) if adds_rules else None
+
+    def begin(self, folder: RecordingFolder) -> Steps[None]:
+        """Add the rules, if requested, and apply them to the registered devices."""
+        if self._rules is None:
+            return
+        # The rules that a killed recorder left.
+        left = folder.rules
+        added = yield from add_rules(self._rules, apply_now=True, announce=lambda new: folder.note_rules([*left, *new]))
+        yield Work(partial(folder.note_rules, [*left, *added]))
+
+    def end(self, folder: RecordingFolder) -> Steps[None]:
+        """Remove the rules that this recorder added, or one that was killed."""
+        if folder.rules:
+            yield from remove_rules(folder.rules)
+            yield Work(partial(folder.note_rules, []))
+
+    def uncovered(self, state: pd.DataFrame) -> Steps[str | None]:
+        """Return a warning about patterns that no rule and no subscription covers; ``None`` if all are covered.
+
+        Args:
+            state: The state table of the recorded devices and paths.
+        """
+        if self._paths is None or self._rules is not None:
+            return None
+        try:
+            rules = (yield _operations.get_presubscriptions()).rules
+            devices = {device.id: device for device in (yield from self._list()) if device.state == "registered"}
+            found = yield Work(partial(_find, state, self._paths, devices))
+            open_paths = yield Work(partial(_without_rule, found.paths, rules, devices))
+            yield from _drop_subscribed(open_paths, found.observed)
+        except MirrorError as error:
+            # It is recorded in any case.
+            return f"whether anything of {', '.join(self._paths)} is subscribed is not known: {error}"
+        unmet = [
+            pattern
+            for pattern in self._paths
+            if not found.paths[pattern] and not any(self._may_bring(rule, pattern, devices.values()) for rule in rules)
+        ]
+        return _warning(open_paths, unmet, devices)
+
+    def _list(self) -> Steps[list[Device]]:
+        if self._devices is None:
+            return (yield from all_devices({"state": "registered"}))
+        return (yield from devices_with("id", self._devices))
+
+    def _may_bring(self, rule: PresubscriptionRule, pattern: str, devices: Iterable[Device]) -> bool:
+        """Return whether a rule may cover a pattern later, for one of the devices or for a new one."""
+        if not any(_overlap(pattern, path) for path in rule.resource_path or ["*"]):
+            return False
+        return self._devices is None or any(_is_about(rule, device) for device in devices)
+
+
+_Paths = dict[str, dict[str, list[str]]]
+"""For each pattern, the ids of devices with the paths that match it."""
+
+
+class _Found(NamedTuple):
+    """The recorded resources of registered devices, and the paths of each device that are observed for any client."""
+
+    paths: _Paths
+    observed: Mapping[str, set[str]]
+
+
+def _rules_for(devices: Sequence[str] | None, paths: Sequence[str] | None) -> list[PresubscriptionRule]:
+    """Return the rules that subscribe these paths of these devices; ``None`` means all of them.
+
+    Raises:
+        InvalidValue: There would be more rules than a key can have.
+    """
+    if devices is not None and len(devices) > MAX_RULES:
+        raise InvalidValue(
+            f"devices: each needs a rule, and {len(devices)} are more than the {MAX_RULES} of a key; record without"
+            " devices=, or add rules of your own, such as for an endpoint type"
+        )
+    names = [{}] if devices is None else [{"endpoint_name": device} for device in devices]
+    of_paths = {} if paths is None else {"resource_path": list(paths)}
+    return _operations.checked_rules([{**name, **of_paths} for name in names])
+
+
+def _find(state: pd.DataFrame, patterns: Iterable[str], devices: Mapping[str, Device]) -> _Found:
+    paths: _Paths = {pattern: {} for pattern in patterns}
+    observed = defaultdict(set)
+    patterns_of = {path: [pattern for pattern in paths if matches(pattern, path)] for path in state["path"].unique()}
+    for device_id, path, is_observed in zip(state["device_id"], state["path"], state["subscribed"], strict=True):
+        if device_id not in devices:
+            continue
+        for pattern in patterns_of[path]:
+            paths[pattern].setdefault(device_id, []).append(path)
+        if is_observed:
+            observed[device_id].add(path)
+    return _Found(paths, observed)
+
+
+def _without_rule(found: _Paths, rules: Sequence[PresubscriptionRule], devices: Mapping[str, Device]) -> _Paths:
+    """Return the devices without a rule that covers one of the paths."""
+    device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
+    rules_of = {one: [rule for rule in rules if _is_about(rule, devices[one])] for one in device_ids}
+    return {
+        pattern: {
+            device_id: paths
+            for device_id, paths in of_pattern.items()
+            if not any(rule.matches_path(path) for rule in rules_of[device_id] for path in paths)
+        }
+        for pattern, of_pattern in found.items()
+    }
+
+
+def _is_about(rule: PresubscriptionRule, device: Device) -> bool:
+    return rule.matches_device(
+        device_id=device.id, endpoint_name=device.endpoint_name, endpoint_type=device.endpoint_type or ""
+    )
+
+
+def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Steps[None]:
+    """Drop devices with a subscription of this key. Of many devices, also those that are observed for any client."""
+    device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
+    for number, device_id in enumerate(sorted(device_ids, key=lambda one: (one not in observed, one))):
+        covered = observed.get(device_id, set())
+        if number < _MAX_REQUESTS:
+            covered = set((yield _operations.list_subscriptions(device_id)))
+        for of_pattern in found.values():
+            if not covered.isdisjoint(of_pattern.get(device_id, ())):
+                del of_pattern[device_id]
+
+
+def _overlap(one: str, other: str) -> bool:
+    return matches(one, other.removesuffix("*")) or matches(other, one.removesuffix("*"))
+
+
+def _warning(found: _Paths, unmet: Sequence[str], devices: Mapping[str, Device]) -> str | None:
+    parts = [f"{pattern} of {_names(map(devices.__getitem__, ids))}" for pattern, ids in found.items() if ids]
+    parts += [f"{pattern} (which no registered device has)" for pattern in unmet]
+    if not parts:
+        return None
+    return (
+        f"no rule and no subscription of this key covers {', '.join(parts)}: nothing of it comes until one does;"
+        " record(..., subscribe=True), or --subscribe in a shell, adds rules for as long as it records,"
+        " client.subscriptions.rules.add(), or mirror rules --add, for good"
+    )
+
+
+def _names(devices: Iterable[Device]) -> str:
+    names = sorted(visible_line(device.endpoint_name) for device in devices)
+    more = [f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
+    return f"{len(names)} device{'s' if len(names) > 1 else ''} ({', '.join([*names[:_MAX_NAMES], *more])})"

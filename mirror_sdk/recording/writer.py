@@ -1,0 +1,166 @@
+"""Writes what a recorder reads from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from mirror_sdk._arguments import real
+from mirror_sdk._caller import SourceLine, warn
+from mirror_sdk._protocol.gaps import warn_of
+from mirror_sdk.errors import InvalidValue, NotSubscribedWarning
+from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
+from mirror_sdk.recording.coverage import Span
+from mirror_sdk.recording.files import VERSION, About
+from mirror_sdk.recording.folder import RecordingFolder
+from mirror_sdk.tables.columns import text
+from mirror_sdk.tables.units import UnitNames, Units, units_of
+from mirror_sdk.values import NO_VALUE
+from mirror_sdk.wire.log_entries import Batch
+from mirror_sdk.wire.model import write_timestamp
+
+
+class RecordingWriter:
+    """Writes the batches that a reader got from the log.
+
+    Args:
+        path: The folder of the recording.
+        server: Address of the service.
+        key: Identifies the access key: each one has a log of its own.
+        devices: Ids of the devices to record; ``None`` for all.
+        paths: Path patterns to record; ``None`` for all.
+        rotate_bytes: The size in bytes at which a file is finalized.
+        rotate_seconds: The age in seconds of its oldest event at which a file is finalized.
+        called_from: The line of the program that started to record, to which warnings point.
+        now: Returns the time.
+
+    Raises:
+        OSError: The folder cannot be written.
+        TypeError: A single text was passed instead of a list of texts.
+        InvalidValue: The folder contains something else or another recording, another recorder is at work, or a
+            rotation is not above 0.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        server: str,
+        key: str,
+        devices: Sequence[str] | None,
+        paths: Sequence[str] | None,
+        rotate_bytes: int,
+        rotate_seconds: float,
+        called_from: SourceLine | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._called_from = called_from
+        self._wants = event_filter(paths, devices)
+        for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
+            if (real(value) or 0) <= 0:
+                raise InvalidValue(f"{name}={value!r} must be a number above 0")
+        about = About(
+            version=VERSION,
+            server=server,
+            key=key,
+            devices=None if devices is None else sorted(devices),
+            paths=None if paths is None else sorted(paths),
+        )
+        self._now = now
+        self.folder: RecordingFolder = RecordingFolder(
+            Path(path).absolute(),
+            about,
+            rotate_bytes=rotate_bytes,
+            rotate_seconds=rotate_seconds,
+        )
+        self.needs_state: bool = True
+        self.uncovered: str | None = None
+        self._units: Units = {}
+        self._named = UnitNames()
+        self._known_from: datetime | None = None
+
+    def begin(self, position: int | None, served_at: datetime | None, state: pd.DataFrame) -> None:
+        """Write the position in the log at which it starts, and a state table that was taken after that.
+
+        Raises:
+            OSError: They could not be written.
+        """
+        if self.folder.position is None:
+            self.write(Batch(served_at=served_at), after=None, seq=position)
+        self.write_state(state)
+
+    def write_end(self, position: int | None, served_at: datetime | None) -> None:
+        """Write up to when the log has nothing else, if it ends at the last recorded position.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        if position == self.folder.position:
+            self.write(Batch(served_at=served_at), after=position, seq=position)
+
+    def warn_of_uncovered(self, uncovered: str | None) -> None:
+        """Issue a warning about paths that are not subscribed, if there are any."""
+        self.uncovered = uncovered
+        if uncovered is not None:
+            warn(uncovered, NotSubscribedWarning, self._called_from)
+
+    def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
+        """Write a batch of the log, between two positions. The batch of a failed request has no entries.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        now = self._now()
+        warn_of(batch.gap, (), self._called_from)
+        if batch.gap is not None:
+            self.needs_state = True
+            self._known_from = None
+        unreadable: set[str] = set()
+
+        def events() -> Iterator[Event]:
+            for event in read_events(batch, now):
+                self._named.add(event.device_id, event.path, text(event.value or NO_VALUE))
+                if not self._wants(event):
+                    continue
+                unreadable.update(unreadable_keys([event]))
+                yield event if event.unit is not None else replace(event, unit=self._unit_of(event))
+
+        self.folder.append(events(), None if seq is None else self._span(batch, after, seq))
+        warn_of(None, unreadable, self._called_from)
+
+    def _unit_of(self, event: Event) -> str | None:
+        """Return the unit that the device named last, since the state table or by then."""
+        if event.device_id is None or event.path is None:
+            return None
+        now = self._units.get((event.device_id, event.path))
+        return self._named.unit_of(event.device_id, event.path, now)
+
+    def write_state(self, state: pd.DataFrame) -> None:
+        """Write a state table to start from.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        about = state.attrs["mirror"]
+        if about["taken_at"] is None and self.folder.known_until is not None:
+            # Without devices nothing in the table has a time. There were none before either.
+            about["taken_at"] = write_timestamp(self.folder.known_until)
+        self.folder.write_state(state)
+        self._named = UnitNames()
+        self._units = units_of(pa.Table.from_pandas(state[["device_id", "path", "unit"]], preserve_index=False))
+        self.needs_state = False
+        if about["taken_at"] is not None:
+            self._known_from = datetime.fromisoformat(about["taken_at"])
+
+    def _span(self, batch: Batch, after: int | None, seq: int) -> Span:
+        """Return the span of a batch. It starts where the previous one ended, if nothing lies between them."""
+        served_at = batch.served_at
+        if served_at is None or after is None or batch.gap is not None:
+            return Span(seq if after is None else after, seq, served_at, served_at)
+        return Span(after, seq, self.folder.known_until or self._known_from or served_at, served_at)

@@ -1,0 +1,117 @@
+"""Maintenance commands for the part of the history that is in segments and in an archive.
+
+Imported without the packages of the extra ``history``: most databases have no such part.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import click
+
+from mirror_server.core.errors import CannotServe
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.hooks import Erasure
+from mirror_server.store.backend import Violation
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+_SERVER_SECONDS = 20
+"""Time to wait for a running server, which looks every five seconds for rows to delete."""
+_RETRY_SECONDS = 0.1
+
+_LEFT_BY_SERVER = (
+    "of the history that was put away this device is told no more, and a server with --keep-history deletes it within"
+    " seconds; none did: see in its log what it cannot read, or start one, and run this again until it says that"
+    " nothing is stored"
+)
+_UNREADABLE = (
+    "of the history that was put away this device is told no more, and what can be read of it is deleted; a part cannot"
+    " be ({reason}): 'mirror-server check' names it; bring it back from a backup, and run this again until it says that"
+    " nothing is stored"
+)
+
+
+class ArchivedHistory:
+    """The segments of a database, and the files of its archive.
+
+    Args:
+        database: Where the history is.
+        location: The archive, as ``--history-archive`` names it; ``None`` for none.
+
+    Raises:
+        CannotServe: There are any, and a package that reads them is not installed.
+        ClickException: There are files and no location, or nothing opens such a location.
+    """
+
+    def __init__(self, database: Database, location: str | None) -> None:
+        self._database = database
+        with database.read() as session:
+            files = [*(file.file_name for file in segments.files(session)), *segments.replaced_files(session)]
+            self._is_empty = not files and not any(
+                segments.blocks(session, kind) for kind in (segments.ROWS, segments.STATE)
+            )
+            self._sealed_revision = history.state(session).sealed_revision
+        if self._is_empty:
+            return
+        if files and location is None:
+            raise click.ClickException(
+                f"the history of this database has files in an archive ({len(files):,}); name it with --history-archive"
+            )
+        try:
+            from mirror_server.extensions.history import checking, erasing  # noqa: PLC0415 - needs an extra
+            from mirror_server.extensions.history.archive import Archive  # noqa: PLC0415
+        except ImportError as error:
+            cure = "pip install 'device-state-mirror[history]'"
+            raise CannotServe(f"cannot look at the history of this database: {error}; {cure}") from error
+        self._checking, self._erasing = checking, erasing
+        try:
+            self._archive = None if location is None else Archive(location)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
+
+    def erasure(self, device_id: str) -> Erasure:
+        """Return how a device is erased from it."""
+        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
+        count = 0 if self._is_empty else self._erasing.count_rows(self._database, self._archive, device_id)
+        return Erasure({"history": count}, self._is_current, self._delete_erased)
+
+    def _is_current(self, session: Session) -> bool:
+        return history.state(session).sealed_revision == self._sealed_revision
+
+    def violations(self) -> list[Violation]:
+        """Read all of it, and return what is wrong."""
+        return [] if self._is_empty else list(self._checking.violations(self._database, self._archive))
+
+    def _delete_erased(self, is_alone: bool) -> str | None:
+        """Delete erased rows, or wait until the server has done that; return the reason if it was not done.
+
+        A server that keeps a history may be rewriting the same parts at this moment.
+        """
+        with self._database.read() as session:
+            erased = segments.erasures(session)
+            is_kept = history.state(session).is_kept
+        if is_kept and not is_alone:
+            return None if self._is_deleted_by_server() else _LEFT_BY_SERVER
+        if self._is_empty:
+            self._database.write(lambda session: segments.forget_erasures(session, erased.items()))
+            return None
+        return self._delete()
+
+    def _delete(self) -> str | None:
+        import pyarrow as pa  # noqa: PLC0415 - needs an extra, and takes long to import
+
+        try:
+            self._erasing.Erasing(self._database, self._archive).erase()
+        except (OSError, pa.ArrowException) as error:
+            return _UNREADABLE.format(reason=str(error).partition("\n")[0])
+        return None
+
+    def _is_deleted_by_server(self) -> bool:
+        end_at = time.monotonic() + _SERVER_SECONDS
+        while time.monotonic() < end_at:
+            if not self._database.query(segments.erasures):
+                return True
+            threading.Event().wait(_RETRY_SECONDS)
+        return False

@@ -1,0 +1,254 @@
+"""Moves rows from the tail to segments, merges small segments, and makes the checkpoints between them.
+
+Each step ends with one transaction, which is committed or not: contents that were stored before do not count. Only one
+process at a time does this, the leader, one step after the other. Each step checks whether what it read is unchanged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from mirror_server.core.instants import Instant
+from mirror_server.extensions.history.as_of import is_needed, of_mirror, state_rows
+from mirror_server.extensions.history.columns import NO_ROWS, in_order, numbers, tail_batch, together, value_sizes
+from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, parts
+from mirror_server.extensions.history.reading import HistoryTransaction, merged, runs_of, sources
+from mirror_server.extensions.history.store import history, segments
+from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
+from mirror_server.store.database import Database
+from mirror_server.store.session import Session
+
+DAY = 86_400_000
+_HOUR = 3_600_000
+
+ROWS_OF_A_SEGMENT = 200_000
+_ROWS_AT_A_TIME = 5000
+_BYTES_OF_A_SEGMENT = 64 * 1024 * 1024
+_MOST_SMALL = 8
+_REPORTS_BETWEEN_CHECKPOINTS = 5
+"""A checkpoint is made when there are this many times as many new rows as the last one has."""
+_DELETED_AT_A_TIME = 2000
+
+_ROWS_OF_A_BLOCK = 65_536
+_BYTES_OF_A_BLOCK = 4 * 1024 * 1024
+
+
+def store_segment(
+    database: Database, batches: Iterable[pa.RecordBatch], state: tuple[Instant, int] | None = None
+) -> list[Block]:
+    """Store the contents of a new segment, a block at a time. It counts once :func:`.segments.put` names its blocks.
+
+    Args:
+        database: Where it is stored.
+        batches: The rows, in order.
+        state: Instant and revision of a checkpoint; ``None`` for rows of what happened.
+
+    Raises:
+        StorageFailed: It cannot be stored.
+    """
+    with database.read() as session:
+        segment_id = segments.next_segment_id(session)
+    made: list[Block] = []
+    for rows in parts(batches, _ROWS_OF_A_BLOCK, _BYTES_OF_A_BLOCK):
+        made.append(_store_block(database, segment_id, len(made), rows, state))
+    if state is not None and not made:
+        # There is a checkpoint even where nothing was known.
+        made.append(_store_block(database, segment_id, 0, NO_ROWS, state))
+    return made
+
+
+def _store_block(
+    database: Database, segment_id: int, number: int, rows: pa.RecordBatch, state: tuple[Instant, int] | None
+) -> Block:
+    content = encoded(rows, QUICK)
+    database.submit_durable(
+        partial(segments.put_content, segment_id=segment_id, block=number, content=content)
+    ).result()
+    kind, (state_at, state_revision) = (ROWS, (None, None)) if state is None else (STATE, state)
+    return Block(segment_id, number, kind, state_at, state_revision, bounds(rows))
+
+
+class Compaction:
+    """Seals the tail, merges segments, makes checkpoints.
+
+    Args:
+        database: Where the history is.
+        rows: How many rows of the tail make a segment.
+    """
+
+    def __init__(self, database: Database, rows: int = ROWS_OF_A_SEGMENT) -> None:
+        self._database = database
+        self._rows = rows
+        self._ahead_since: Instant | None = None
+
+    def begin(self, now: Instant, sure_now: Instant) -> bool:
+        """Make the first checkpoint of a history; return false if there is one.
+
+        If all checkpoints are in the future for an hour, the clock was ahead when they were made, and the history is
+        restarted. Until then the clock may be behind, like that of a machine without a battery, and the history right.
+
+        Args:
+            now: The present.
+            sure_now: The present without recent jumps of the clock.
+        """
+        with self._database.read() as session:
+            is_begun = history.state(session).is_kept
+        if not is_begun:
+            # The transaction that starts it is queued, and done when this one is.
+            self._database.submit_durable(lambda _: None).result()
+        with self._database.read() as session:
+            is_ahead = history.state(session).is_kept and _is_ahead(session, now)
+        if not is_ahead:
+            self._ahead_since = None
+        elif self._ahead_since is None or sure_now < self._ahead_since:
+            self._ahead_since = sure_now
+        elif sure_now >= self._ahead_since + _HOUR:
+            self._database.submit_durable(partial(_restart, now=now)).result()
+        with self._database.read() as session:
+            if not is_needed(session):
+                return False
+            state, rows = of_mirror(session, now)
+            blocks = store_segment(self._database, rows, state)
+        return self._put(blocks, is_still_so=is_needed)
+
+    def seal(self, now: Instant, base_at: Instant) -> bool:
+        """Make a segment of rows of the tail if they are many, old or of a day that is over; else return false.
+
+        Args:
+            now: The present.
+            base_at: Rows that were received before are old.
+        """
+        with self._database.read() as session:
+            sealed = history.state(session).sealed_revision
+            if not self._is_due(session, max(base_at, now // DAY * DAY)):
+                return False
+            rows = self._oldest(session, sealed)
+            revision = int(numbers(rows.column("revision"))[-1])
+            blocks = store_segment(self._database, [in_order(rows)])
+
+        def is_still_so(session: Session) -> bool:
+            return history.state(session).sealed_revision == sealed
+
+        return self._put(blocks, is_still_so=is_still_so, then=partial(history.seal, revision=revision))
+
+    def merge(self, now: Instant) -> bool:
+        """Merge the small segments between two checkpoints of a day; return false if there are too few.
+
+        Then the state at an instant needs few rows besides the checkpoint, and one resource is in few segments.
+        """
+        with self._database.read() as session:
+            runs = self._to_merge(session, now)
+            if runs is None:
+                return False
+            old = {block.segment_id for run in runs for block in run}
+            pieces = runs_of(session, [block for run in runs for block in run])
+            blocks = store_segment(self._database, merged(sources(pieces)))
+
+        def is_still_so(session: Session) -> bool:
+            return old <= {block.segment_id for block in segments.blocks(session, ROWS)}
+
+        return self._put(blocks, is_still_so=is_still_so, then=partial(segments.forget, segment_ids=old))
+
+    def checkpoint(self, reading: HistoryTransaction, now: Instant) -> bool:
+        """Make a checkpoint if many rows were sealed since the last one; else return false."""
+        made = segments.checkpoints(reading.session)
+        last = max((each.revision for each in made), default=0)
+        new = [block for block in segments.blocks(reading.session, ROWS) if block.bounds.last_revision > last]
+        rows_of_last = max(((each.segment_id, each.row_count) for each in made), default=(0, 0))[1]
+        if sum(block.bounds.row_count for block in new) < max(_REPORTS_BETWEEN_CHECKPOINTS * rows_of_last, 1):
+            return False
+        blocks = store_segment(self._database, state_rows(reading, now), (now, reading.state.sealed_revision))
+        return self._put(blocks, is_still_so=lambda session: segments.checkpoints(session) == made)
+
+    def delete_left(self) -> None:
+        """Delete sealed rows of the tail and contents that do not count, in short transactions."""
+        while self._database.submit_durable(partial(history.delete_compacted, most=_DELETED_AT_A_TIME)).result():
+            pass
+        while self._database.submit_durable(partial(segments.delete_contents, most=1)).result():
+            pass
+
+    def _is_due(self, session: Session, over_at: Instant) -> bool:
+        count, first_at, size = history.measure_tail(session)
+        return first_at is not None and (count >= self._rows or first_at < over_at or size >= _BYTES_OF_A_SEGMENT)
+
+    def _oldest(self, session: Session, sealed: int) -> pa.RecordBatch:
+        """Return the first rows of the tail that are not sealed, for one segment and of one day, by revision."""
+        found: list[pa.RecordBatch] = []
+        count = size = 0
+        for some in history.stored_tail(session, sealed, _ROWS_AT_A_TIME):
+            rows = tail_batch(some[: self._rows - count])
+            days = numbers(rows.column("received_at")) // DAY
+            first = days[0] if not found else numbers(found[0].column("received_at"))[0] // DAY
+            others = np.flatnonzero(days != first)
+            of_day = rows.slice(0, int(others[0])) if len(others) else rows
+            found.append(of_day)
+            count += of_day.num_rows
+            size += int(value_sizes(of_day).sum())
+            if of_day.num_rows < len(some) or count >= self._rows or size >= _BYTES_OF_A_SEGMENT:
+                break
+        return together(found)
+
+    def _to_merge(self, session: Session, now: Instant) -> list[list[Block]] | None:
+        ends = sorted({each.revision for each in segments.checkpoints(session)})
+
+        def interval(run: list[Block]) -> tuple[int, int]:
+            return day_of(run), bisect_left(ends, max(block.bounds.last_revision for block in run))
+
+        runs = sorted(segments.runs(segments.blocks(session, ROWS)), key=interval)
+        for (day, number), found in groupby(runs, key=interval):
+            some = list(found)
+            if len(some) > 1 and (day < now // DAY or number < len(ends)):
+                return some
+            small = [run for run in some if sum(block.bounds.row_count for block in run) <= self._rows]
+            if len(small) >= _MOST_SMALL:
+                return small
+        return None
+
+    def _put(
+        self,
+        blocks: Sequence[Block],
+        *,
+        is_still_so: Callable[[Session], bool],
+        then: Callable[[Session], object] = lambda _: None,
+    ) -> bool:
+        """Have blocks count, if what they were made of is still so; gives whether it was."""
+
+        def work(session: Session) -> bool:
+            if not is_still_so(session):
+                return False
+            then(session)
+            segments.put(session, blocks)
+            return True
+
+        return self._database.submit_durable(work).result()
+
+
+def _is_ahead(session: Session, now: Instant) -> bool:
+    """Return whether all checkpoints are in the future, because the clock was ahead when they were made."""
+    oldest_at = segments.oldest_state_at(session)
+    return oldest_at is not None and oldest_at > now
+
+
+def _restart(session: Session, now: Instant) -> None:
+    """Restart the history with the mirror as it is. Earlier rows were trimmed, or are in no checkpoint.
+
+    Otherwise each request about the present is rejected.
+    """
+    if not _is_ahead(session, now):
+        return
+    segments.forget(session, {each.segment_id for each in segments.checkpoints(session)})
+    base_at = history.state(session).base_at
+    if base_at is not None and base_at > now:
+        segments.put_base(session, now)
+    history.begin(session, session.last_revision())
+
+
+def day_of(run: Sequence[Block]) -> int:
+    """Return the day at which its rows were received, as the number of days since 1970."""
+    return max(block.bounds.last_received_at for block in run) // DAY

@@ -1,0 +1,104 @@
+"""Access of applications to the past: what happened, and the fleet as of an earlier instant. Source: wire.md 10."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mirror_sdk.wire.history import BEFORE_HISTORY, NO_HISTORY, YET_TO_COME
+from mirror_sdk.wire.model import write_timestamp
+from mirror_server.clock import Clock
+from mirror_server.core.errors import ApiError
+from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.extensions.history.selection import HistorySelection, TooOld
+from mirror_server.extensions.history.store import history
+from mirror_server.hooks import Measurement, extends
+from mirror_server.service.long_reads import Slots
+from mirror_server.store.database import Database
+
+if TYPE_CHECKING:
+    from mirror_server.extensions.history.service import HistoryService, OpenQuery
+
+
+class HistoryQueries:
+    """Opens the past for applications, a few at once: each keeps the database from tidying up its log.
+
+    Args:
+        history: The history; ``None`` if none is kept.
+        database: Where it is, or was.
+        clock: Domain time.
+        slots: The slots of downloads.
+
+    Attributes:
+        history: The history; ``None`` if none is kept.
+    """
+
+    def __init__(self, history: HistoryService | None, database: Database, clock: Clock, slots: Slots) -> None:
+        self.history = history
+        self._database = database
+        self._clock = clock
+        self._slots = slots
+
+    @extends
+    def lead(self) -> None:
+        """Without a history, record that changes have no rows from now on."""
+        if self.history is None:
+            self._database.submit_durable(history.end)
+
+    @extends
+    def measurements(self) -> list[Measurement]:
+        """Measure the history in the database."""
+        found = self._database.query(history.measure)
+        rows = {("tail",): found.tail_rows, ("segments",): found.segment_rows, ("archive",): found.archive_rows}
+        sizes = {("segments",): found.segment_bytes, ("archive",): found.archive_bytes}
+        return [
+            Measurement("mirror_history_rows", "Rows of the history by place.", rows, ("place",)),
+            Measurement("mirror_history_bytes", "Size of the compressed history by place.", sizes, ("place",)),
+        ]
+
+    def open_history(self, app_id: str, selection: HistorySelection) -> OpenQuery:
+        """Open what happened, as known now; the caller closes it.
+
+        Raises:
+            ApiError: No history is kept (404), the selection is before it (400), or too much is open (429).
+        """
+        query = self._open(app_id, "from", selection)
+        if selection.end is not None and selection.end < query.oldest_at:
+            query.close()
+            raise _before_history("to", query.oldest_at)
+        return query
+
+    def open_as_of(self, app_id: str, selection: HistorySelection, instant: Instant) -> OpenQuery:
+        """Open the fleet as of an instant, as far as it is known now; the caller closes it.
+
+        Raises:
+            ApiError: No history is kept (404), the instant is before it or in the future (400), or too much is open
+                (429).
+        """
+        now = self._clock.now()
+        if instant > now:
+            message = f"is yet to come: here it is {_shown(now)}; leave it out for the fleet as it is"
+            raise ApiError.of_field("as_of", message, reason=YET_TO_COME)
+        return self._open(app_id, "as_of", selection, instant)
+
+    def _open(self, app_id: str, field: str, selection: HistorySelection, instant: Instant | None = None) -> OpenQuery:
+        if self.history is None:
+            message = "this server keeps no history; its operator may switch it on with --keep-history"
+            raise ApiError(404, message, reason=NO_HISTORY)
+        api_error = self._slots.acquire(app_id)
+        if api_error is not None:
+            raise api_error
+        try:
+            return self.history.open(selection, instant, release=partial(self._slots.release, app_id))
+        except TooOld as error:
+            raise _before_history(field, error.oldest_at) from None
+
+
+def _before_history(field: str, oldest_at: Instant) -> ApiError:
+    """Return the 400 of an instant before the history."""
+    message, more = f"the history begins at {_shown(oldest_at)}; ask from then on", {"oldest_at": _shown(oldest_at)}
+    return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)
+
+
+def _shown(instant: Instant) -> str:
+    return write_timestamp(to_datetime(instant))

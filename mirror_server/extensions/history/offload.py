@@ -1,0 +1,205 @@
+"""Moves rows of days that are over to the archive, and deletes rows that were kept long enough."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.extensions.history.archive import OTHER_DAY, Archive, name_of_file
+from mirror_server.extensions.history.as_of import state_rows
+from mirror_server.extensions.history.columns import kept, numbers
+from mirror_server.extensions.history.compaction import DAY, day_of, store_segment
+from mirror_server.extensions.history.filters import kept_until
+from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
+from mirror_server.extensions.history.reading import HistoryTransaction, Run, merged, runs_of, sources
+from mirror_server.extensions.history.store import segments
+from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds
+from mirror_server.store.database import Database
+from mirror_server.store.session import LEADER, Session
+
+_log = logging.getLogger(__name__)
+
+_NAME_SETTING = "history_archive_name"
+
+_MOST_DAYS = 40
+"""The most days that one move has files for: clocks that are far off could have one for each of their rows."""
+
+_LAST_AT = 253_402_300_800_000
+"""The end of the year 9999: later days have no name."""
+
+_ROWS_OF_A_FILE = 500_000
+_BYTES_OF_A_FILE = 32 * 1024 * 1024
+
+
+class Offload:
+    """Moves rows to the archive.
+
+    Args:
+        database: Where the rows are.
+        archive: Where they go.
+    """
+
+    def __init__(self, database: Database, archive: Archive) -> None:
+        self._database = database
+        self._archive = archive
+
+    def prepare(self) -> None:
+        """Make the archive if it has no files, so that one that cannot be written to is reported before a day is over.
+
+        Raises:
+            OSError: It cannot be made, or not written to.
+        """
+        with self._database.read() as session:
+            is_new = not segments.files(session)
+        if is_new:
+            self._archive.make()
+
+    def move(self, now: Instant) -> bool:
+        """Move the rows of the first day that is over; return false if there is none.
+
+        Raises:
+            OSError: The archive cannot be written.
+        """
+        with self._database.read() as session:
+            blocks = _of_first_day(session, now)
+            leader = session.setting(LEADER)
+            if not blocks or not self._is_own(leader):
+                return False
+            old = {block.segment_id for block in blocks}
+            files = list(self._write(runs_of(session, blocks), leader))
+
+        def work(session: Session) -> bool:
+            if not old <= {block.segment_id for block in segments.blocks(session, ROWS)}:
+                return False
+            segments.forget(session, old)
+            segments.put_files(session, files)
+            return True
+
+        return self._database.submit_durable(work).result()
+
+    def delete_unknown(self, held: Collection[str] = ()) -> None:
+        """Delete files that do not count, which a killed process left, but not those that are still being read.
+
+        Raises:
+            OSError: The archive cannot be read or written.
+        """
+        with self._database.read() as session:
+            leader = session.setting(LEADER)
+        found = self._archive.names(self._mirror())
+        with self._database.read() as session:
+            known = {file.file_name for file in segments.files(session)}
+            # Else some of them may be those of another leader, who is about to tell the database of them.
+            if not self._is_own(leader) or session.setting(LEADER) != leader:
+                return
+        for name in sorted(found - known - set(held)):
+            _log.info("deleting %s, which is no part of the history", name)
+            self._archive.delete(name)
+
+    def _is_own(self, leader: str | None) -> bool:
+        """Return whether this process leads; it may have waited so long that another one does."""
+        return leader is None or leader.startswith(f"{self._database.process_id}-")
+
+    def _mirror(self) -> str:
+        """Return the part of file names that tells this mirror from others."""
+        with self._database.read() as session:
+            name = session.setting(_NAME_SETTING)
+        if name is None:
+            name = uuid.uuid4().hex[:8]
+            self._database.submit_durable(partial(Session.put_setting, name=_NAME_SETTING, value=name)).result()
+        return name
+
+    def _write(self, runs: list[Run], leader: str | None) -> Iterator[ArchivedFile]:
+        days = _days(runs)
+        for run in runs:
+            # No other run has the same last row.
+            number = max(piece.bounds.last_revision for piece in run)
+            for day in [*days, None]:
+                rows = (_of_day(batch, day, days) for batch in merged(sources([run])))
+                day_name = OTHER_DAY if day is None else to_datetime(day * DAY).strftime("%Y-%m-%d")
+                for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
+                    name = name_of_file(self._mirror(), day_name, number, part, leader)
+                    with self._archive.writing(name) as file:
+                        file.write(encoded(some, SMALL))
+                    yield ArchivedFile(name, day_name, self._archive.size(name), bounds(some))
+
+
+class Trimming:
+    """Deletes rows that were kept long enough; the state they led to remains as the oldest checkpoint.
+
+    Args:
+        database: Where the rows are.
+        keep_seconds: How long rows are kept after they were received.
+    """
+
+    def __init__(self, database: Database, keep_seconds: float) -> None:
+        self._database = database
+        self._keep_milliseconds = round(keep_seconds * 1000)
+        self._step = min(DAY, self._keep_milliseconds // 10)
+
+    def base_at(self, now: Instant) -> Instant:
+        """Return the instant before which received rows are not kept any more."""
+        return now - self._keep_milliseconds
+
+    def trim(self, reading: HistoryTransaction, now: Instant) -> set[str] | None:
+        """Delete rows that are old enough; all rows of that age must be sealed.
+
+        Returns:
+            The names of files that do not count any more; ``None`` if there was nothing to delete.
+        """
+        base_at = self.base_at(now)
+        begun_at = segments.oldest_state_at(reading.session)
+        if begun_at is None or base_at < begun_at + self._step:
+            return None
+        runs = segments.runs(segments.blocks(reading.session, ROWS))
+        files = segments.files(reading.session)
+        newest = [_newest(block.bounds) for run in runs for block in run] + [_newest(file.bounds) for file in files]
+        if min(newest, default=now) >= base_at:
+            return None
+        old = {run[0].segment_id for run in runs if all(_newest(block.bounds) < base_at for block in run)}
+        names = {file.file_name for file in files if _newest(file.bounds) < base_at}
+        state = store_segment(self._database, state_rows(reading, base_at), (base_at, reading.state.sealed_revision))
+
+        def work(session: Session) -> None:
+            before = {each.segment_id for each in segments.checkpoints(session) if each.at < base_at}
+            segments.forget(session, old | before)
+            segments.forget_files(session, names)
+            segments.put(session, state)
+            segments.put_base(session, base_at)
+
+        self._database.submit_durable(work).result()
+        return names
+
+
+def _of_first_day(session: Session, now: Instant) -> list[Block]:
+    """Return the blocks of the first day that is over."""
+    runs = [run for run in segments.runs(segments.blocks(session, ROWS)) if day_of(run) < now // DAY]
+    day = min(map(day_of, runs), default=None)
+    return [block for run in runs if day_of(run) == day for block in run]
+
+
+def _days(runs: Iterable[Run]) -> list[int]:
+    """Return the days with most of the rows, as numbers of days since 1970."""
+    found: Counter[int] = Counter()
+    for piece in (piece for run in runs for piece in run):
+        with ParquetRows(piece.source()) as rows:
+            for instants in rows.instants():
+                days, counts = np.unique(instants[(instants >= 0) & (instants < _LAST_AT)] // DAY, return_counts=True)
+                found.update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
+    return sorted(day for day, _ in found.most_common(_MOST_DAYS))
+
+
+def _of_day(batch: pa.RecordBatch, day: int | None, days: Sequence[int]) -> pa.RecordBatch:
+    """Return the rows of a day; ``None`` stands for all but these days."""
+    found = numbers(batch.column("changed_at")) // DAY
+    return kept(batch, ~np.isin(found, days) if day is None else found == day)
+
+
+def _newest(bounds: Bounds) -> Instant:
+    return kept_until(bounds.last_received_at, bounds.last_changed_at)

@@ -1,0 +1,71 @@
+"""Requests that only the leader of several processes can answer: it alone knows the devices and what is under way."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from flask import Response, g, request
+
+from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
+from mirror_server.core.errors import ApiError
+from mirror_server.extensions.postgresql.forwarding import Call, Forwarder, Reply, leader_changed
+from mirror_server.service.keys import sent_secret_hash
+from mirror_server.views.deferred import Deferred
+from mirror_server.views.requests import CALLER, read_raw_body, request_id
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+_TIMEOUT_SECONDS = 620
+_POLL_TIMEOUT_SECONDS = MAX_HOLD_SECONDS + 10
+# Every answer gets its own of these.
+_NOT_FORWARDED = {"content-length", REQUEST_ID_HEADER.lower(), "cache-control", "x-content-type-options"}
+
+
+def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) -> Response | None:
+    """Have the leader answer the request at hand, which it alone can; ``None`` where this process leads.
+
+    Raises:
+        ApiError: Another process forwarded it to this one, which leads no more (503).
+    """
+    if not forwarder.is_needed:
+        return None
+    if CALLER in environ:
+        raise leader_changed()
+    request_id_header = [REQUEST_ID_HEADER.lower(), request_id(environ)]
+    call = Call(
+        process_id=forwarder.process_id,
+        app_id=g.app_id,
+        scopes=sorted(g.scopes),
+        method=request.method,
+        path=request.path,
+        query=request.query_string.decode("latin-1"),
+        headers=[["content-type", request.headers.get("Content-Type", "")], request_id_header],
+        address=request.remote_addr or "",
+        body=base64.b64encode(read_raw_body()).decode(),
+        secret_hash=sent_secret_hash(request.headers.get("Authorization")).hex(),
+    )
+    call_id, future = forwarder.ask(call)
+    return Deferred(
+        future,
+        _POLL_TIMEOUT_SECONDS if is_poll else _TIMEOUT_SECONDS,
+        render=_response,
+        expired=_expired,
+        close=lambda: forwarder.forget(call_id),
+        is_poll=is_poll,
+    )
+
+
+def _response(reply: Reply) -> Response:
+    response = Response(reply.body, reply.status)
+    del response.headers["Content-Type"]
+    for name, value in reply.headers:
+        if name not in _NOT_FORWARDED:
+            response.headers[name] = value
+    return response
+
+
+def _expired() -> Response:
+    message = "the process that holds the devices and channels did not answer in time; look before you repeat it"
+    raise ApiError(503, message, retry_after_seconds=1)

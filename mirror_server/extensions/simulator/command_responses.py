@@ -1,0 +1,115 @@
+"""How a simulated device answers a command. Source: specification 3.1 and 3.2; wire.md 5."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from mirror_server.core.instants import Instant
+from mirror_server.devices.link import (
+    CancelObservation,
+    Content,
+    DeviceCommand,
+    DeviceResponse,
+    Execute,
+    Observe,
+    Outcome,
+    Read,
+    Write,
+    WriteAttributes,
+)
+from mirror_server.extensions.simulator.device import RunningResource, SimulatedDevice
+
+_TEXT = "text/plain"
+_BYTES = "application/octet-stream"
+
+
+def respond(device: SimulatedDevice, command: DeviceCommand, now: Instant) -> DeviceResponse:
+    """Do what a command asks, as far as the device lets it; the answer says whether it was done."""
+    if device.answer == "reject":
+        return DeviceResponse(Outcome.REJECTED)
+    resource = device.resources.get(command.path)
+    if resource is None:
+        return DeviceResponse(Outcome.NOT_FOUND)
+    return _obey(device, resource, command, now)
+
+
+def changes_device(command: DeviceCommand) -> bool:
+    """Whether a command, once done, leaves something to be stored."""
+    return not isinstance(command, Read | Execute)
+
+
+def _obey(device: SimulatedDevice, resource: RunningResource, command: DeviceCommand, now: Instant) -> DeviceResponse:
+    match command:
+        case Read():
+            return _read(device, resource, command, now)
+        case Write():
+            return DeviceResponse(_write(device, resource, command, now))
+        case WriteAttributes():
+            return DeviceResponse(_write_attributes(resource, command.query))
+        case Execute():
+            return DeviceResponse(Outcome.DONE if resource.executable else Outcome.METHOD_NOT_ALLOWED)
+        case Observe():
+            return _observe(device, resource, command, now)
+        case CancelObservation():
+            resource.observed = False
+            return DeviceResponse(Outcome.DONE)
+
+
+def _value(device: SimulatedDevice, path: str, now: Instant) -> DeviceResponse:
+    reading = device.reading(path, now)
+    return DeviceResponse(Outcome.DONE, Content(reading.text.encode(), _TEXT), responded_at=reading.measured_at)
+
+
+def _read(device: SimulatedDevice, resource: RunningResource, command: Read, now: Instant) -> DeviceResponse:
+    if resource.executable:
+        return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
+    if command.accept is not None and _media_type(command.accept) not in {_TEXT, "*/*"}:
+        return DeviceResponse(Outcome.UNSUPPORTED_CONTENT_TYPE)
+    return _value(device, command.path, now)
+
+
+def _observe(device: SimulatedDevice, resource: RunningResource, command: Observe, now: Instant) -> DeviceResponse:
+    if resource.executable:
+        return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
+    resource.observed = True
+    return _value(device, command.path, now)
+
+
+def _write(device: SimulatedDevice, resource: RunningResource, command: Write, now: Instant) -> Outcome:
+    rule = device.rule(command.path)
+    accepts = rule.accepts if rule else None
+    if not resource.writable:
+        return Outcome.METHOD_NOT_ALLOWED
+    # Only a resource that takes any text takes bytes: a number or a boolean has another form in bytes.
+    if _media_type(command.content.content_type) not in ({_TEXT} if accepts else {_TEXT, _BYTES}):
+        return Outcome.UNSUPPORTED_CONTENT_TYPE
+    try:
+        text = command.content.payload.decode()
+    except UnicodeDecodeError:
+        return Outcome.BAD_VALUE
+    if accepts and not accepts(text):
+        return Outcome.BAD_VALUE
+    device.set_value(command.path, text, now)
+    return Outcome.DONE
+
+
+def _write_attributes(resource: RunningResource, query: str) -> Outcome:
+    """Take ``pmin`` and ``pmax``, whole seconds, where the one is not above the other; nothing else is known."""
+    if resource.executable:
+        return Outcome.METHOD_NOT_ALLOWED
+    given = parse_qsl(query, keep_blank_values=True)
+    rules = dict(given)
+    if not rules or len(rules) < len(given) or not rules.keys() <= {"pmin", "pmax"}:
+        return Outcome.BAD_VALUE
+    if not all(text.isascii() and text.isdecimal() and len(text) <= 9 for text in rules.values()):
+        return Outcome.BAD_VALUE
+    pmin_seconds = int(rules.get("pmin", resource.pmin_seconds))
+    pmax_seconds = int(rules["pmax"]) if "pmax" in rules else resource.pmax_seconds
+    if pmax_seconds is not None and pmax_seconds < max(1, pmin_seconds):
+        return Outcome.BAD_VALUE
+    resource.pmin_seconds, resource.pmax_seconds = pmin_seconds, pmax_seconds
+    return Outcome.DONE
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()

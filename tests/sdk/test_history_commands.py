@@ -1,0 +1,130 @@
+"""mirror history and mirror as-of, of a real server. Source: wire.md 10."""
+
+import csv
+import io
+import json
+
+import pandas as pd
+import pytest
+from changed_answers import LIGHT, RESOURCES, TEMPERATURE
+
+from mirror_server.devices.link import Content, Observation
+
+pytestmark = pytest.mark.keeps_history
+
+
+@pytest.fixture
+def times(simulator, plain):
+    """When the temperature of a device was 21.5, 22.5 and 23.5, an hour apart; a write ended at the last one."""
+    device_id = simulator.add_device("a", RESOURCES, endpoint_type="Light")
+    plain.subscribe(device_id, TEMPERATURE)
+    found = [simulator.get_clock()]
+    for value in (22.5, 23.5):
+        found.append(simulator.advance(3600))
+        simulator.set_value(device_id, TEMPERATURE, value)
+    plain.write_value(device_id, LIGHT, True)
+    return found
+
+
+def rows(told):
+    assert told.exit_code == 0, told.output
+    return json.loads(told.stdout)
+
+
+def values(told):
+    return [row["value"] for row in rows(told)]
+
+
+def test_it_shows_what_happened_to_a_device(shell, times):
+    shown = shell("history", "a")
+    assert shown.exit_code == 0
+    assert "23.5" in shown.stdout
+    assert "registration" in shown.stdout
+    told = rows(shell("history", "a", TEMPERATURE, "--json"))
+    reported = [("reported", value) for value in (21.5, 22.5, 23.5)]
+    assert [(row["event"], row["value"]) for row in told] == [("registration", None), *reported]
+    (write,) = [row for row in rows(shell("history", "a", "/3311/*", "--json")) if row["path"] == LIGHT]
+    assert (write["event"], write["value"], write["origin"], write["status"]) == ("write", True, "write", "success")
+    told = list(csv.DictReader(io.StringIO(shell("history", "a", "/3303/*", "--csv").stdout)))
+    assert [row["value"] for row in told] == ["", "21.5", "22.5", "23.5"]
+    assert told[-1]["at"] == times[2].isoformat(timespec="milliseconds")
+
+
+def test_an_interval_is_told_by_instants_or_from_now(shell, times):
+    begin, end = (f"{at:%Y-%m-%dT%H:%M:%S}Z" for at in times[1:])
+    expected = {
+        ("--begin", begin, "--end", end): [22.5],
+        ("--since", "90m"): [22.5, 23.5],
+        ("--since", "0.5h"): [23.5],
+        ("--begin", begin, "--limit", "1"): [22.5],
+    }
+    for words, found in expected.items():
+        assert values(shell("history", "a", TEMPERATURE, "--json", *words)) == found
+
+
+def test_a_span_longer_than_the_history_shows_what_there_is_of_it_and_says_so(shell, times):
+    whole = shell("history", "a", TEMPERATURE, "--json", "--since", "9d")
+    assert values(whole) == [None, 21.5, 22.5, 23.5]
+    (said,) = whole.stderr.splitlines()
+    assert said.startswith("the history begins at 2026-01-05T08:00:00.000Z")
+    assert rows(shell("history", "a", TEMPERATURE, "--json", "--since", "9d", "--limit", "2")) == rows(whole)[:2]
+    nothing = shell("history", "a", "--since", "9d", "--end", "2026-01-04T00:00Z")
+    assert nothing.exit_code == 1
+    assert shell("history", "a", "--since", "1h").stderr == ""
+
+
+def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(shell, mirror, simulator):
+    device_id = simulator.add_device("early", RESOURCES)
+    dated = int(simulator.get_clock().timestamp() * 1000) - 30_000
+    value = Observation(device_id, TEMPERATURE, Content(b"19.5"), dated, is_unasked=True)
+    mirror.services.devices.observed([value]).result(60)
+    simulator.advance(10)
+    shown = shell("history", "early", TEMPERATURE, "--json", "--since", "60s")
+    assert values(shown) == [None, 19.5]
+    assert "the history begins at 2026-01-05T08:00:00.000Z" in shown.stderr
+    limited = shell("history", "early", TEMPERATURE, "--json", "--since", "60s", "--limit", "1")
+    assert rows(limited) == rows(shown)[:1]
+    # These are older than what was asked for.
+    assert values(shell("history", "early", TEMPERATURE, "--json", "--since", "20s")) == [None]
+
+
+def test_wrong_usage_is_told(shell, tmp_path):
+    for words, told in (
+        (["history", "a", "--begin", "2026-01-05T08:00"], "has no time zone; write 2026-01-05T08:00:00Z"),
+        (["history", "a", "--begin", "yesterday"], "is not a time"),
+        (["history", "a", "--since", "2 weeks"], "is not a time span"),
+        (["history", "a", "--since", "2h", "--begin", "2026-01-05T08:00Z"], "give one of them"),
+        (["history", "a", "/3*/0"], "at the end"),
+        (["history"], "Missing argument 'DEVICE'"),
+        (["as-of", "2026-01-05T08:00", tmp_path / "then.csv"], "has no time zone"),
+        (["as-of", "2026-01-05T08:00Z", tmp_path / "then.xlsx"], "ends neither in .parquet nor in .csv"),
+    ):
+        found = shell(*words)
+        assert found.exit_code == 2, words
+        assert told in found.stderr
+
+
+def test_what_is_refused_is_told_in_a_line(shell, times, tmp_path):
+    file = tmp_path / "then.csv"
+    for words, told in (
+        (["history", "a", "--begin", "2020-01-01T00:00Z"], "the history begins at"),
+        (["as-of", "2020-01-01T00:00Z", file], "the history begins at"),
+        (["history", "nobody"], "nobody"),
+        (["history", "a", "--begin", "9999999d"], "beyond the years 1 to 9999"),
+        (["as-of", "9999999d", file], "beyond the years 1 to 9999"),
+    ):
+        found = shell(*words)
+        assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1), words
+        assert told in found.stderr
+    assert not file.exists()
+
+
+def test_the_fleet_as_of_an_instant_is_written_into_a_file(shell, times, tmp_path):
+    at = f"{times[1]:%Y-%m-%dT%H:%M:%S}Z"
+    for ending, read in (("parquet", pd.read_parquet), ("csv", pd.read_csv)):
+        file = tmp_path / f"then.{ending}"
+        told = shell("as-of", at, file, "--path", "/3303/*")
+        assert told.exit_code == 0, told.output
+        assert f"into {file}" in told.stderr
+        assert read(file)["reported_num"].dropna().tolist() == [22.5]
+    assert "wrote 0 rows of 0 devices" in shell("as-of", at, tmp_path / "fans.parquet", "--type", "Fan").stderr
