@@ -54,6 +54,7 @@ class Service:
 
     def __init__(self, url: str, key: str) -> None:
         self.url = url
+        self.key = key
         self.http: httpx.Client = httpx.Client(
             base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60, follow_redirects=True
         )

@@ -108,8 +108,8 @@ def test_new_resources_are_taken_in_and_removed_ones_stay(
 ) -> None:
     """Specification 2.1."""
     simulator.set_value(light, "/3304/0/5700", "40", observable=True)
-    simulator.remove(light, "/3303/0/5700")
-    simulator.registration(light, "PUT")
+    simulator.remove_resource(light, "/3303/0/5700")
+    simulator.update_registration(light)
     assert service.resource(light, "/3304/0/5700")["reported"] == {}
     assert service.resource(light, "/3303/0/5700")
     listed = [resource["uri"] for resource in service.json("GET", f"/v2/endpoints/{light}")]

@@ -8,6 +8,7 @@ import pytest
 
 from mirror_sdk.testing.conformance.service import Service, decoded, encoded, new_async_id
 from mirror_sdk.testing.conformance.simulated_devices import REBOOT, SWITCH, TEMPERATURE, SimulatedDevices
+from mirror_sdk.wire.simulator import AnswerMode
 
 READ = {"method": "GET", "uri": TEMPERATURE}
 WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
@@ -111,12 +112,12 @@ def test_without_an_async_id_the_server_makes_one(service: Service, light: str) 
 def test_the_same_request_again_is_queued_once(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Extension, which makes it safe to send again; another request under the same async-id is 409."""
     async_id = new_async_id()
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     for _ in range(2):
         assert service.submit(light, "PUT", SWITCH, async_id, value="1").status_code == 202
     response = service.submit(light, "PUT", SWITCH, async_id, value="0")
     assert response.status_code == 409
-    simulator.patch(light, online=True)
+    simulator.set_online(light, True)
     assert service.outcome(async_id)["status"] == 200
     last = service.perform(light, "GET", SWITCH)
     assert decoded(last["payload"]) == b"1"
@@ -131,25 +132,25 @@ def test_a_read_returns_and_stores_the_value(service: Service, simulator: Simula
     assert isinstance(response["max-age"], int)
     reported = service.resource(light, TEMPERATURE)["reported"]
     assert decoded(reported["value"]) == b"22.5"
-    assert not simulator.is_manual or reported["reported_at"] == simulator.now()
+    assert not simulator.has_manual_clock() or reported["reported_at"] == simulator.now()
 
 
 def test_a_write_is_pending_and_then_a_success(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """The write flow of specification 3.3, and 3.1."""
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     async_id = new_async_id()
     assert service.submit(light, "PUT", SWITCH, async_id, value="1").status_code == 202
     pending = service.resource(light, SWITCH)["desired"]
     assert (pending["status"], decoded(pending["value"])) == (0, b"1")
     assert "status_updated_at" not in pending
-    if simulator.is_manual:
+    if simulator.has_manual_clock():
         simulator.advance(5)
-    simulator.patch(light, online=True)
+    simulator.set_online(light, True)
     assert service.outcome(async_id)["status"] == 200
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], decoded(desired["value"])) == (1, b"1")
     assert desired["desired_at"] == desired["status_updated_at"]
-    if simulator.is_manual:
+    if simulator.has_manual_clock():
         assert desired["desired_at"] == simulator.now() > pending["desired_at"]
 
 
@@ -172,7 +173,7 @@ def test_if_match_write_needs_the_current_revision(service: Service, simulator: 
     seen = service.resource(light, SWITCH)
     if "revision" not in seen["desired"]:
         pytest.skip("the server tells no revisions of desired values")
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     write = {"method": "PUT", "uri": SWITCH, "payload-b64": encoded("0")}
     headers = {"If-Match": f'"{seen["desired"]["revision"]}"'}
     assert service.call(*post(light), json=write, headers=headers).status_code == 202
@@ -186,10 +187,10 @@ def test_if_match_write_needs_the_current_revision(service: Service, simulator: 
     [(TEMPERATURE, "normal", 400, "METHOD_NOT_ALLOWED"), (SWITCH, "reject", 400, "REJECTED")],
 )
 def test_a_write_that_the_device_rejects_is_a_failure(
-    service: Service, simulator: SimulatedDevices, light: str, path: str, mode: str, status: int, error: str
+    service: Service, simulator: SimulatedDevices, light: str, path: str, mode: AnswerMode, status: int, error: str
 ) -> None:
     """Specification 3.1 and 7: the resource is not writeable, or the device rejects."""
-    simulator.patch(light, answer=mode)
+    simulator.set_answer(light, mode)
     response = service.perform(light, "PUT", path, value="1")
     assert (response["status"], response["error"], response["payload"]) == (status, error, "")
     resource = service.resource(light, path)
@@ -206,7 +207,7 @@ def test_a_failed_write_is_acknowledged_until_the_next_write(
     if response.status_code in {404, 405}:
         pytest.skip("the server has no acknowledgements")
     assert (response.status_code, response.json()["reason"]) == (409, "NO_FAILED_WRITE")
-    simulator.patch(light, answer="reject")
+    simulator.set_answer(light, "reject")
     assert service.perform(light, "PUT", SWITCH, value="1")["error"] == "REJECTED"
     failed = service.resource(light, SWITCH)["desired"]
     assert service.call(*route, json=body).status_code == 204
@@ -214,7 +215,7 @@ def test_a_failed_write_is_acknowledged_until_the_next_write(
     assert acknowledged.pop("acknowledged_at")
     assert acknowledged.pop("acknowledged_by") == "night shift"
     assert acknowledged == failed
-    simulator.patch(light, answer="normal")
+    simulator.set_answer(light, "normal")
     assert service.perform(light, "PUT", SWITCH, value="0")["status"] == 200
     assert not {"acknowledged_at", "acknowledged_by"} & service.resource(light, SWITCH)["desired"].keys()
 
@@ -223,7 +224,7 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
     service: Service, manual_simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 3.1 and 7: ``expiry_seconds``."""
-    manual_simulator.patch(light, online=False)
+    manual_simulator.set_online(light, False)
     async_id = new_async_id()
     assert service.submit(light, "PUT", SWITCH, async_id, value="1", expiry_seconds=60).status_code == 202
     manual_simulator.advance(59)
@@ -236,7 +237,7 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
 
 def test_a_silent_device_is_a_timeout(service: Service, manual_simulator: SimulatedDevices, light: str) -> None:
     """wire.md 2 and 5: an attempt waits for the device's response, then 504."""
-    manual_simulator.patch(light, answer="silent")
+    manual_simulator.set_answer(light, "silent")
     async_id = new_async_id()
     assert service.submit(light, "GET", TEMPERATURE, async_id).status_code == 202
     manual_simulator.advance(2 * 3600)
@@ -248,8 +249,8 @@ def test_a_resource_the_device_does_not_have_is_not_found(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """wire.md 5. The mirror knows the resource still, since the device has had it."""
-    simulator.remove(light, TEMPERATURE)
-    simulator.registration(light, "PUT")
+    simulator.remove_resource(light, TEMPERATURE)
+    simulator.update_registration(light)
     response = service.perform(light, "GET", TEMPERATURE)
     assert (response["status"], response["error"]) == (404, "RESOURCE_NOT_FOUND")
 
@@ -261,13 +262,13 @@ def test_a_resource_is_executed(service: Service, light: str) -> None:
 
 def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """wire.md 2: both are delivered in order, both have async responses, and the mirror follows the newer one."""
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     older, newer = new_async_id(), new_async_id()
     assert service.submit(light, "PUT", SWITCH, older, value="0").status_code == 202
     assert service.submit(light, "PUT", SWITCH, newer, value="1").status_code == 202
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], desired["value"]) == (0, encoded("1"))
-    simulator.patch(light, online=True)
+    simulator.set_online(light, True)
     assert (service.outcome(older)["status"], service.outcome(newer)["status"]) == (200, 200)
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], desired["value"]) == (1, encoded("1"))
@@ -275,7 +276,7 @@ def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: Sim
 
 def test_a_full_queue_is_a_limit(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """``QUEUE_IS_FULL``: 20 commands wait for one device."""
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     for _ in range(20):
         assert service.submit(light, "GET", TEMPERATURE, new_async_id()).status_code == 202
     body = service.rejected(429, *post(light), json=READ)
@@ -286,9 +287,9 @@ def test_pending_requests_fail_when_the_device_deregisters(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """``DEVICE_REMOVED_REGISTRATION``."""
-    simulator.patch(light, answer="silent")
+    simulator.set_answer(light, "silent")
     async_id = new_async_id()
     assert service.submit(light, "GET", TEMPERATURE, async_id).status_code == 202
-    simulator.registration(light, "DELETE")
+    simulator.deregister(light)
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (429, "DEVICE_REMOVED_REGISTRATION")

@@ -91,10 +91,10 @@ def test_both_spellings_of_a_filter_give_the_same(service: Service, device_id: s
 def test_a_device_that_leaves_is_deregistered(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Its state, and what a filter gives."""
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "registered"
-    simulator.registration(light, "DELETE")
+    simulator.deregister(light)
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "deregistered"
     assert listed(service, state="registered", id=light) == []
-    simulator.registration(light, "POST")
+    simulator.register(light)
     assert listed(service, state="registered", id=light) == [light]
 
 

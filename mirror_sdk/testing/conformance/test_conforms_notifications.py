@@ -49,9 +49,9 @@ def test_registrations_are_reported_to_every_application(
     assert (entry["ept"], entry["q"]) == ("Conformance", False)
     by_path = {resource["path"]: resource for resource in entry["resources"]}
     assert by_path[TEMPERATURE]["obs"] is True
-    simulator.registration(light, "PUT")
+    simulator.update_registration(light)
     service.wait_for("reg-updates", lambda entry: entry["ep"] == light)
-    simulator.registration(light, "DELETE")
+    simulator.deregister(light)
     service.wait_for("de-registrations", lambda entry: entry == light)
 
 

@@ -24,16 +24,16 @@ def test_a_registered_device_is_an_endpoint(service: Service, simulator: Simulat
     assert expected in service.json("GET", ENDPOINTS)
     assert expected in service.json("GET", ENDPOINTS, params={"type": "Conformance"})
     assert expected not in service.json("GET", ENDPOINTS, params={"type": "conformance"})
-    simulator.registration(light, "DELETE")
+    simulator.deregister(light)
     assert light not in [endpoint["name"] for endpoint in service.json("GET", ENDPOINTS)]
-    simulator.registration(light, "POST")
+    simulator.register(light)
 
 
 def test_an_endpoint_in_queue_mode_is_marked(service: Service, simulator: SimulatedDevices) -> None:
     """``q``."""
     sleeper = simulator.add(queue_mode=True)
     assert [endpoint["q"] for endpoint in service.json("GET", ENDPOINTS) if endpoint["name"] == sleeper] == [True]
-    simulator.registration(sleeper, "DELETE")
+    simulator.deregister(sleeper)
 
 
 def test_limits_are_numbers(service: Service) -> None:
@@ -83,7 +83,7 @@ def test_the_cache_is_the_mirror(service: Service, simulator: SimulatedDevices, 
     path = f"{ENDPOINTS}/{light}{TEMPERATURE}"
     assert service.call("GET", path, params={"cacheOnly": "true"}).status_code == 205
     outcome_of(service, service.call("GET", path, params={"cacheOnly": "false"}))
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     cached = service.http.get(path, params={"cacheOnly": "true"})
     assert (cached.status_code, cached.content) == (200, str(RESOURCES[0]["value"]).encode())
 

@@ -130,7 +130,7 @@ def test_a_rule_is_checked_at_a_registration_update(service: Service, simulator:
     """Specification 3.3: when a device registers or updates its registration, not before."""
     service.call("PUT", RULES, json=[{"endpoint-name": light, "resource-path": [SWITCH]}])
     assert service.resource(light, SWITCH)["subscribed"] is False
-    simulator.registration(light, "PUT")
+    simulator.update_registration(light)
     service.wait_for("notifications", lambda entry: (entry["ep"], entry["path"]) == (light, SWITCH))
     assert service.resource(light, SWITCH)["subscribed"] is True
 
@@ -170,5 +170,5 @@ def test_single_subscriptions_end_at_a_full_registration(
 ) -> None:
     """wire.md 3."""
     service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
-    simulator.registration(light, "POST")
+    simulator.register(light)
     service.rejected(404, "GET", f"{RULES}/{light}{TEMPERATURE}")
