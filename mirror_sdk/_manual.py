@@ -1,4 +1,4 @@
-"""The manual behind the command ``help``: its topics are docstrings of modules, which the API reference shows too."""
+"""The manual of the command ``help``. Its topics are docstrings of modules, which the API reference shows too."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _ROLE = re.compile(r":([a-z]+):`~?([^`]+)`")
 
 
 def show_topic(name: str | None, topics: Mapping[str, str], more: Callable[[], str] = str) -> None:
-    """Print a topic: laid out on a terminal, as it is written where a program reads it. Without a name, list them.
+    """Print a topic, or list the topics if no name is given.
+
+    The text is formatted on a terminal and printed unchanged otherwise.
 
     Args:
-        name: Which topic.
-        topics: The module of each topic, a package or a module right in one, which is not loaded.
-        more: Gives what stands behind the text of the topic.
+        name: The topic.
+        topics: The module of each topic: a package, or a module directly in a package. It is not imported.
+        more: Returns text to print after the topic.
 
     Raises:
         UsageError: There is no such topic.
@@ -35,13 +37,13 @@ def show_topic(name: str | None, topics: Mapping[str, str], more: Callable[[], s
         click.echo(listed.getvalue(), nl=False)
         return
     if name not in topics:
-        there = f"no topic {name!r}; there are {', '.join(topics)}. What a command does says {_command(name)} --help"
-        raise click.UsageError(f"{there}; the client is told by 'mirror help', the server by 'mirror-server help'")
+        unknown = f"no topic {name!r}; topics are {', '.join(topics)}. For a command use '{_command(name)} --help'"
+        raise click.UsageError(f"{unknown}. 'mirror help' describes the client, 'mirror-server help' the server.")
     text = _text_of(topics[name]) + more()
     if not sys.stdout.isatty():
         click.echo(text)
         return
-    # What is piped needs neither; both take longer to load than all else here.
+    # These are slow to import, and piped output does not need them.
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -49,7 +51,7 @@ def show_topic(name: str | None, topics: Mapping[str, str], more: Callable[[], s
 
 
 def _command(name: str) -> str:
-    """How the command of this name is called; ``COMMAND`` where there is none."""
+    """Return the command line of the command with this name, or ``COMMAND`` if it does not exist."""
     group = click.get_current_context().parent
     if group is None or not isinstance(group.command, click.Group) or name not in group.command.list_commands(group):
         return "COMMAND"
@@ -57,7 +59,7 @@ def _command(name: str) -> str:
 
 
 def _text_of(module: str) -> str:
-    """The docstring, out of the source: to import the module may need what is not installed."""
+    """Read the docstring from the source, since an import may need packages that are not installed."""
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise ImportError(f"no module {module}")
@@ -66,11 +68,11 @@ def _text_of(module: str) -> str:
 
 
 def _as_name(role: re.Match[str]) -> str:
-    """A module by its whole name, which ``help`` and ``import`` take; anything else without the package."""
+    """Return the full name of a module, which ``help`` and ``import`` accept, and other names without the package."""
     kind, name = role.groups()
     return f"``{name if kind == 'mod' else name.removeprefix('mirror_sdk.')}``"
 
 
 def _as_markdown(text: str) -> str:
-    """What Markdown would not know: examples, and blocks behind two colons."""
+    """Convert doctest examples and literal blocks, which Markdown does not support."""
     return _LITERAL.sub(":", _EXAMPLE.sub("```pycon\n\\g<0>\n```", text))

@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[click.Group, dict[str, str]]] = {
 TOPICS = [(package, topic, module) for package, (_, topics) in GROUPS.items() for topic, module in topics.items()]
 
 
-def _told(package: str, *words: str) -> Any:
+def _help(package: str, *words: str) -> Any:
     return CliRunner().invoke(GROUPS[package][0], ["help", *words])
 
 
@@ -56,30 +56,30 @@ def _read(terminal: int) -> bytes:
 
 
 @pytest.mark.parametrize("package", GROUPS)
-def test_help_lists_every_topic_with_the_first_words_of_its_text(package: str) -> None:
-    listed = " ".join(_told(package).output.split())
+def test_help_lists_topics_with_their_first_line(package: str) -> None:
+    listed = " ".join(_help(package).output.split())
     for topic in GROUPS[package][1]:
-        first = " ".join(_told(package, topic).output.partition("\n")[0].replace("`", "").split())
+        first = " ".join(_help(package, topic).output.partition("\n")[0].replace("`", "").split())
         assert f"{topic} {first}" in listed
 
 
 @pytest.mark.parametrize(("package", "topic", "module"), TOPICS)
-def test_a_program_gets_a_topic_as_it_is_written(package: str, topic: str, module: str) -> None:
-    told = _told(package, topic)
-    assert told.exit_code == 0
+def test_piped_topic_is_not_formatted(package: str, topic: str, module: str) -> None:
+    result = _help(package, topic)
+    assert result.exit_code == 0
     written = importlib.import_module(module).__doc__
     assert written is not None
-    lines = told.output.splitlines()
+    lines = result.output.splitlines()
     assert [line for line in written.splitlines() if ":`" not in line and line not in lines] == []
-    assert ":`" not in told.output
+    assert ":`" not in result.output
 
 
 @pytest.mark.parametrize(("package", "topic"), [("mirror_sdk", "plans"), ("mirror_server", "processes")])
-def test_a_terminal_gets_it_laid_out_in_its_width_and_examples_as_they_are_written(package: str, topic: str) -> None:
+def test_terminal_topic_fits_the_width_and_keeps_examples(package: str, topic: str) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", _on_a_terminal(package, topic, 100)).splitlines()
     assert max(map(len, lines)) <= 100
     assert not [line for line in lines if "``" in line]
-    written = _told(package, topic).output.splitlines()
+    written = _help(package, topic).output.splitlines()
     assert len(lines) > len(written)
     blocks = [line.strip() for line in written if line.startswith((">>> ", "    "))]
     assert len(blocks) >= 3
@@ -87,22 +87,22 @@ def test_a_terminal_gets_it_laid_out_in_its_width_and_examples_as_they_are_writt
 
 
 @pytest.mark.parametrize("package", GROUPS)
-def test_what_is_no_topic_is_told_with_those_there_are(package: str) -> None:
-    told = _told(package, "no-such-topic")
-    assert told.exit_code == 2
-    assert all(topic in told.output for topic in GROUPS[package][1])
-    assert "'mirror help'" in told.output
-    assert "'mirror-server help'" in told.output
+def test_unknown_topic_lists_topics_of_both_manuals(package: str) -> None:
+    result = _help(package, "no-such-topic")
+    assert result.exit_code == 2
+    assert all(topic in result.output for topic in GROUPS[package][1])
+    assert "'mirror help'" in result.output
+    assert "'mirror-server help'" in result.output
 
 
-def test_what_is_a_command_is_told_how_to_ask_it() -> None:
-    assert " keys --help" in " ".join(_told("mirror_server", "keys").output.split())
-    assert " COMMAND --help" in " ".join(_told("mirror_server", "no-such-topic").output.split())
+def test_command_in_place_of_a_topic_names_its_help_option() -> None:
+    assert " keys --help" in " ".join(_help("mirror_server", "keys").output.split())
+    assert "'COMMAND --help'" in " ".join(_help("mirror_server", "no-such-topic").output.split())
 
 
-def test_a_module_is_told_by_the_name_that_help_and_import_take() -> None:
-    assert "``mirror_sdk.errors`` begins with a drawing" in _told("mirror_sdk", "client").output
-    assert "``WaitTimeout``" in _told("mirror_sdk", "client").output
+def test_modules_have_the_names_that_help_and_import_accept() -> None:
+    assert "``mirror_sdk.errors`` begins with a drawing" in _help("mirror_sdk", "client").output
+    assert "``WaitTimeout``" in _help("mirror_sdk", "client").output
 
 
 def _parameters(group: click.Group) -> list[click.Parameter]:
@@ -129,38 +129,50 @@ SERVING = [
 ] + mirror_server.extensions.wsgi.app._settings.params
 
 
-def is_told(option: str, text: str) -> bool:
+def is_described(option: str, text: str) -> bool:
     return re.search(f"``{option}(``|\\s)", text) is not None
 
 
-def test_each_option_is_told_with_its_variable_and_each_scope() -> None:
+def test_server_manual_describes_options_variables_and_scopes() -> None:
     manual = "\n".join(MANUAL.values())
     assert all(f"``{scope}``" in MANUAL["operate"] for scope in Scope)
     for option in SERVING:
-        assert is_told(option.opts[0], manual)
+        assert is_described(option.opts[0], manual)
         if option.envvar != f"MIRROR_{option.opts[0].removeprefix('--').replace('-', '_').upper()}" and option.envvar:
             assert f"``{option.envvar}``" in manual
 
 
 @pytest.mark.parametrize("kind", [Settings, *of_all("settings")])
-def test_the_core_and_each_extension_tell_their_own_settings(kind: type) -> None:
+def test_core_and_extensions_describe_their_settings(kind: type) -> None:
     package = kind.__module__.rpartition(".")[0]
     texts = [text for topic, text in MANUAL.items() if SERVER_TOPICS[topic] == package]
     assert [
         option_name(each)
         for each in fields(kind)
-        if each.name != "extensions" and not any(is_told(option_name(each), text) for text in texts)
+        if each.name != "extensions" and not any(is_described(option_name(each), text) for text in texts)
     ] == []
 
 
-def test_each_option_and_variable_that_is_told_is_one() -> None:
+def test_options_and_variables_in_the_server_manual_exist() -> None:
     there = [*_parameters(mirror_server.cli.main), *mirror_server.extensions.wsgi.app._settings.params]
     options = {name for parameter in there for name in (*parameter.opts, *parameter.secondary_opts)}
     # In these are options of gunicorn and mirror-device.
     manual = "\n".join(text for topic, text in MANUAL.items() if topic not in {"mirror-device", "wsgi"})
-    told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--help"} - OTHERS
-    assert told <= options
+    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--help"} - OTHERS
+    assert mentioned <= options
     variables = set(re.findall(r"MIRROR_[A-Z][A-Z_]*", manual)) - OTHERS
     assert variables <= {parameter.envvar for parameter in there}
-    assert len(told) > 20
+    assert len(mentioned) > 20
     assert len(variables) > 3
+
+
+def test_options_in_the_client_manual_exist() -> None:
+    client = mirror_sdk.cli.main
+    parameters = [*client.params, *_parameters(client), *_parameters(mirror_server.cli.main)]
+    existing = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
+    texts = (importlib.import_module(module).__doc__ or "" for module in mirror_sdk.cli.help_command.TOPICS.values())
+    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", "\n".join(texts)))
+    # Options of pytest, its plugin, and gunicorn.
+    of_others = {"--mirror-cassettes", "--mirror-key", "--mirror-url", "--preload", "--pyargs"}
+    assert mentioned - of_others <= existing | {"--help"}
+    assert len(mentioned) > 10

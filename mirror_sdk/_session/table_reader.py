@@ -186,8 +186,7 @@ class TableReader:
         import_whole("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.selection import Selection
 
-        devices = None if unitless.devices is None else tuple(unitless.devices)
-        selection = Selection(device_ids=devices, paths=tuple(unitless.paths))
+        selection = Selection(device_ids=unitless.devices, paths=unitless.paths)
         try:
             try:
                 return self.state_at(None, selection, None)
@@ -210,8 +209,8 @@ class TableReader:
             return None
         naming = HistoryParts(raw=False)
         begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.moments.now)
-        paths = [tuple(some) for some in (naming_paths(unitless.paths), unitless.paths)]
-        those, of_those = (replace(request.selection, paths=some) for some in paths)
+        those = replace(request.selection, paths=naming_paths(unitless.paths))
+        of_those = replace(request.selection, paths=unitless.paths)
         try:
             with without_progress():
                 self.read_history(replace(request, selection=those, end=None, limit=None), naming.add)

@@ -26,7 +26,7 @@ recording. Read-only requests may be sent more often than they were recorded. Po
 waits for devices return no earlier than they could. Times in tables are those of the recording.
 
 A request without a match raises :class:`~mirror_sdk.NotRecorded` with the request. Most often it depends on the time of
-day or on a random number. Use ``cassette.begun_at`` in place of the current time.
+day or on a random number. Use ``cassette.started_at`` in place of the current time.
 
 Contents and limits
 -------------------
@@ -41,8 +41,8 @@ cassette, so webhooks are rejected while one is in use. A cassette belongs to on
 For tests there is a marker of the pytest plugin; see :mod:`mirror_sdk.testing`.
 """
 
-from mirror_sdk.cassette.async_inserted import AsyncCassette
-from mirror_sdk.cassette.inserted import Cassette
-from mirror_sdk.cassette.opening import Mode, address_of, is_played
+from mirror_sdk.cassette.async_cassette import AsyncCassette
+from mirror_sdk.cassette.cassette import Cassette
+from mirror_sdk.cassette.modes import Mode, address_of, is_played
 
 __all__ = ["AsyncCassette", "Cassette", "Mode", "address_of", "is_played"]

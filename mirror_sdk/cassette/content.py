@@ -1,6 +1,6 @@
-"""What stands in a cassette: a zip with ``cassette.json``, which lists the exchanges, and their answers in ``bodies``.
+"""The content of a cassette: a zip with ``cassette.json``, which lists the exchanges, and the bodies of responses.
 
-Of a request there is what tells it from others, and never a header that could hold a secret, nor its body.
+Of a request it contains the key, and never its body or a header that may be secret.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _PIECE_BYTES = 64 * 1024
 
 
 class Ids:
-    """Ids that are another each time, and the same ones from the same seed; any number of threads may take some."""
+    """Random ids, which are the same for the same seed. It can be used by any number of threads."""
 
     def __init__(self, seed: int) -> None:
-        self._chance = random.Random(seed)  # noqa: S311 - to be the same again is what it is for
+        self._rng = random.Random(seed)  # noqa: S311 - to be the same again is what it is for
 
     def new(self) -> str:
-        """The next one."""
-        return uuid.UUID(int=self._chance.getrandbits(128), version=4).hex
+        """Return the next id."""
+        return uuid.UUID(int=self._rng.getrandbits(128), version=4).hex
 
 
 _Header = Annotated[str, Field(pattern=r"^[\x00-\xff]*$")]
-"""Of a header, each character is a byte."""
+"""Each character of a header is a byte."""
 
 
 class _CassettePart(BaseModel):
-    # What this version does not know may mean that something else is to be answered.
+    # An unknown member may change the responses.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
 class RequestKey(_CassettePart):
-    """What tells a request from others.
+    """The key of a request.
 
-    ``path`` is that below the address of the service, ``query`` is sorted. Left out is what a client chooses anew each
-    time: async-ids, for how long a poll is held, how a snapshot is compressed on the way.
+    ``path`` is relative to the address of the service, ``query`` is sorted. Parameters that differ each time are left
+    out: async-ids, how long a poll may wait, and the compression of a snapshot.
     """
 
     method: str
@@ -65,18 +65,18 @@ class RequestKey(_CassettePart):
 
 
 class Exchange(_CassettePart):
-    """A request and what came of it; all seconds are since the recording began.
+    """A request and its response. All seconds are since the start of the recording.
 
     Attributes:
-        asked: What was asked.
-        async_id: Under which async-id, of a device request.
+        asked: The key of the request.
+        async_id: The async-id of a device request.
         sent_seconds: When it was sent.
-        answered_seconds: When all of the answer had come, or the failure.
-        answered_at: The same by the clock on the wall.
-        status: HTTP status of the answer; ``None`` where none came.
-        headers: Headers of the answer.
+        answered_seconds: When the response was complete, or the request failed.
+        answered_at: The same by the wall clock.
+        status: HTTP status of the response; ``None`` if there was none.
+        headers: Headers of the response.
         body: The name of the file with the body.
-        failure: The error of httpx that it ended in, and its words.
+        failure: The httpx error in which it ended, and its message.
     """
 
     asked: RequestKey
@@ -91,14 +91,14 @@ class Exchange(_CassettePart):
 
 
 class Manifest(_CassettePart):
-    """All of a cassette but the bodies.
+    """Everything in a cassette except for the bodies.
 
     Attributes:
         base_url: Address of the service.
-        begun_at: When the recording began.
-        exchanges: In the order in which they ended.
-        seed: What async-ids are made from, so that those that are shown are the same again.
-        begun_seconds: When device requests began, by their async-ids.
+        begun_at: When the recording started.
+        exchanges: The exchanges in the order in which they ended.
+        seed: The seed of the async-ids, so that they are the same in each run.
+        begun_seconds: When device requests started, by their async-ids.
     """
 
     object: Literal["mirror-cassette"] = "mirror-cassette"
@@ -111,10 +111,10 @@ class Manifest(_CassettePart):
 
 
 class CassetteFile:
-    """A cassette to read from; any number of threads may.
+    """A cassette that is read, by any number of threads.
 
     Raises:
-        CassetteDamaged: It is no cassette, or one of another version.
+        CassetteDamaged: It is not a cassette, or one of another format version.
         OSError: The file cannot be read.
     """
 
@@ -133,10 +133,10 @@ class CassetteFile:
             raise self.damaged(f"{lacking} is missing")
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """A body, piece by piece.
+        """Yield the pieces of a body.
 
         Raises:
-            CassetteDamaged: It is not as it was written.
+            CassetteDamaged: It is damaged.
         """
         try:
             with self._zip.open(name) as file:
@@ -150,9 +150,9 @@ class CassetteFile:
         self._zip.close()
 
     def damaged(self, fault: str) -> CassetteDamaged:
-        """The error for what is not as it should be."""
+        """Return the error for a file with this fault."""
         return CassetteDamaged(
-            f"{self.path} is no cassette that can be played ({fault}); record it anew with"
+            f"{self.path} is not a cassette that can be played ({fault}); record it again with"
             f" client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 

@@ -9,18 +9,18 @@ import httpx
 from mirror_sdk.cassette.player import Played
 from mirror_sdk.wire.routes import PREFER_HEADER
 
-_AS_IT_IS = "identity"
+_UNCOMPRESSED = "identity"
 
 
 def prepare(request: httpx.Request) -> None:
-    """Have it answered so that the answer can be played."""
-    request.headers["Accept-Encoding"] = _AS_IT_IS
-    # Which of many requests has its answer with it is a matter of moments, and so would be what the others poll for.
+    """Change a request so that its response can be played."""
+    request.headers["Accept-Encoding"] = _UNCOMPRESSED
+    # Which responses come at once depends on timing, and so would the polls for the others.
     request.headers.pop(PREFER_HEADER, None)
 
 
 class _RecordedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of an answer as it was recorded, and how it ended."""
+    """The recorded body of a response, with the error in which it ended."""
 
     def __init__(self, played: Played) -> None:
         self._played = played
@@ -36,10 +36,10 @@ class _RecordedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def response_of(request: httpx.Request, played: Played) -> httpx.Response:
-    """The response as it was recorded.
+    """Return the recorded response.
 
     Raises:
-        httpx.RequestError: There was none.
+        httpx.RequestError: The request had failed.
     """
     if played.status is None:
         _fail(played)

@@ -1,7 +1,7 @@
-"""Plays a cassette: finds for each request what was answered to it, in the order of the recording.
+"""Plays a cassette: finds the recorded response to each request, in the order of the recording.
 
-A poll of the notification log is answered no earlier than what the log then had could be known: the requests that were
-answered before it in the recording have to be made first. So an answer to a write never comes before the write.
+A poll of the notification log gets its response only after the requests that were answered before it in the recording.
+The result of a write therefore never comes before the write.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from mirror_sdk._arguments import closest
 from mirror_sdk._protocol.moments import Moments
 from mirror_sdk._visible import visible_line
-from mirror_sdk.cassette.asking import is_poll
 from mirror_sdk.cassette.content import CassetteFile, Exchange, Ids, RequestKey
+from mirror_sdk.cassette.request_key import is_poll
 from mirror_sdk.errors import NotRecorded
 from mirror_sdk.wire.routes import CURSOR_HEADER
 
@@ -27,14 +27,14 @@ _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _AT_ONCE = frozenset({"latest"})
 _LONGEST_TURN_SECONDS = 0.02
 _ORDER_SECONDS = 5.0
-"""For how long polls wait for each request that was answered before them, and that may never be made this time."""
+"""How long polls wait for each request that was answered before them, since it may not be repeated this time."""
 _CURSOR = re.compile("[0-9]{1,19}")
 _ID = re.compile(rb'"([\w\-]{1,64})"')
 
 
 @dataclass(slots=True)
 class Played:
-    """What is answered: a status, headers and the pieces of a body, or a failure."""
+    """A recorded response: a status, headers and the pieces of a body, or a failure."""
 
     status: int | None
     headers: dict[str, str] = field(default_factory=dict)
@@ -44,22 +44,22 @@ class Played:
 
 @dataclass(slots=True)
 class Wait:
-    """Nothing is answered yet; look again in so many seconds."""
+    """There is no response yet; try again after this many seconds."""
 
     seconds: float
 
 
 class Player(Moments):
-    """Answers requests out of a cassette, from any number of threads.
+    """Answers requests from a cassette, on any number of threads.
 
-    It is the clock of its client too: it stands where the recording did when the last answer was given.
+    It is also the clock of its client: it shows the time of the recording at the last response.
 
     Args:
         path: The file.
-        clock: Seconds, of a clock that only goes on: by it what is not answered is waited for.
+        clock: A monotonic clock in seconds, for waits without a response.
 
     Raises:
-        CassetteDamaged: It is no cassette, or one of another version.
+        CassetteDamaged: It is not a cassette, or one of another format version.
         OSError: The file cannot be read.
     """
 
@@ -68,14 +68,14 @@ class Player(Moments):
         self._file = CassetteFile(path)
         manifest = self._file.manifest
         self.base_url: str = manifest.base_url
-        self.begun_at: datetime = manifest.begun_at
+        self.started_at: datetime = manifest.begun_at
         self._clock = clock
         self._lock = threading.Lock()
         self._exchanges = manifest.exchanges
         self._waiting: dict[RequestKey, deque[int]] = defaultdict(deque)
         self._last: dict[RequestKey, int] = {}
-        # In the order they were sent, though they stand in that of their answers: of requests that are the same, the
-        # first that is made is the first that was, and a poll waits for no more of them than had been sent.
+        # The file lists them in the order of their responses. Among equal requests, the first one now is the first one
+        # that was sent then, and a poll waits only for those that had been sent.
         for number in sorted(range(len(self._exchanges)), key=lambda number: self._exchanges[number].sent_seconds):
             self._waiting[self._exchanges[number].asked].append(number)
         self._played: set[int] = set()
@@ -85,7 +85,7 @@ class Player(Moments):
         self._recorded_ids: dict[str, str] = {}
         self._async_ids: dict[bytes, bytes] = {}
         self._cursor = "0"
-        self._now = self.begun_at
+        self._now = self.started_at
         self._seconds = self._waited = 0.0
         self._moved = clock()
         self._awaited: tuple[int, float] | None = None
@@ -112,26 +112,26 @@ class Player(Moments):
         return self._seconds
 
     def waiting_seconds(self) -> float:
-        """See :class:`Moments`: as in the recording, and where nothing is answered as the clock here."""
+        """See :class:`Moments`: as in the recording, plus the time since the last response."""
         return self._waited + self._clock() - self._moved
 
     def close(self) -> None:
-        """Close the file, and end the polls that are held."""
+        """Close the file and end waiting polls."""
         with self._lock:
             self._is_closed = True
             self._file.close()
 
     def answer(self, asked: RequestKey, async_id: str | None, begun: float, hold_seconds: float) -> Played | Wait:
-        """What was answered to a request.
+        """Return the recorded response to a request.
 
         Args:
-            asked: What is asked.
-            async_id: Under which async-id.
-            begun: When it was first asked, by ``waiting_seconds``.
-            hold_seconds: For how long a poll may be held.
+            asked: The request.
+            async_id: Its async-id.
+            begun: When it was first sent, by ``waiting_seconds``.
+            hold_seconds: How long a poll may wait.
 
         Raises:
-            NotRecorded: It was not asked in the recording, or is asked once more and must not be.
+            NotRecorded: It was not recorded, or was recorded less often and cannot be repeated.
         """
         with self._lock:
             if is_poll(asked):
@@ -139,7 +139,7 @@ class Player(Moments):
             return self._play(self._next(asked), async_id)
 
     def _next(self, asked: RequestKey) -> int:
-        """The number of what was answered next to this; the last one again, of what may be asked again and again."""
+        """Return the number of the next response; the last one again if the request can be repeated."""
         if waiting := self._waiting.get(asked):
             return waiting.popleft()
         if asked in self._last and asked.method in _REPEATABLE:
@@ -163,7 +163,7 @@ class Player(Moments):
         return Wait(min(_LONGEST_TURN_SECONDS, hold_seconds))
 
     def _is_due(self, number: int, hold_seconds: float) -> bool:
-        """Whether all has been asked for that may have caused what is answered, or will not be."""
+        """Return whether all requests that may have caused this response were made, or will not be."""
         answered_seconds = self._exchanges[number].answered_seconds
         while self._causes and (self._causes[0][1] in self._played or self._causes[0][1] == number):
             self._causes.popleft()
@@ -176,16 +176,16 @@ class Player(Moments):
         return True
 
     def _awaited_seconds(self, number: int) -> float:
-        """How long polls have waited for a request, by the clock here: a request on another thread takes its own time.
+        """Return how long polls have waited for a request, by the real clock, since other threads need real time.
 
-        ``waiting_seconds`` leaps with each answer to where the recording was, however little has passed.
+        ``waiting_seconds`` jumps with each response to the time of the recording, however little time has passed.
         """
         if self._awaited is None or self._awaited[0] != number:
             self._awaited = number, self._clock()
         return self._clock() - self._awaited[1]
 
     def _cause(self, number: int) -> tuple[float, int]:
-        """From when on an exchange may have caused something: a request once it is sent, a poll once it brought it."""
+        """Return since when an exchange may have had effects: a request when sent, a poll when answered."""
         exchange = self._exchanges[number]
         if not is_poll(exchange.asked):
             return exchange.sent_seconds, number
@@ -208,7 +208,7 @@ class Player(Moments):
         return Played(exchange.status, exchange.headers, lambda: self._pieces(exchange), exchange.failure)
 
     def _move(self, exchange: Exchange, begun: float | None) -> None:
-        """Go on to where the recording was."""
+        """Advance to the time of the recording."""
         self._now, self._seconds = exchange.answered_at, exchange.answered_seconds
         held_seconds = exchange.answered_seconds - exchange.sent_seconds
         waited = max(self.waiting_seconds(), exchange.answered_seconds, held_seconds + (begun or 0.0))
@@ -224,7 +224,7 @@ class Player(Moments):
         yield from pieces
 
     def _renamed(self, found: re.Match[bytes]) -> bytes:
-        """An async-id of the recording is the one under which the request was made this time."""
+        """Replace an async-id of the recording by that of the present request."""
         return b'"%b"' % self._async_ids.get(found[1], found[1])
 
     def _not_recorded(self, asked: RequestKey) -> NotRecorded:
@@ -237,12 +237,12 @@ class Player(Moments):
         near = "" if is_known else near
         return NotRecorded(
             f"{visible_line(str(asked))} {which} in {self.path}{near}. What depends on the time of day or on chance is"
-            f" another request each time. Record it anew with client.cassettes.use({str(self.path)!r}, mode='record')"
+            f" another request each time. Record it again with client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 
 
 def _cursor_of(exchange: Exchange) -> str:
-    """The number of the last entry that a poll brought; 0 where something else than a mirror answered."""
+    """Return the number of the last entry of a poll; 0 if the response is not from a mirror."""
     cursor = exchange.headers.get(CURSOR_HEADER.lower(), "")
     return cursor if _CURSOR.fullmatch(cursor) else "0"
 

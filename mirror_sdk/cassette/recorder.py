@@ -1,4 +1,4 @@
-"""Records exchanges, and puts them into a file at the end, as a whole or not at all."""
+"""Records exchanges and writes them to a file at the end, completely or not at all."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OWN_HEADERS = "mirror-"
 _PIECE_BYTES = 1024 * 1024
 
 
-class Draft:
-    """An exchange that is under way."""
+class OpenExchange:
+    """An exchange that has not ended yet."""
 
     def __init__(self, asked: RequestKey, async_id: str | None, sent_seconds: float) -> None:
         self.asked = asked
@@ -39,17 +39,17 @@ class Draft:
 
 
 class CassetteRecorder(Moments):
-    """Takes down what the service says, from any number of threads, until it is finished.
+    """Records the responses of the service, on any number of threads.
 
-    It is the clock of its client too: what a table tells as the time of something is that of the exchange that brought
-    it, so that it is told again when the cassette is played.
+    It is also the clock of its client: the times in a table are those of the exchanges that brought it, so that they
+    are the same when the cassette is played.
 
     Args:
         path: The file.
         base_url: Address of the service.
-        api_key: What must never stand in the file.
-        clock: Seconds, of a clock that only goes on.
-        now: The clock on the wall.
+        api_key: The access key, which is never written to the file.
+        clock: A monotonic clock in seconds.
+        now: The wall clock.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class CassetteRecorder(Moments):
         self._clock = clock
         self._now = now
         self._began = clock()
-        self.begun_at: datetime = now()
-        self._answered_at = self.begun_at
+        self.started_at: datetime = now()
+        self._answered_at = self.started_at
         self._answered_seconds = 0.0
         self._lock = threading.Lock()
-        self._exchanges: list[tuple[Exchange, Draft]] = []
+        self._exchanges: list[tuple[Exchange, OpenExchange]] = []
         self._begun_seconds: dict[str, float] = {}
         self._seed = random.SystemRandom().getrandbits(62)
         self._ids = Ids(self._seed)
-        # Without a name: nothing is left of it where the program is killed.
+        # It has no name, so that nothing remains if the program is killed.
         self._bodies = TemporaryFile()  # noqa: SIM115 - open until it is finished
         self._is_over = False
 
@@ -103,24 +103,24 @@ class CassetteRecorder(Moments):
         """See :class:`Moments`."""
         return self.seconds()
 
-    def begin(self, asked: RequestKey, async_id: str | None) -> Draft:
-        """A request is sent."""
-        return Draft(asked, async_id, self.seconds())
+    def begin(self, asked: RequestKey, async_id: str | None) -> OpenExchange:
+        """Start an exchange: its request is sent now."""
+        return OpenExchange(asked, async_id, self.seconds())
 
-    def answered(self, draft: Draft, status: int, headers: httpx.Headers) -> None:
-        """Its answer begins."""
+    def answered(self, draft: OpenExchange, status: int, headers: httpx.Headers) -> None:
+        """Record the status and the headers of the response."""
         draft.status = status
         draft.headers = {name: value for name, value in headers.items() if _is_kept(name)}
 
-    def add(self, draft: Draft, piece: bytes) -> None:
-        """A piece of the answer came."""
+    def add(self, draft: OpenExchange, piece: bytes) -> None:
+        """Record a piece of the body."""
         with self._lock:
             if not self._is_over:
                 draft.pieces.append((self._bodies.tell(), len(piece)))
                 self._bodies.write(piece)
 
-    def end(self, draft: Draft, failure: httpx.RequestError | None = None) -> None:
-        """It is over; only the first end counts."""
+    def end(self, draft: OpenExchange, failure: httpx.RequestError | None = None) -> None:
+        """End an exchange; only its first end counts."""
         with self._lock:
             if draft.has_ended or self._is_over:
                 return
@@ -129,16 +129,16 @@ class CassetteRecorder(Moments):
             self._exchanges.append((self._exchange(draft, failure), draft))
 
     def close(self) -> None:
-        """End it, and leave the file as it was; harmless when it is finished."""
+        """Stop without writing the file. After :meth:`finish` it does nothing."""
         with self._lock:
             self._is_over = True
             self._bodies.close()
 
     def finish(self) -> None:
-        """End it, and put the file into its place when it is whole and on disk.
+        """Stop, and replace the file when the new one is complete and on disk.
 
         Raises:
-            OSError: It cannot be written; what was there before is there still.
+            OSError: It cannot be written; an earlier file remains.
         """
         with self._lock:
             if self._is_over:
@@ -146,7 +146,7 @@ class CassetteRecorder(Moments):
             self._is_over = True
         self.path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self.path.with_name(f".{self.path.name}-{uuid.uuid4().hex}")
-        # As private as whoever records wants new files to be: there are people's values in it.
+        # It gets the usual permissions of new files, since it contains personal values.
         with unfinished.open("xb") as file:
             try:
                 with ZipFile(file, "w", ZIP_DEFLATED) as archive:
@@ -168,7 +168,7 @@ class CassetteRecorder(Moments):
         manifest = Manifest(
             version=VERSION,
             base_url=self._base_url,
-            begun_at=self.begun_at,
+            begun_at=self.started_at,
             seed=self._seed,
             exchanges=[exchange for exchange, _ in self._exchanges],
             begun_seconds=self._begun_seconds,
@@ -176,12 +176,12 @@ class CassetteRecorder(Moments):
         told = manifest.model_dump_json(indent=1, exclude_defaults=False).encode()
         archive.writestr(MANIFEST, b"".join(self._without_key(iter([told]))))
 
-    def _body(self, draft: Draft) -> Iterator[bytes]:
+    def _body(self, draft: OpenExchange) -> Iterator[bytes]:
         for begin, length in draft.pieces:
             self._bodies.seek(begin)
             yield self._bodies.read(length)
 
-    def _exchange(self, draft: Draft, failure: httpx.RequestError | None) -> Exchange:
+    def _exchange(self, draft: OpenExchange, failure: httpx.RequestError | None) -> Exchange:
         return Exchange(
             asked=draft.asked,
             async_id=draft.async_id,
@@ -195,7 +195,7 @@ class CassetteRecorder(Moments):
         )
 
     def _without_key(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """The same with asterisks in the place of the access key, wherever a service says it back."""
+        """Replace the access key by asterisks, in case the service returns it."""
         secrets = [self._key.encode(), b64encode(self._key.encode()).rstrip(b"=")]
         overlap = max(map(len, secrets)) - 1
         rest = b""
@@ -210,7 +210,7 @@ class CassetteRecorder(Moments):
 
 
 def _whole_milliseconds(moment: datetime) -> datetime:
-    """As it is written, so that it is told just so when it is played."""
+    """Round to the precision of the file, so that the time is the same when it is played."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 

@@ -1,5 +1,5 @@
 # Made from async_transports.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""What carries the requests of a client while a cassette is in it: over its own way and into the file, or out of it."""
+"""The transports of a client that uses a cassette: one records, one plays."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import cast
 
 import httpx
 
-from mirror_sdk.cassette.asking import asked_of, async_id_of, hold_of
 from mirror_sdk.cassette.messages import prepare, response_of
 from mirror_sdk.cassette.player import Played, Player, Wait
-from mirror_sdk.cassette.recorder import CassetteRecorder, Draft
+from mirror_sdk.cassette.recorder import CassetteRecorder, OpenExchange
+from mirror_sdk.cassette.request_key import async_id_of, hold_seconds_of, request_key_of
 
 
 class RecordingTransport(httpx.BaseTransport):
-    """Has requests carried by another transport, and what comes of them recorded."""
+    """Sends requests by another transport and records the responses."""
 
     def __init__(self, carrier: httpx.BaseTransport, recorder: CassetteRecorder, base_path: str) -> None:
         self._carrier = carrier
@@ -24,39 +24,39 @@ class RecordingTransport(httpx.BaseTransport):
         self._base_path = base_path
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request."""
+        """Send a request and record its response."""
         request.read()
-        draft = self._recorder.begin(asked_of(request, self._base_path), async_id_of(request))
+        exchange = self._recorder.begin(request_key_of(request, self._base_path), async_id_of(request))
         prepare(request)
         try:
             answer = self._carrier.handle_request(request)
         except httpx.RequestError as error:
-            self._recorder.end(draft, error)
+            self._recorder.end(exchange, error)
             raise
-        self._recorder.answered(draft, answer.status_code, answer.headers)
+        self._recorder.answered(exchange, answer.status_code, answer.headers)
         return httpx.Response(
             answer.status_code,
             headers=answer.headers,
-            stream=_Recorded(answer, self._recorder, draft),
+            stream=_Recorded(answer, self._recorder, exchange),
             extensions=answer.extensions,
         )
 
     def close(self) -> None:
-        """Close what carries."""
+        """Close the other transport."""
         self._carrier.close()
 
 
 class _Recorded(httpx.SyncByteStream):
-    """The body of an answer, taken down as it comes."""
+    """The body of a response, recorded while it arrives."""
 
-    def __init__(self, answer: httpx.Response, recorder: CassetteRecorder, draft: Draft) -> None:
+    def __init__(self, answer: httpx.Response, recorder: CassetteRecorder, exchange: OpenExchange) -> None:
         self._answer = answer
         self._recorder = recorder
-        self._draft = draft
+        self._draft = exchange
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            # What carries requests on a loop answers on one, and what does without a loop without one.
+            # An asynchronous transport has asynchronous responses, and a synchronous one synchronous responses.
             for piece in cast("httpx.SyncByteStream", self._answer.stream):
                 self._recorder.add(self._draft, piece)
                 yield piece
@@ -71,18 +71,18 @@ class _Recorded(httpx.SyncByteStream):
 
 
 class PlayingTransport(httpx.BaseTransport):
-    """Answers requests out of a cassette; nothing is sent."""
+    """Answers requests from a cassette; nothing is sent."""
 
     def __init__(self, player: Player, base_path: str) -> None:
         self._player = player
         self._base_path = base_path
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request."""
+        """Return the recorded response to a request."""
         request.read()
-        asked, begun = asked_of(request, self._base_path), self._player.waiting_seconds()
+        asked, begun = request_key_of(request, self._base_path), self._player.waiting_seconds()
         while True:
-            match self._player.answer(asked, async_id_of(request), begun, hold_of(request)):
+            match self._player.answer(asked, async_id_of(request), begun, hold_seconds_of(request)):
                 case Wait(seconds):
                     time.sleep(seconds)
                 case Played() as played:

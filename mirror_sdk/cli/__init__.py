@@ -26,8 +26,8 @@ Use ``--json`` or ``--csv`` for output that programs read. An empty result is an
     mirror drift --csv > drift.csv
     mirror plan wanted.csv --apply
 
-In CSV an apostrophe precedes each cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end and is not a
-number, so that no spreadsheet executes it. Cells that begin with apostrophes before these characters get one more.
+In CSV an apostrophe precedes each cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end, except
+numbers. So no spreadsheet executes a cell. Cells that begin with apostrophes before these characters get one more.
 Remove one apostrophe to restore the original.
 
 ``--pseudonymize`` replaces personal data before you share a table (see ``mirror help privacy``). The key comes from

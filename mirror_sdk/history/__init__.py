@@ -16,7 +16,8 @@
 - ``client.as_of(instant)`` returns the state table of the fleet at an earlier instant.
 - ``client.changes(begin, end)`` returns the changes between two instants.
 
-Instants may be an age, such as ``begin="2h"``, by the clock of the service.
+Instants may be an age, such as ``begin="2h"``, by the clock of the service. In a shell: ``mirror history light-01
+--since 2h``.
 
 Durations and other questions
 -----------------------------

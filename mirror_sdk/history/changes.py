@@ -1,4 +1,4 @@
-"""What changed between two instants: the states at both, and how often each resource was reported between them."""
+"""The changes between two instants: the states at both, and how often each resource was reported in between."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _KEY_FIELDS = [pa.field(name, pa.string()) for name in KEY]
 COUNTED_SCHEMA = pa.schema(
     [*_KEY_FIELDS, pa.field("observations", pa.int64()), pa.field("first_at", INSTANT), pa.field("last_at", INSTANT)]
 )
-"""How often each resource was reported, and when first and last."""
+"""The number of reports of each resource, with the times of the first and the last one."""
 
 _OF_RESOURCE = ["endpoint_name", "label", "unit"]
 
@@ -52,21 +52,21 @@ VALUES_SCHEMA = pa.schema(
         *(pa.field(name, pa.string()) for name in _OF_RESOURCE),
     ]
 )
-"""What of a state table is needed of either instant."""
+"""The columns of the state table that are needed of both instants."""
 
 _TIMES = [("changed_at", "count"), ("changed_at", "min"), ("changed_at", "max")]
 _COUNTS = [("observations", "sum"), ("first_at", "min"), ("last_at", "max")]
 
 
 class Counted(NamedTuple):
-    """How often each resource was reported: a row a resource, and whether nothing is known to be missing."""
+    """The number of reports, with a row per resource, and whether nothing is known to be missing."""
 
     rows: pa.Table
     complete: bool
 
 
 class ReportCounts:
-    """ReportCounts what was reported, of a history as it arrives; a row is kept for each resource of a part."""
+    """Counts the reports of a history while it arrives. It stores a row per resource of each part."""
 
     def __init__(self) -> None:
         self._tables = [COUNTED_SCHEMA.empty_table()]
@@ -80,7 +80,7 @@ class ReportCounts:
         self._tables.append(found.select(_made_of(_TIMES)).rename_columns(COUNTED_SCHEMA.names).cast(COUNTED_SCHEMA))
 
     def finish(self) -> Counted:
-        """All of it."""
+        """Return the counts of all parts."""
         found = pa.concat_tables(self._tables).group_by(KEY).aggregate(_COUNTS)
         return Counted(found.select(_made_of(_COUNTS)).rename_columns(COUNTED_SCHEMA.names), self._complete)
 
@@ -92,14 +92,14 @@ def _made_of(aggregations: list[tuple[str, str]]) -> list[str]:
 def changes_parts(
     counted: Counted, before: pa.Table, after: pa.Table, begin: datetime, end: datetime
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """The changes table, one row per resource that was reported, by device and path, and what it is based on.
+    """Return the parts of the changes table, with a row per reported resource by device and path, and its metadata.
 
     Args:
-        counted: What was reported between.
+        counted: The reports between the instants.
         before: The state table at the first instant.
-        after: That at the second one.
+        after: The state table at the second instant.
         begin: The first instant.
-        end: The second one.
+        end: The second instant.
     """
     rows = counted.rows
     for name, state in (("before", before), ("after", after)):
@@ -125,12 +125,4 @@ def changes_parts(
         "end": write_timestamp(end),
         "complete": counted.complete,
     }
-    return [_with_categories(table)], about
-
-
-def _with_categories(table: pa.Table) -> pa.Table:
-    columns = [
-        table[field.name].dictionary_encode() if field.type == CATEGORY else table[field.name]
-        for field in CHANGES_SCHEMA
-    ]
-    return pa.Table.from_arrays(columns, schema=CHANGES_SCHEMA)
+    return [table.combine_chunks().cast(CHANGES_SCHEMA)], about

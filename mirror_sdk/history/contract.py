@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,10 @@ from mirror_sdk.snapshot.contract import (
     require_instants,
     require_paths,
 )
-from mirror_sdk.tables.columns import STREAM_TYPES
+from mirror_sdk.tables.columns import INSTANT, STREAM_TYPES
 from mirror_sdk.wire import history
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import matches_any
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 COLUMNS = pa.schema([(name, STREAM_TYPES[kind]) for name, kind in history.COLUMNS.items()])
 """The columns that are read; a service may send others too."""
@@ -130,4 +128,4 @@ def _with_first(column: _Column, first: int | None) -> _Column:
 
 
 def _milliseconds(instant: datetime | None) -> int | None:
-    return None if instant is None else (up_to_millisecond(instant) - _EPOCH) // timedelta(milliseconds=1)
+    return None if instant is None else int(pa.scalar(up_to_millisecond(instant), INSTANT).value)

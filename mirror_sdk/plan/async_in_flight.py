@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeAlias
 
-from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
-
-Stop: TypeAlias = asyncio.Event
 InFlightWrite: TypeAlias = "asyncio.Task[None]"
 
 
@@ -29,17 +26,3 @@ async def wait_all(in_flight: Collection[InFlightWrite]) -> None:
         write.cancel()
     if in_flight:
         await asyncio.wait(in_flight)
-
-
-async def wait_or_stop(request: AsyncDeviceRequest, wait_seconds: float, stop: Stop) -> None:
-    """Wait until a request has its response, its time is over, or the plan is stopped."""
-    answered = asyncio.ensure_future(wait_for_answer(request, wait_seconds))
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({answered, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if answered.done():
-            answered.result()
-    finally:
-        for one in (answered, stopped):
-            one.cancel()
-        await asyncio.wait({answered, stopped})

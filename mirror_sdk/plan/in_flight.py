@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TypeAlias
 
-from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_answer
-
-Stop: TypeAlias = threading.Event
 InFlightWrite: TypeAlias = "Future[None]"
-
-_POLL_SECONDS = 1.0
-"""How long to wait for a response before checking whether the plan was stopped."""
 
 
 def start_write(carry_out: Callable[[], None]) -> InFlightWrite:
@@ -42,11 +35,3 @@ def wait_first(in_flight: Collection[InFlightWrite]) -> set[InFlightWrite]:
 def wait_all(in_flight: Collection[InFlightWrite]) -> None:
     """Wait until the writes have ended, which is soon if the plan is stopped."""
     wait(in_flight)
-
-
-def wait_or_stop(request: DeviceRequest, wait_seconds: float, stop: Stop) -> None:
-    """Wait until a request has its response, its time is over, or the plan is stopped."""
-    deadline = time.monotonic() + wait_seconds
-    while not stop.is_set() and (remaining_seconds := deadline - time.monotonic()) > 0:
-        if wait_for_answer(request, min(remaining_seconds, _POLL_SECONDS)):
-            return

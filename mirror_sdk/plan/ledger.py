@@ -6,7 +6,6 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
@@ -139,13 +138,6 @@ def check_about_one_device(error: MirrorError) -> None:
         raise error
 
 
-class Todo(NamedTuple):
-    """The number of writes to send or wait for: to devices that are awake, and to those that sleep."""
-
-    awake: int
-    asleep: int
-
-
 class Ledger:
     """The writes of a plan that may be sent: first those to devices that are awake, in their order, then the others.
 
@@ -169,7 +161,7 @@ class Ledger:
         """Return the number of entries by status."""
         return Counter(entry.status for entry in self.entries)
 
-    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> Todo:
+    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> int:
         """Start to send the writes that have not ended yet, and return their number.
 
         A write that succeeded earlier counts as a canary.
@@ -196,8 +188,7 @@ class Ledger:
         self._max_failures = max_failures
         self._failures = 0
         self.stopped_because = None
-        asleep = sum(entry.planned.sleeps for entry in todo)
-        return Todo(len(todo) - asleep, asleep)
+        return len(todo)
 
     def next(self) -> LedgerEntry | None:
         """Return the next write to send; ``None`` if it has to wait for others, or there is none."""

@@ -11,12 +11,12 @@ from functools import partial
 import pandas as pd
 
 from mirror_sdk._fork import tell_in_child
-from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
+from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen
-from mirror_sdk.plan.in_flight import InFlightWrite, Stop, start_write, wait_all, wait_first, wait_or_stop
+from mirror_sdk.plan.in_flight import InFlightWrite, start_write, wait_all, wait_first
 from mirror_sdk.plan.ledger import LedgerEntry, check_about_one_device
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
@@ -24,9 +24,12 @@ from mirror_sdk.plan.report import (
     DEFAULT_MAX_FAILURES,
     PlanReport,
     check_limits,
-    progress_bars,
 )
 from mirror_sdk.plan.requested import RequestedWrite
+from mirror_sdk.progress import ProgressBar, progress_bar
+
+_POLL_SECONDS = 1.0
+"""How long to wait for a response before checking whether the plan was stopped."""
 
 
 class Plan(PlanReport):
@@ -51,7 +54,7 @@ class Plan(PlanReport):
 
     def _begin_in_child(self) -> None:
         """Reset: a child process does not apply the plan, whatever a thread of the parent does."""
-        self._stopped = Stop()
+        self._stopped = threading.Event()
         self._applying = threading.Lock()
 
     def apply(
@@ -111,9 +114,9 @@ class Plan(PlanReport):
             raise self._busy()
         try:
             self._stopped.clear()
-            todo = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
-            with progress_bars(todo) as advance:
-                self._send_all(advance, concurrency, expiry_seconds, timeout)
+            count = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
+            with progress_bar(count, "writes") as bar:
+                self._send_all(bar, concurrency, expiry_seconds, timeout)
             self._await_sleeping(0 if timeout is None else timeout)
         finally:
             self._applying.release()
@@ -152,7 +155,7 @@ class Plan(PlanReport):
 
     def _send_all(
         self,
-        advance: Callable[[LedgerEntry], object],
+        bar: ProgressBar,
         concurrency: int,
         expiry_seconds: int | None,
         timeout: float | None,
@@ -168,7 +171,7 @@ class Plan(PlanReport):
                     entry = in_flight.pop(ended)
                     self._ledger.settle(entry)
                     ended.result()
-                    advance(entry)
+                    bar.update()
         except BaseException:
             self.stop()
             wait_all(in_flight)
@@ -199,7 +202,7 @@ class Plan(PlanReport):
                 return
         if not planned.sleeps:
             wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
-            wait_or_stop(entry.request, wait_seconds, self._stopped)
+            self._wait_for_response(entry.request, time.monotonic() + wait_seconds)
 
     def _is_settled(self, entry: LedgerEntry) -> bool:
         """Whether the outcome of a write that was sent before is known, or cannot be known."""
@@ -214,6 +217,12 @@ class Plan(PlanReport):
         pending = [entry.request for entry in self._ledger.asleep()]
         deadline = time.monotonic() + wait_seconds
         for request in pending:
-            if isinstance(request, DeviceRequest) and not self._stopped.is_set() and time.monotonic() < deadline:
-                wait_or_stop(request, deadline - time.monotonic(), self._stopped)
+            if isinstance(request, DeviceRequest):
+                self._wait_for_response(request, deadline)
         look_for_answers(pending)
+
+    def _wait_for_response(self, request: DeviceRequest, deadline: float) -> None:
+        """Wait until a request has its response, its time is over, or the plan is stopped."""
+        while not self._stopped.is_set() and (remaining_seconds := deadline - time.monotonic()) > 0:
+            if wait_for_answer(request, min(remaining_seconds, _POLL_SECONDS)):
+                return

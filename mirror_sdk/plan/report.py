@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from html import escape
 from os import PathLike
 from typing import Any
@@ -17,11 +16,10 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
 from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
-from mirror_sdk.plan.ledger import Ledger, LedgerEntry, Todo
+from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.table import plan_frame
-from mirror_sdk.progress import progress_bar
 from mirror_sdk.values import InstanceValues, PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
@@ -216,15 +214,6 @@ class PlanReport(JsonForm):
     @property
     def _is_unsent(self) -> bool:
         return all(entry.status is RequestStatus.QUEUED for entry in self._ledger.entries)
-
-
-@contextmanager
-def progress_bars(todo: Todo) -> Iterator[Callable[[LedgerEntry], object]]:
-    """Yield a function to call with each write that has ended. Writes to devices that sleep have their own bar."""
-    with ExitStack() as bars:
-        awake = bars.enter_context(progress_bar(todo.awake, "writes"))
-        asleep = bars.enter_context(progress_bar(todo.asleep, "left for sleeping devices")) if todo.asleep else awake
-        yield lambda entry: (asleep if entry.planned.sleeps else awake).update()
 
 
 def span_text(span_seconds: float) -> str:

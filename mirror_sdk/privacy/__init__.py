@@ -122,7 +122,7 @@ Replaced texts within other texts
 ---------------------------------
 
 Other texts, such as the value of another resource or the reason of a plan, are searched for replaced texts. Such a text
-is replaced as a whole if it is an id, or if an id, a name or another text that was replaced in this table occurs in it.
+is replaced as a whole if it is an id, or if it contains an id, a name or another text that was replaced in this table.
 Names of less than four characters are found only as whole texts. Names of columns and indexes are searched too. A
 column with lists or structures in its cells is rejected. ``also=`` adds texts to search for, such as names of devices
 that are not in the table.

@@ -1,7 +1,8 @@
-"""The cells of a column of an Arrow table."""
+"""The cells of columns of Arrow tables."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,52 +20,38 @@ _NOT_TEXTS = (
 )
 
 
-class ArrowCells(Cells):
-    """The cells of a column of an Arrow table."""
+def cells_of(column: pa.ChunkedArray) -> Cells:
+    """Return the cells of a column."""
+    cell_type = value_type(column.type)
+    return Cells(
+        partial(_encode, column),
+        is_plain=is_plain(cell_type),
+        has_texts=any(is_type(cell_type) for is_type in _TEXTS),
+        is_temporal=bool(pa.types.is_temporal(cell_type)),
+    )
 
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        super().__init__()
-        self._column = column
-        self._type = value_type(column.type)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether each cell is one value, not a list, a structure or another container."""
-        return is_plain(self._type)
+def replaced(column: pa.ChunkedArray, cells: Cells) -> pa.ChunkedArray:
+    """Return a column with replaced cells, in its former type. An integer type is widened if it is too narrow."""
+    if not cells.is_changed:
+        # A slice refers to the whole column, which would be pickled with it, so it is copied.
+        return pa.chunked_array([pa.concat_arrays(column.chunks)] if column.chunks else [], column.type)
+    indices, values = cells.encoded
+    used, codes = np.unique(indices, return_inverse=True)
+    distinct = _array([values[index] if index >= 0 else None for index in used.tolist()], value_type(column.type))
+    new = distinct.take(pa.array(codes))
+    if pa.types.is_dictionary(column.type):
+        encoded = new.dictionary_encode()
+        codes = encoded.indices.cast(column.type.index_type)
+        new = pa.DictionaryArray.from_arrays(codes, encoded.dictionary, ordered=column.type.ordered)
+    return pa.chunked_array([new])
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether cells may be texts or bytes."""
-        return any(is_type(self._type) for is_type in _TEXTS)
 
-    @property
-    def is_temporal(self) -> bool:
-        """Whether the cells are times or durations."""
-        return bool(pa.types.is_temporal(self._type))
-
-    @property
-    def column(self) -> pa.ChunkedArray:
-        """The column with the replaced cells, in its former type; an integer type is widened if it is too narrow."""
-        former = self._column.type
-        if not self.is_changed:
-            # A slice refers to the whole column, which would be pickled with it, so it is copied.
-            chunks = self._column.chunks
-            return pa.chunked_array([pa.concat_arrays(chunks)] if chunks else [], former)
-        indices, values = self._encoded
-        used, codes = np.unique(indices, return_inverse=True)
-        distinct = _array([values[index] if index >= 0 else None for index in used.tolist()], self._type)
-        cells = distinct.take(pa.array(codes))
-        if pa.types.is_dictionary(former):
-            encoded = cells.dictionary_encode()
-            codes = encoded.indices.cast(former.index_type)
-            cells = pa.DictionaryArray.from_arrays(codes, encoded.dictionary, ordered=former.ordered)
-        return pa.chunked_array([cells])
-
-    def _encode(self) -> tuple[Indices, list[Any]]:
-        column = self._column.cast(self._type) if pa.types.is_dictionary(self._column.type) else self._column
-        encoded = column.combine_chunks().dictionary_encode()
-        indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return indices, encoded.dictionary.to_pylist()
+def _encode(column: pa.ChunkedArray) -> tuple[Indices, list[Any]]:
+    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    encoded = plain.combine_chunks().dictionary_encode()
+    indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return indices, encoded.dictionary.to_pylist()
 
 
 def value_type(column_type: pa.DataType) -> pa.DataType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -16,42 +15,36 @@ Replace: TypeAlias = Callable[[Any], Any]
 """Returns the replacement of a value; ``None`` leaves the cell empty."""
 
 
-class Cells(ABC):
+class Cells:
     """The cells of a column, as indices into the list of its distinct values. The index of an empty cell is -1.
+
+    Args:
+        encode: Returns the index of each cell, and the distinct values.
+        is_plain: Whether each cell is one value, not a list, a structure or another container.
+        has_texts: Whether cells may be texts or bytes.
+        is_temporal: Whether the cells are times or durations.
 
     Attributes:
         is_changed: Whether :meth:`replace` was called.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, encode: Callable[[], tuple[Indices, list[Any]]], *, is_plain: bool, has_texts: bool, is_temporal: bool
+    ) -> None:
+        self._encode = encode
+        self.is_plain: bool = is_plain
+        self.has_texts: bool = has_texts
+        self.is_temporal: bool = is_temporal
         self.is_changed: bool = False
 
-    @property
-    @abstractmethod
-    def is_plain(self) -> bool:
-        """Whether each cell is one value, not a list, a structure or another container."""
-
-    @property
-    @abstractmethod
-    def has_texts(self) -> bool:
-        """Whether cells may be texts or bytes."""
-
-    @property
-    @abstractmethod
-    def is_temporal(self) -> bool:
-        """Whether the cells are times or durations."""
-
-    @abstractmethod
-    def _encode(self) -> tuple[Indices, list[Any]]:
-        """Return the index of each cell, and the distinct values."""
-
     @cached_property
-    def _encoded(self) -> tuple[Indices, list[Any]]:
+    def encoded(self) -> tuple[Indices, list[Any]]:
+        """The index of each cell, and the values."""
         return self._encode()
 
     def values(self, rows: Rows | None = None) -> list[Any]:
         """Return the distinct values in these rows, by default in all of them."""
-        values = self._encoded[1]
+        values = self.encoded[1]
         return [values[index] for index in np.unique(self._filled(rows)).tolist()]
 
     def count(self, rows: Rows | None = None) -> int:
@@ -60,13 +53,13 @@ class Cells(ABC):
 
     def rows_with(self, values: Iterable[str]) -> Rows:
         """Return the rows whose cell is one of these values."""
-        indices, known = self._encoded
+        indices, known = self.encoded
         searched = set(values)
         return np.isin(indices, [index for index, value in enumerate(known) if value in searched])
 
     def replace(self, replace: Replace, rows: Rows | None = None) -> None:
         """Replace each value in these rows. Values that no longer occur are not stored anywhere afterwards."""
-        indices, values = self._encoded
+        indices, values = self.encoded
         chosen = indices >= 0 if rows is None else rows & (indices >= 0)
         replaced, position = np.unique(indices[chosen], return_inverse=True)
         new = [replace(values[index]) for index in replaced.tolist()]
@@ -77,5 +70,5 @@ class Cells(ABC):
         self.is_changed = True
 
     def _filled(self, rows: Rows | None) -> Indices:
-        indices = self._encoded[0] if rows is None else self._encoded[0][rows]
+        indices = self.encoded[0] if rows is None else self.encoded[0][rows]
         return indices[indices >= 0]

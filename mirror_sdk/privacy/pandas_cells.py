@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,59 +16,52 @@ from mirror_sdk.privacy.personal import path_of_column, word_of_column
 from mirror_sdk.privacy.pseudonymizer import Column, Pseudonymizer
 
 
-class PandasCells(Cells):
-    """The cells of a pandas series."""
+def _cells_of(series: pd.Series) -> Cells:
+    dtype = _cell_type(series)
+    is_object = pd.api.types.is_object_dtype(dtype)
+    arrow_type = value_type(dtype.pyarrow_dtype) if isinstance(dtype, pd.ArrowDtype) else None
+    if arrow_type is not None:
+        is_one_value, is_temporal = is_plain(arrow_type), bool(pa.types.is_temporal(arrow_type))
+    else:
+        is_one_value = not (is_object and any(map(pd.api.types.is_list_like, series)))
+        is_temporal = isinstance(dtype, pd.PeriodDtype) or dtype.kind in "mM"
+    return Cells(
+        partial(_encode, series),
+        is_plain=is_one_value,
+        has_texts=is_object or pd.api.types.is_string_dtype(dtype),
+        is_temporal=is_temporal,
+    )
 
-    def __init__(self, series: pd.Series) -> None:
-        super().__init__()
-        self._series = series
-        dtype = series.dtype
-        self._dtype: Any = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether each cell is one value, not a list, a structure or another container."""
-        if isinstance(self._dtype, pd.ArrowDtype):
-            return is_plain(value_type(self._dtype.pyarrow_dtype))
-        return not (pd.api.types.is_object_dtype(self._dtype) and any(map(pd.api.types.is_list_like, self._series)))
+def _cell_type(series: pd.Series) -> Any:
+    return series.dtype.categories.dtype if isinstance(series.dtype, pd.CategoricalDtype) else series.dtype
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether cells may be texts or bytes."""
-        return pd.api.types.is_object_dtype(self._dtype) or pd.api.types.is_string_dtype(self._dtype)
 
-    @property
-    def is_temporal(self) -> bool:
-        """Whether the cells are times or durations."""
-        if isinstance(self._dtype, pd.ArrowDtype):
-            return bool(pa.types.is_temporal(self._dtype.pyarrow_dtype))
-        return isinstance(self._dtype, pd.PeriodDtype) or self._dtype.kind in "mM"
+def _encode(series: pd.Series) -> tuple[Indices, list[Any]]:
+    if not pd.api.types.is_object_dtype(_cell_type(series)):
+        indices, distinct = pd.factorize(series)
+        return indices, list(distinct)
+    # pd.factorize() takes True and 1 in a column of objects for the same value.
+    codes: dict[tuple[type, Any], int] = {}
+    cells = zip(series.tolist(), series.isna(), strict=True)
+    found = [-1 if is_empty else codes.setdefault((type(cell), cell), len(codes)) for cell, is_empty in cells]
+    return np.array(found, np.int64), [cell for _, cell in codes]
 
-    @property
-    def series(self) -> pd.Series:
-        """The series with the replaced cells, in its former type; an integer type is widened if it is too narrow."""
-        if not self.is_changed:
-            return self._series
-        indices, values = self._encoded
-        cells = [values[index] if index >= 0 else None for index in indices.tolist()]
-        dtype = self._series.dtype
-        if isinstance(dtype, pd.CategoricalDtype):
-            # Categories that do not occur would keep the original texts.
-            occurring = pd.Index(list(dict.fromkeys(cell for cell in cells if cell is not None)), dtype=self._dtype)
-            dtype = pd.CategoricalDtype(occurring, ordered=dtype.ordered)
-        elif dtype.kind in "biu":
-            dtype = _wide_enough(cells, dtype)
-        return pd.Series(cells, index=self._series.index, dtype=dtype, name=self._series.name)
 
-    def _encode(self) -> tuple[Indices, list[Any]]:
-        if not pd.api.types.is_object_dtype(self._dtype):
-            indices, distinct = pd.factorize(self._series)
-            return indices, list(distinct)
-        # pd.factorize() takes True and 1 in a column of objects for the same value.
-        codes: dict[tuple[type, Any], int] = {}
-        cells = zip(self._series.tolist(), self._series.isna(), strict=True)
-        found = [-1 if is_empty else codes.setdefault((type(cell), cell), len(codes)) for cell, is_empty in cells]
-        return np.array(found, np.int64), [cell for _, cell in codes]
+def _replaced(series: pd.Series, cells: Cells) -> pd.Series:
+    """Return a series with replaced cells, in its former type. An integer type is widened if it is too narrow."""
+    if not cells.is_changed:
+        return series
+    indices, values = cells.encoded
+    new = [values[index] if index >= 0 else None for index in indices.tolist()]
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        # Categories that do not occur would keep the original texts.
+        occurring = pd.Index(list(dict.fromkeys(cell for cell in new if cell is not None)), dtype=_cell_type(series))
+        dtype = pd.CategoricalDtype(occurring, ordered=dtype.ordered)
+    elif dtype.kind in "biu":
+        dtype = _wide_enough(new, dtype)
+    return pd.Series(new, index=series.index, dtype=dtype, name=series.name)
 
 
 def pseudonymized_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable[str]) -> pd.DataFrame:
@@ -79,20 +73,25 @@ def pseudonymized_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable
     metadata = frame.attrs.get("mirror", {})
     pseudonymizer = Pseudonymizer(key, also)
     pseudonymizer.check_metadata(metadata)
-    cells = [PandasCells(frame.iloc[:, position]) for position in range(frame.shape[1])]
-    levels = [PandasCells(_level(frame.index, level)) for level in range(frame.index.nlevels)]
+    series = [frame.iloc[:, position] for position in range(frame.shape[1])]
+    levels = [
+        frame.index.get_level_values(level).to_series(index=pd.RangeIndex(len(frame)))
+        for level in range(frame.index.nlevels)
+    ]
+    cells, level_cells = list(map(_cells_of, series)), list(map(_cells_of, levels))
     columns = [Column(name, one, _path_of(name, frame.columns)) for name, one in zip(frame.columns, cells, strict=True)]
     # An integer index without a name only numbers the rows.
     columns += [
         Column(name, one)
-        for name, one in zip(frame.index.names, levels, strict=True)
-        if not (name is None and pd.api.types.is_integer_dtype(one.series.dtype))
+        for name, level, one in zip(frame.index.names, levels, level_cells, strict=True)
+        if not (name is None and pd.api.types.is_integer_dtype(level.dtype))
     ]
     pseudonymizer.replace_in(columns)
-    result = pd.DataFrame({position: one.series for position, one in enumerate(cells)}, index=frame.index)
+    new = map(_replaced, series, cells)
+    result = pd.DataFrame(dict(enumerate(new)), index=frame.index)
     result.columns = _renamed(frame.columns, pseudonymizer)
-    if any(level.is_changed for level in levels):
-        indexes = [pd.Index(level.series) for level in levels]
+    if any(one.is_changed for one in level_cells):
+        indexes = list(map(pd.Index, map(_replaced, levels, level_cells)))
         result.index = indexes[0] if len(indexes) == 1 else pd.MultiIndex.from_arrays(indexes)
     result.index.names = [pseudonymizer.column_name(name) for name in frame.index.names]
     result.columns.names = [pseudonymizer.column_name(name) for name in frame.columns.names]
@@ -114,10 +113,6 @@ def _wide_enough(cells: list[Any], dtype: Any) -> Any:
     if needs_null or not all(cell is None or limits.min <= cell <= limits.max for cell in cells):
         return pd.UInt64Dtype() if dtype.kind == "u" else pd.Int64Dtype()
     return dtype
-
-
-def _level(index: pd.Index, level: int) -> pd.Series:
-    return index.get_level_values(level).to_series(index=pd.RangeIndex(len(index)))
 
 
 def _path_of(name: Any, columns: pd.Index) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
-from mirror_sdk.privacy.arrow_cells import ArrowCells
+from mirror_sdk.privacy.arrow_cells import cells_of, replaced
+from mirror_sdk.privacy.cells import Cells
 from mirror_sdk.privacy.personal import path_of_column
 from mirror_sdk.privacy.pseudonymizer import Column, Pseudonymizer
 from mirror_sdk.tables.columns import basis_of_table, with_basis
@@ -19,16 +20,10 @@ if TYPE_CHECKING:
 
     from mirror_sdk.tables.arrow_types import ArrowTable
 
+Table = TypeVar("Table", bound="pd.DataFrame | pl.DataFrame | ArrowTable")
 
-@overload
-def pseudonymize(table: pd.DataFrame, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame: ...
-@overload
-def pseudonymize(table: pl.DataFrame, key: str | bytes, *, also: Iterable[str] = ()) -> pl.DataFrame: ...
-@overload
-def pseudonymize(table: ArrowTable, key: str | bytes, *, also: Iterable[str] = ()) -> ArrowTable: ...
-def pseudonymize(
-    table: pd.DataFrame | pl.DataFrame | ArrowTable, key: str | bytes, *, also: Iterable[str] = ()
-) -> pd.DataFrame | pl.DataFrame | ArrowTable:
+
+def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) -> Table:
     """Return the table with pseudonyms in place of personal data, for pandas, Arrow or Polars.
 
     :mod:`mirror_sdk.privacy` lists the personal data, how each is replaced, and what is not covered. The rows, their
@@ -57,16 +52,19 @@ def pseudonymize(
     >>> table["endpoint_name"].unique().to_pylist()
     ['name-yv60x8ph8361']
     """
-    if isinstance(table, pa.Table):
-        return _of_arrow(table, Pseudonymizer(key, also))
-    given: Any = table
-    if _is_frame_of("polars", table):
-        return _of_polars(given, Pseudonymizer(key, also))
-    if _is_frame_of("pandas", table):
+    source: Any = table
+    result: object
+    if isinstance(source, pa.Table):
+        result = _of_arrow(source, Pseudonymizer(key, also))
+    elif _is_frame_of("polars", source):
+        result = _of_polars(source, Pseudonymizer(key, also))
+    elif _is_frame_of("pandas", source):
         from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
 
-        return pseudonymized_frame(given, key, also=also)
-    raise TypeError(f"a {type(table).__name__} is not a table; give a pandas or Polars frame, or an Arrow table")
+        result = pseudonymized_frame(source, key, also=also)
+    else:
+        raise TypeError(f"a {type(table).__name__} is not a table; give a pandas or Polars frame, or an Arrow table")
+    return cast("Table", result)
 
 
 def _is_frame_of(package: str, table: object) -> bool:
@@ -78,7 +76,7 @@ def _is_frame_of(package: str, table: object) -> bool:
 def _of_arrow(table: pa.Table, pseudonymizer: Pseudonymizer) -> ArrowTable:
     metadata = basis_of_table(table)
     pseudonymizer.check_metadata(metadata)
-    columns = [one.column for one in _replaced_cells(table, pseudonymizer)]
+    columns = [replaced(*one) for one in zip(table.columns, _replaced_cells(table, pseudonymizer), strict=True)]
     # Other metadata of the schema and its columns are left out: they may contain anything.
     names = [pseudonymizer.column_name(name) for name in table.column_names]
     result: ArrowTable = with_basis(pa.Table.from_arrays(columns, names), pseudonymizer.metadata(metadata))
@@ -89,13 +87,14 @@ def _of_polars(frame: pl.DataFrame, pseudonymizer: Pseudonymizer) -> pl.DataFram
     import polars as pl
 
     table = frame.to_arrow()
-    cells = zip(table.column_names, _replaced_cells(table, pseudonymizer), strict=True)
-    result = frame.with_columns(pl.Series(name, one.column) for name, one in cells if one.is_changed)
+    columns = zip(table.column_names, table.columns, _replaced_cells(table, pseudonymizer), strict=True)
+    changed = [pl.Series(name, replaced(column, cells)) for name, column, cells in columns if cells.is_changed]
+    result = frame.with_columns(changed)
     return result.rename({name: pseudonymizer.column_name(name) for name in result.columns})
 
 
-def _replaced_cells(table: pa.Table, pseudonymizer: Pseudonymizer) -> list[ArrowCells]:
-    cells = [ArrowCells(column) for column in table.columns]
+def _replaced_cells(table: pa.Table, pseudonymizer: Pseudonymizer) -> list[Cells]:
+    cells = [cells_of(column) for column in table.columns]
     named = zip(table.column_names, cells, strict=True)
     pseudonymizer.replace_in([Column(name, one, path_of_column(name)) for name, one in named])
     return cells

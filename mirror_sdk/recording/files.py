@@ -11,7 +11,6 @@ from typing import BinaryIO, Final, Literal, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
@@ -32,6 +31,7 @@ from mirror_sdk.recording.layout import (
     state_path,
     unfinished_path,
 )
+from mirror_sdk.snapshot.contract import require_instants
 from mirror_sdk.tables.columns import categories_of
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA
 from mirror_sdk.tables.state import STATE_SCHEMA
@@ -48,8 +48,6 @@ STORED_SCHEMA = pa.schema(
 _WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
 _MAX_FINALIZED_WHILE_LISTED = 1000
 _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(field.type)]
-_MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
-"""The milliseconds since 1970 in the years 1 to 9999."""
 
 _ABOUT = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
@@ -359,7 +357,5 @@ def _checked(table: pa.Table) -> pa.Table:
         if strange:
             raise ValueError(f"{strange.pop()!r} is not a valid {name}")
     for name in _INSTANTS:
-        ends = pc.min_max(table[name].cast(pa.int64()))
-        if any(end is not None and end not in _MILLISECONDS for end in ends.as_py().values()):
-            raise ValueError(f"{name} contains an invalid time")
+        require_instants(name, table[name])
     return table

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -93,12 +93,6 @@ class RecordingFolder:
         if self._journal is not None:
             close_in_child(self._journal[0].fileno())
             self._journal = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def is_open(self) -> bool:

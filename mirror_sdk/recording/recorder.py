@@ -1,5 +1,5 @@
 # Made from async_recorder.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Recording on a thread of its own."""
+"""Records on a thread of its own."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _RULES_LEFT = "rules that were added for a recording are still there; the next o
 class Recorder:
     """Writes the log into a recording, from a thread of its own, until it is stopped.
 
-    It can be used in a ``with`` statement, which stops it at the end. Failures of the connection are waited out. One
-    that cannot be waited out ends it and is logged. It stands in ``failure``, and ``stop()`` or the end of the ``with``
-    statement raises it; what was written is kept. Rules that it added go when it ends. In a child process it is
-    stopped, and its files are left alone: the parent goes on with them.
+    It can be used in a ``with`` statement, which stops it at the end. It reconnects after failures of the connection.
+    Any other failure ends it and is logged. It is available as ``failure``, and ``stop()`` or the end of the ``with``
+    statement raises it; the events that were written remain. The rules that it added are removed at its end. In a child
+    process it is stopped and does not touch its files, to which the parent continues to write.
     """
 
     def __init__(
@@ -77,36 +77,36 @@ class Recorder:
 
     @property
     def path(self) -> Path:
-        """The folder it writes."""
+        """The folder."""
         return self._writer.folder.path
 
     @property
     def events(self) -> int:
-        """How many events it has written."""
+        """The number of events that it has written."""
         return self._writer.folder.events
 
     @property
     def position(self) -> int | None:
-        """Number of the last entry of the log it has looked at."""
+        """Number of the last log entry that it has read."""
         return self._writer.folder.position
 
     @property
     def uncovered(self) -> str | None:
-        """What it warned of when it began: of which paths nothing comes, in words; ``None`` if all is covered."""
+        """The warning about paths that are not subscribed; ``None`` if all were subscribed when it started."""
         return self._writer.uncovered
 
     @property
     def is_running(self) -> bool:
-        """Whether it still records."""
+        """Whether it is recording."""
         return self.failure is None and self._worker.is_running
 
     @property
     def recording(self) -> Recording:
-        """What is recorded, up to now."""
+        """The recording, up to now."""
         return Recording(self.path)
 
     def audit(self) -> Audit:
-        """Whether what is recorded is complete, from when to when, and what is missing.
+        """Return whether the recording is complete, its time range, and its gaps.
 
         It reads all files.
 
@@ -118,13 +118,13 @@ class Recorder:
         return self.recording.audit()
 
     def stop(self) -> None:
-        """End it. What the log holds at this moment is in the files when this returns.
+        """Stop recording. When this returns, the files contain everything that is in the log at this moment.
 
-        Where the service cannot be reached, the next recorder with the same folder reads the rest, and takes away the
-        rules that this one added.
+        If the service is unreachable, the next recorder with the same folder reads the rest and removes the rules that
+        this one added.
 
         Raises:
-            Exception: The recording had ended by itself, for this reason, which is raised once.
+            Exception: The failure by which the recording had ended earlier; it is raised once.
             OSError: The rest could not be written.
 
         >>> recorder = client.record(folder / "run.parquet")
@@ -152,16 +152,16 @@ class Recorder:
                 self._step()
         except Exception as error:
             if self._worker.is_stopped and isinstance(error, MirrorError):
-                # A client that is closed under an open poll fails it: after a stop that is no news.
+                # Closing a client fails its open poll. After a stop this is expected.
                 return
             _log.exception("a recording ended")
             self.failure = self._unraised = error
-            # A disk that is full cannot be finalized to either; what was written is whole in the journal.
+            # If the disk is full, finalizing fails too. The events are in the journal.
             with suppress(OSError), self._worker.step:
                 self._leave()
 
     def _raise_failure(self, error: BaseException | None = None) -> None:
-        """Raise why the recording had ended by itself, once, and not in the place of another error."""
+        """Raise the failure that ended the recording, once, and not instead of another error."""
         failure, self._unraised = self._unraised, None
         if failure is not None and error is None:
             raise failure
@@ -183,7 +183,7 @@ class Recorder:
         end, reader = self._new_reader(None), self._new_reader(self.position)
         end.go_to_end()
         self._writer.write_end(end.position, end.served_at)
-        while is_before(reader.position, end.position):
+        while reader.position is not None and end.position is not None and reader.position < end.position:
             after = reader.position
             batch = reader.read(0)
             if reader.last_failure is not None:
@@ -193,7 +193,7 @@ class Recorder:
             self._writer.write_state(self._take_state(None))
 
     def _renew_state(self) -> None:
-        """Take the state of the devices anew, because entries of the log were lost."""
+        """Fetch the state of the devices again after log entries were lost."""
         try:
             state = self._take_state(None)
         except MirrorError:
@@ -204,11 +204,6 @@ class Recorder:
                 self._writer.write_state(state)
 
 
-def is_before(position: int | None, end: int | None) -> bool:
-    """Whether something lies between a position and the end of the log."""
-    return position is not None and end is not None and position < end
-
-
 def begin_recording(
     make_writer: Callable[[], RecordingWriter],
     new_reader: Callable[[int | None], LogReader],
@@ -217,7 +212,7 @@ def begin_recording(
     rules: RecordingRules,
     deadline: Deadline | None,
 ) -> Recorder:
-    """A recorder that goes on where the recording ends, or begins at the present end of the log.
+    """Start a recorder that continues at the end of the recording, or starts at the present end of the log.
 
     Raises:
         MirrorError: The end of the log or the state could not be read.
@@ -232,12 +227,12 @@ def begin_recording(
         if not reader.is_placed:
             reader.go_to_end(math.inf if deadline is None else deadline)
         run(rules.begin(writer.folder), deadline)
-        # The state is that of a later moment than the position, so that nothing lies between them.
+        # The state is read after the position, so that nothing lies between them.
         state = take_state(deadline)
         writer.begin(reader.position, reader.served_at, state)
         writer.warn_of_uncovered(run(rules.uncovered(state), deadline))
     except BaseException:
-        # Also the one of a call that was cancelled meanwhile: else nobody else could record into its folder.
+        # Also after a cancellation, since the folder would stay locked.
         for writer in made:
             _leave(writer.folder, run, rules)
         raise
@@ -245,7 +240,7 @@ def begin_recording(
 
 
 def _leave(folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Any], rules: RecordingRules) -> None:
-    """Take away the rules that are not to stay, and leave the folder to others."""
+    """Remove the rules that were added, and release the folder."""
     try:
         if folder.is_open:
             run(rules.end(folder), None)

@@ -1,4 +1,4 @@
-"""What to send to the simulator, and how to read what comes back. Nothing in here does I/O. Source: wire.md 8."""
+"""The requests of the simulator, and how their responses are read. Nothing in here does I/O. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -27,66 +27,64 @@ from mirror_sdk.wire.simulator import (
 T = TypeVar("T")
 
 _LONGEST_ADVANCE_SECONDS = 600
-"""Everything that falls due on the way happens before the answer to an advance of the clock."""
+"""How long an advance of the clock may take: all that is due happens before its response."""
 
 
 def list_simulator_devices() -> Operation[list[SimulatorDevice]]:
-    """The simulated devices and their state."""
+    """List the simulated devices and their state."""
     return Operation("GET", routes.SIMULATOR_DEVICES, _read_devices)
 
 
-def add_simulator_device(given: Mapping[str, object]) -> Operation[str]:
-    """Add a simulated device; gives its id. Raises ``ValueError`` for a device that cannot be."""
-    return Operation("POST", routes.SIMULATOR_DEVICES, _read_id, json=checked_body(SimulatorNewDevice, given))
+def add_simulator_device(device: Mapping[str, object]) -> Operation[str]:
+    """Add a simulated device, and return its id. Raises ``ValueError`` for an invalid one."""
+    return Operation("POST", routes.SIMULATOR_DEVICES, _read_id, json=checked_body(SimulatorNewDevice, device))
 
 
-def patch_simulator_device(device_id: str, given: Mapping[str, object]) -> Operation[None]:
-    """How a simulated device behaves from now on. Raises ``ValueError`` for what cannot be."""
+def patch_simulator_device(device_id: str, settings: Mapping[str, object]) -> Operation[None]:
+    """Change the behavior of a simulated device. Raises ``ValueError`` for invalid settings."""
     route = of_device(routes.SIMULATOR_DEVICE, device_id)
-    return Operation("PATCH", route, nothing, json=checked_body(SimulatorDevicePatch, given))
+    return Operation("PATCH", route, nothing, json=checked_body(SimulatorDevicePatch, settings))
 
 
 def put_simulator_resource(device_id: str, path: str, value: object, flags: Mapping[str, object]) -> Operation[None]:
-    """A simulated device changes a value of its own, or gets a resource.
+    """Change a value of a simulated device, or add a resource.
 
     Raises:
-        ValueError: They cannot be sent.
-        InvalidValue: The value does not go with what is declared for the path, or is one for each of several
-            instances.
+        ValueError: The value or a flag cannot be sent.
+        InvalidValue: The value does not match the declaration of the path, or is one for each of several instances.
     """
     route = of_resource(routes.SIMULATOR_RESOURCE, device_id, path)
     if isinstance(value, Mapping):
-        told = "give one value; a real device can have several instances"
-        raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {told}")
-    # What a device has itself is no write: measured values are declared read-only.
-    told = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
-    return Operation("PUT", route, nothing, json=checked_body(SimulatorResourceBody, {"value": told, **flags}))
+        cure = "give one value; a real device can have several instances"
+        raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {cure}")
+    # A value of the device itself is not a write: measured values are declared read-only.
+    text = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
+    return Operation("PUT", route, nothing, json=checked_body(SimulatorResourceBody, {"value": text, **flags}))
 
 
 def delete_simulator_resource(device_id: str, path: str) -> Operation[None]:
-    """A simulated device removes a resource."""
+    """Remove a resource of a simulated device."""
     return Operation("DELETE", of_resource(routes.SIMULATOR_RESOURCE, device_id, path), nothing)
 
 
 def simulator_registration(device_id: str, method: str) -> Operation[None]:
-    """A simulated device registers (``POST``), updates its registration (``PUT``) or deregisters (``DELETE``)."""
+    """Register a simulated device (``POST``), update its registration (``PUT``) or deregister it (``DELETE``)."""
     return Operation(method, of_device(routes.SIMULATOR_REGISTRATION, device_id), nothing)
 
 
 def get_simulator_clock() -> Operation[SimulatorClock]:
-    """The service's clock."""
+    """Read the service's clock."""
     return Operation("GET", routes.SIMULATOR_CLOCK, read_json(SimulatorClock.model_validate_json))
 
 
 def advance_simulator_clock(amount: float | timedelta) -> Operation[SimulatorClock]:
-    """Move the service's manual clock on. Raises ``ValueError`` for what is no time to move on by."""
+    """Advance the service's manual clock. Raises ``ValueError`` for an invalid amount."""
     seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
-    json_body = checked_body(SimulatorAdvance, {"advance_seconds": seconds})
     return Operation(
         "POST",
         routes.SIMULATOR_CLOCK,
         read_json(SimulatorClock.model_validate_json),
-        json=json_body,
+        json=checked_body(SimulatorAdvance, {"advance_seconds": seconds}),
         hold_seconds=_LONGEST_ADVANCE_SECONDS,
     )
 
@@ -98,22 +96,22 @@ def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T
 
     Raises:
         NotFound: There is no such simulated device.
-        TypeError: It is no device.
+        TypeError: It is not a device.
         ValueError: Something cannot be sent; the message names it.
     """
     if known_id("device_id", device) is None:
-        # What cannot be sent is refused before anything is asked.
+        # Invalid arguments are rejected before any request.
         operation(ANY_ID)
     device_id = yield from simulator_id_of(device)
-    answer: T = yield operation(device_id)
-    return answer
+    response: T = yield operation(device_id)
+    return response
 
 
 def simulator_id_of(device: DeviceLike) -> Steps[str]:
-    """The id of a simulated device.
+    """Return the id of a simulated device.
 
     Raises:
-        TypeError: It is no device.
+        TypeError: It is not a device.
         UnknownDevice: No simulated device has this name.
     """
     device_id = known_id("device_id", device)
@@ -126,9 +124,9 @@ def simulator_id_of(device: DeviceLike) -> Steps[str]:
     return device_id
 
 
-def _read_devices(answer: HTTPResponse) -> list[SimulatorDevice]:
-    return read_json(SimulatorDeviceList.model_validate_json)(answer).data
+def _read_devices(response: HTTPResponse) -> list[SimulatorDevice]:
+    return read_json(SimulatorDeviceList.model_validate_json)(response).data
 
 
-def _read_id(answer: HTTPResponse) -> str:
-    return read_json(SimulatorDeviceAdded.model_validate_json)(answer).id
+def _read_id(response: HTTPResponse) -> str:
+    return read_json(SimulatorDeviceAdded.model_validate_json)(response).id

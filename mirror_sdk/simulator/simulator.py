@@ -1,9 +1,9 @@
 # Made from async_simulator.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The simulator: plays the device's side of simulated devices, and lets time pass.
+"""The simulator: controls simulated devices and the clock of a service.
 
-It works with a service that simulates devices, and with a key that has the scope ``admin``. Each method returns when
-all it causes is on disk. Every one may raise :class:`NotFound` (no such simulated device, or a service without a
-simulator) and :class:`AccessDenied`, besides what every call of a client may raise.
+It needs a service that simulates devices, and a key with the scope ``admin``. Each method returns when all its effects
+are on disk. Every method may raise :class:`NotFound` (no such simulated device, or a service without a simulator) and
+:class:`AccessDenied`, in addition to the errors of every call of a client.
 
 Source: wire.md 8.
 """
@@ -23,11 +23,10 @@ from mirror_sdk.wire.simulator import AnswerMode, SimulatorDevice, SimulatorNewR
 class Simulator:
     """The simulated devices of the service a client talks to.
 
-    A device is given as to a client: its id, its endpoint name, or what has its id. The simulator itself is asked for
-    names.
+    A device is an id, an endpoint name, or an object with the id, as for a client. The simulator itself resolves names.
 
     Args:
-        client: Carries the calls; its key needs the scope ``admin``.
+        client: The client that sends the requests. Its key needs the scope ``admin``.
     """
 
     def __init__(self, client: MirrorClient) -> None:
@@ -38,7 +37,7 @@ class Simulator:
         return f"<Simulator of {self._client!r}>"
 
     def list_devices(self) -> list[SimulatorDevice]:
-        """The simulated devices, what they are set to do, and their own values.
+        """List the simulated devices, their settings, and their own values.
 
         >>> sorted(device.endpoint_name for device in simulator.list_devices())
         ['light-01', 'station-01']
@@ -59,7 +58,7 @@ class Simulator:
             endpoint_name: Its endpoint name.
             resources: Resources, or mappings such as
                 ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``; other flags are
-                ``auto_observable``, ``writable`` and ``executable``; what is executable has no value to observe.
+                ``auto_observable``, ``writable`` and ``executable``. An executable resource has no value to observe.
             endpoint_type: Its endpoint type.
             queue_mode: Whether it sleeps between contacts.
 
@@ -67,28 +66,28 @@ class Simulator:
             Its device id.
 
         Raises:
-            ValueError: It cannot be a device; the message names what is wrong.
-            BadRequest: The service does not take it.
+            ValueError: The device is invalid; the message says why.
+            BadRequest: The service rejects it.
 
         >>> fan = simulator.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
         """
-        given = {
+        device = {
             "endpoint_name": endpoint_name,
             "endpoint_type": endpoint_type,
             "queue_mode": queue_mode,
             "resources": list(resources),
         }
-        return self._send(_simulator_operations.add_simulator_device(given))
+        return self._send(_simulator_operations.add_simulator_device(device))
 
     def set_online(self, device_id: DeviceLike, online: bool) -> None:
-        """Connect a device, which makes contact at once, or cut it off.
+        """Connect a device, which makes contact at once, or disconnect it.
 
         >>> simulator.set_online(light, False)
         """
-        self._tell(device_id, lambda found: _simulator_operations.patch_simulator_device(found, {"online": online}))
+        self._patch(device_id, online=online)
 
     def set_answer(self, device_id: DeviceLike, answer: AnswerMode) -> None:
-        """How a device answers commands: ``normal``, ``reject`` or ``silent``.
+        """Set how a device responds to commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:
             ValueError: It is another word.
@@ -98,20 +97,17 @@ class Simulator:
         >>> request.exception().category
         'REJECTED'
         """
-        self._tell(device_id, lambda found: _simulator_operations.patch_simulator_device(found, {"answer": answer}))
+        self._patch(device_id, answer=answer)
 
     def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
-        """How long a device takes to answer, 0 to 3600.
+        """Set how many seconds a device takes to respond, from 0 to 3600.
 
         Raises:
             ValueError: It is outside of this range.
 
         >>> simulator.set_latency_seconds(light, 1.5)
         """
-        self._tell(
-            device_id,
-            lambda found: _simulator_operations.patch_simulator_device(found, {"latency_seconds": latency_seconds}),
-        )
+        self._patch(device_id, latency_seconds=latency_seconds)
 
     def set_value(
         self,
@@ -124,21 +120,21 @@ class Simulator:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """A device changes a value of its own, or gets a new resource, which the service learns of at the next update.
+        """Change a value of a device, or add a resource, which the service receives with the next registration update.
 
         Args:
-            device_id: The device: its id, its endpoint name, or what has its id.
+            device_id: The device: its id, its endpoint name, or an object with its id.
             path: The resource path.
-            value: As for a write; a text is taken as it is, so that a device can have a value that is wrong. A
-                simulated device has no resources with several instances.
-            observable: Whether it can be observed; a flag that is not given stays as it is.
-            auto_observable: Whether the device sends changes without a subscription; it can then be subscribed, too.
+            value: As for a write. A text is sent as it is, so that a device can have an invalid value. A simulated
+                device has no resources with several instances.
+            observable: Whether it can be observed. By default flags stay as they are.
+            auto_observable: Whether the device sends changes without a subscription. It can be subscribed, too.
             writable: Whether it can be written.
-            executable: Whether it can be executed; then it has no value to observe.
+            executable: Whether it can be executed. Then it has no value to observe.
 
         Raises:
-            InvalidValue: The value does not go with what is declared for the path.
-            BadRequest: The service does not take it, for instance what would be executable and observable at once.
+            InvalidValue: The value does not match the declaration of the path.
+            BadRequest: The service rejects it, for instance a resource that is both executable and observable.
 
         >>> simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> client.read_value(station, "/3303/0/5700")
@@ -150,43 +146,46 @@ class Simulator:
             "writable": writable,
             "executable": executable,
         }
-        self._tell(device_id, lambda found: _simulator_operations.put_simulator_resource(found, path, value, flags))
+        self._command(device_id, lambda found: _simulator_operations.put_simulator_resource(found, path, value, flags))
 
     def remove_resource(self, device_id: DeviceLike, path: str) -> None:
-        """A device removes a resource; the mirror keeps it (specification 2.1).
+        """Remove a resource of a device. The mirror keeps it (specification 2.1).
 
         >>> simulator.remove_resource(light, "/3311/0/5851")
         """
-        self._tell(device_id, lambda found: _simulator_operations.delete_simulator_resource(found, path))
+        self._command(device_id, lambda found: _simulator_operations.delete_simulator_resource(found, path))
 
     def register(self, device_id: DeviceLike) -> None:
-        """A device makes a full registration; single subscriptions of it end, presubscriptions are applied.
+        """Register a device. Its single subscriptions end, and presubscriptions are applied.
 
         >>> simulator.register(light)
         """
-        self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "POST"))
+        self._command(device_id, lambda found: _simulator_operations.simulator_registration(found, "POST"))
 
     def update_registration(self, device_id: DeviceLike) -> None:
-        """A device updates its registration, with new resources if it got some.
+        """Update the registration of a device, with its new resources.
 
         >>> simulator.update_registration(light)
         """
-        self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "PUT"))
+        self._command(device_id, lambda found: _simulator_operations.simulator_registration(found, "PUT"))
 
     def deregister(self, device_id: DeviceLike) -> None:
-        """A device leaves.
+        """Deregister a device.
 
         >>> simulator.deregister(light)
         >>> client.devices.get(light).state
         'deregistered'
         """
-        self._tell(device_id, lambda found: _simulator_operations.simulator_registration(found, "DELETE"))
+        self._command(device_id, lambda found: _simulator_operations.simulator_registration(found, "DELETE"))
 
-    def _tell(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
+    def _patch(self, device: DeviceLike, **settings: object) -> None:
+        self._command(device, lambda found: _simulator_operations.patch_simulator_device(found, settings))
+
+    def _command(self, device: DeviceLike, operation: Callable[[str], Operation[None]]) -> None:
         self._client._session.run(_simulator_operations.send_to_simulator(device, operation))
 
     def get_clock(self) -> datetime:
-        """The service's present, in UTC.
+        """Return the present of the service, in UTC.
 
         >>> print(simulator.get_clock())
         2026-01-05 08:00:00+00:00
@@ -194,7 +193,7 @@ class Simulator:
         return self._send(_simulator_operations.get_simulator_clock()).now
 
     def has_manual_clock(self) -> bool:
-        """Whether :meth:`advance` can move the service's clock; not where the service runs on real time.
+        """Whether :meth:`advance` can advance the service's clock. It cannot if the service uses real time.
 
         >>> simulator.has_manual_clock()
         True
@@ -202,17 +201,17 @@ class Simulator:
         return self._send(_simulator_operations.get_simulator_clock()).manual
 
     def advance(self, amount: float | timedelta) -> datetime:
-        """Let time pass, with all that falls due in it.
+        """Advance the clock. Everything that becomes due happens before this returns.
 
         Args:
-            amount: Seconds, or a timedelta; more than nothing and at most 366 days.
+            amount: Seconds, or a timedelta; more than 0 and at most 366 days.
 
         Returns:
-            The service's new present, in UTC.
+            The new present of the service, in UTC.
 
         Raises:
-            ValueError: The amount is outside of this range.
-            APIError: The service runs on real time.
+            ValueError: The amount is out of this range.
+            APIError: The service uses real time.
 
         >>> print(simulator.advance(timedelta(hours=1)))
         2026-01-05 09:00:00+00:00

@@ -1,8 +1,8 @@
 """A snapshot on disk: a folder of Parquet files, each with the devices of a range of ids.
 
-``part-00001.parquet`` and so on hold the rows, by device and path. ``part-00000.parquet`` has none: pandas and Arrow
-take from the first file what the whole table is based on, which is known last. ``_snapshot.json`` lists the files;
-names with an underscore are passed over by pandas and Arrow when they read the folder.
+``part-00001.parquet`` and so on contain the rows, by device and path. ``part-00000.parquet`` has no rows. It contains
+the metadata of the whole table, which pandas and Arrow read from the first file, and which is known last.
+``_snapshot.json`` lists the files; pandas and Arrow skip names with an underscore when they read the folder.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ _LIST = "_snapshot.json"
 _VERSION: Final = 1
 _FIRST = "part-00000.parquet"
 _PART = re.compile(r"part-[0-9]{5,}\.parquet")
-_GROUP_ROWS = 100_000
 _GROUP_BYTES = 32 * 1024 * 1024
 
 
 class DatasetFile(BaseModel):
-    """A file of a dataset: the ids of the first and the last device with rows in it, and how many of both."""
+    """A file of a dataset: the ids of its first and last device, and its numbers of devices and rows."""
 
     name: Annotated[str, Field(pattern=r"^part-[0-9]{5,}\.parquet$")]
     first: str
@@ -51,7 +50,7 @@ class DatasetFile(BaseModel):
 
 
 class _About(BaseModel):
-    """What it is based on; what is not read here stands beside."""
+    """The metadata of a dataset, of which only this member is read here."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -59,7 +58,7 @@ class _About(BaseModel):
 
 
 class _Contents(BaseModel):
-    """The list of files; what stands here is all there is."""
+    """The complete list of files."""
 
     version: Literal[1]
     about: _About
@@ -67,20 +66,21 @@ class _Contents(BaseModel):
 
 
 class SnapshotDataset(JsonForm):
-    """The dataset that ``client.fleet.dataset()`` wrote.
+    """A dataset of ``client.fleet.dataset()``.
 
-    pandas, Arrow and Dask read the folder as it is; this also tells what it is based on, and sees that it is whole.
+    pandas, Arrow and Dask can read the folder without it. This class checks that it is complete, and gives its
+    metadata.
 
     Args:
-        folder: Where it is.
+        folder: The folder.
 
     Raises:
-        InvalidValue: There is no dataset, or a file of it is missing or cut off.
+        InvalidValue: It is not a dataset, or a file is missing or cut off.
 
     Attributes:
-        path: Where it is.
-        about: What it is based on, as in ``attrs["mirror"]`` of a snapshot.
-        files: The files with rows, by the ids of the devices in them.
+        path: The folder.
+        about: The metadata, as in ``attrs["mirror"]`` of a snapshot.
+        files: The files with rows, by device id.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -94,7 +94,7 @@ class SnapshotDataset(JsonForm):
         except ValidationError as exc:
             raise InvalidValue(
                 f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
-                " anew with client.fleet.dataset()"
+                " again with client.fleet.dataset()"
             ) from exc
         self.about: dict[str, Any] = contents.about.model_dump()
         self.files: list[DatasetFile] = contents.files
@@ -107,7 +107,7 @@ class SnapshotDataset(JsonForm):
 
     @property
     def device_count(self) -> int:
-        """How many devices the snapshot has; those without any resource have no rows.
+        """The number of devices of the snapshot. Devices without resources have no rows.
 
         >>> client.fleet.dataset(folder / "fleet").device_count
         2
@@ -117,7 +117,7 @@ class SnapshotDataset(JsonForm):
 
     @property
     def rows(self) -> int:
-        """How many rows it has.
+        """The number of rows.
 
         >>> client.fleet.dataset(folder / "fleet").rows
         4
@@ -126,7 +126,7 @@ class SnapshotDataset(JsonForm):
 
     @property
     def head(self) -> Path:
-        """The file without rows, which has the columns and what all is based on.
+        """The file without rows, which has the columns and the metadata.
 
         >>> client.fleet.dataset(folder / "fleet").head.name
         'part-00000.parquet'
@@ -135,7 +135,7 @@ class SnapshotDataset(JsonForm):
 
     @property
     def paths(self) -> list[Path]:
-        """The files with rows; the one without where there are none.
+        """The files with rows; if there are none, the one without rows.
 
         >>> [path.name for path in client.fleet.dataset(folder / "fleet", devices_per_file=1).paths]
         ['part-00001.parquet', 'part-00002.parquet']
@@ -143,17 +143,16 @@ class SnapshotDataset(JsonForm):
         return [self.path / file.name for file in self.files] or [self.head]
 
     def to_dict(self) -> dict[str, Any]:
-        """Where it is, how large it is and what it is based on, for any JSON encoder.
+        """Return the path, the size and the metadata, for any JSON encoder.
 
         >>> client.fleet.dataset(folder / "fleet").to_dict()["rows"]
         4
         """
-        told = {"path": self.path, "rows": self.rows, "about": self.about, "files": self.files}
-        found: dict[str, Any] = plain(told)
+        found: dict[str, Any] = plain({"path": self.path, "rows": self.rows, "about": self.about, "files": self.files})
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """All of it, as ``client.fleet.snapshot()`` would have given it.
+        """Return the table that ``client.fleet.snapshot()`` would have returned.
 
         >>> client.fleet.dataset(folder / "fleet").to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851', '/3303/0/5700']
@@ -164,41 +163,42 @@ class SnapshotDataset(JsonForm):
         try:
             found = pq.read_metadata(self.path / name).num_rows
         except (OSError, pa.ArrowException) as exc:
-            raise InvalidValue(f"{self.path} is not whole: {name} is missing or cut off; write it anew") from exc
+            raise InvalidValue(f"{self.path} is not whole: {name} is missing or cut off; write it again") from exc
         if found != rows:
-            raise InvalidValue(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it anew")
+            raise InvalidValue(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it again")
 
 
 class DatasetWriter:
-    """Writes a dataset: into a folder beside, which takes its place when all of it is on disk.
+    """Writes a dataset into a temporary folder, which is renamed when it is complete and on disk.
 
     Args:
-        folder: Where it is to be; made when it is not there.
-        devices_per_file: How many devices with rows a file has at most.
+        folder: The folder; it is created if necessary.
+        devices_per_file: The most devices with rows of a file.
         raw: Whether the payloads are columns too.
         tz: Time zone of the time columns.
-        overwrite: Whether it may take the place of a dataset that is there.
+        overwrite: Whether another dataset may be replaced.
 
     Raises:
-        InvalidValue: There is something else, ``devices_per_file`` is not 1 or more, or ``tz`` is no time zone.
-        OSError: The folder cannot be read; it cannot be written, when the writer is entered.
+        InvalidValue: The folder contains something else, ``devices_per_file`` is below 1, or ``tz`` is not a time zone.
+        OSError: The folder cannot be read. When the writer is entered: it cannot be written.
     """
 
     def __init__(
         self, folder: str | os.PathLike[str], *, devices_per_file: int, raw: bool, tz: str | None, overwrite: bool
     ) -> None:
-        # A link stays one: what it leads to is replaced.
+        # A link remains; its target is replaced.
         self._folder = Path(folder).resolve()
         if devices_per_file < 1:
             raise InvalidValue(f"devices_per_file={devices_per_file} is not 1 or more")
-        _refuse_what_is_there(self._folder, overwrite=overwrite)
+        _require_free(self._folder, overwrite=overwrite)
         self._devices_per_file = devices_per_file
         self._empty = joined([], raw=raw)
         self._tz = tz
         self._schema = self._schema_with({})
-        self._partial = _beside(self._folder, "partial")
+        self._partial = _hidden_path(self._folder, "partial")
         self._files: list[DatasetFile] = []
-        self._file: _PartFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
 
     def __enter__(self) -> Self:
         self._partial.parent.mkdir(parents=True, exist_ok=True)
@@ -206,38 +206,42 @@ class DatasetWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.abandon()
+        if self._writer is not None:
+            self._writer.close()
         shutil.rmtree(self._partial, ignore_errors=True)
 
     @property
     def rows(self) -> int:
-        """How many rows were written."""
-        return sum(file.rows for file in self._files) + (self._file.rows if self._file else 0)
+        """The number of rows that were added."""
+        return sum(file.rows for file in self._files)
 
     def add(self, table: pa.Table) -> None:
-        """Write the rows of some devices, which follow those before; all rows of a device come at once."""
+        """Write the rows of the next devices; all rows of a device come at once."""
         begins = _begins(table)
         while begins:
-            file = self._file or self._open()
-            some, begins = (
-                begins[: self._devices_per_file - file.devices],
-                begins[self._devices_per_file - file.devices :],
-            )
+            writer = self._writer or self._open_file(table["device_id"][begins[0]].as_py())
+            file = self._files[-1]
+            count = self._devices_per_file - file.devices
+            some, begins = begins[:count], begins[count:]
             end = begins[0] if begins else table.num_rows
             part = table.slice(some[0], end - some[0])
-            file.add(part if part.num_rows == table.num_rows else recoded(part), len(some))
+            self._waiting.append(part if part.num_rows == table.num_rows else recoded(part))
+            file.last = part["device_id"][-1].as_py()
+            file.devices += len(some)
+            file.rows += part.num_rows
+            if sum(one.nbytes for one in self._waiting) >= _GROUP_BYTES:
+                self._write_group(writer)
             if file.devices == self._devices_per_file:
                 self._close_file()
 
     def finish(self, about: Mapping[str, object]) -> SnapshotDataset:
-        """Put the dataset into its place.
+        """Move the complete dataset to its folder.
 
         Args:
-            about: What it is based on.
+            about: Its metadata.
 
         Raises:
-            OSError: It could not be written, or something came into its place meanwhile.
+            OSError: It could not be written, or the folder was created in the meantime.
         """
         self._close_file()
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(about)) as first:
@@ -249,17 +253,29 @@ class DatasetWriter:
         _put_in_place(self._partial, self._folder)
         return SnapshotDataset(self._folder)
 
-    def _open(self) -> _PartFile:
-        self._file = _PartFile(self._partial / f"part-{len(self._files) + 1:05}.parquet", self._schema)
-        return self._file
+    def _open_file(self, first: str) -> pq.ParquetWriter:
+        file = DatasetFile(name=f"part-{len(self._files) + 1:05}.parquet", first=first, last=first, devices=0, rows=0)
+        self._writer = pq.ParquetWriter(self._partial / file.name, self._schema, write_page_checksum=True)
+        self._files.append(file)
+        return self._writer
+
+    def _write_group(self, writer: pq.ParquetWriter) -> None:
+        """Write the waiting rows as one group."""
+        writer.write_table(joined(self._waiting).cast(self._schema))
+        self._waiting.clear()
 
     def _close_file(self) -> None:
-        if self._file is not None:
-            self._files.append(self._file.close())
-            self._file = None
+        """Close the open file, if there is one; it is on disk when this returns."""
+        if self._writer is None:
+            return
+        if self._waiting:
+            self._write_group(self._writer)
+        self._writer.close()
+        self._writer = None
+        sync(self._partial / self._files[-1].name)
 
     def _schema_with(self, about: Mapping[str, object]) -> pa.Schema:
-        """The columns with what pandas needs to make the same of them."""
+        """Return the schema with the metadata from which pandas restores the same columns."""
         metadata = to_arrow(to_frame(self._empty, about, tz=self._tz)).schema.metadata
         fields = [
             field.with_type(pa.timestamp("ms", tz=self._tz)) if self._tz and field.type == INSTANT else field
@@ -268,52 +284,8 @@ class DatasetWriter:
         return pa.schema(fields, metadata=metadata)
 
 
-class _PartFile:
-    """A file that is being written, group of rows by group of rows."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path = path
-        self._writer = pq.ParquetWriter(path, schema, write_page_checksum=True)
-        self._waiting: list[pa.Table] = []
-        self._first = self._last = ""
-        self.devices = 0
-        self.rows = 0
-
-    def add(self, table: pa.Table, devices: int) -> None:
-        """Write rows, or keep them until there are enough for a group."""
-        self._first = self._first or table["device_id"][0].as_py()
-        self._last = table["device_id"][-1].as_py()
-        self.devices += devices
-        self.rows += table.num_rows
-        self._waiting.append(table)
-        if sum(one.num_rows for one in self._waiting) >= _GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
-            self._write()
-
-    def close(self) -> DatasetFile:
-        """Write the rest; it is on disk when this returns."""
-        self._write()
-        self._writer.close()
-        sync(self._path)
-        return DatasetFile(
-            name=self._path.name, first=self._first, last=self._last, devices=self.devices, rows=self.rows
-        )
-
-    def abandon(self) -> None:
-        """Let go of the file, which is not needed."""
-        self._writer.close()
-
-    @property
-    def _waiting_bytes(self) -> int:
-        return sum(int(one.nbytes) for one in self._waiting)
-
-    def _write(self) -> None:
-        if self._waiting:
-            self._writer.write_table(joined(self._waiting).cast(self._writer.schema))
-            self._waiting.clear()
-
-
 def _begins(table: pa.Table) -> list[int]:
-    """The row with which each device begins."""
+    """Return the first row of each device."""
     if not table.num_rows:
         return []
     codes = table["device_id"].combine_chunks().indices.to_numpy()
@@ -321,7 +293,7 @@ def _begins(table: pa.Table) -> list[int]:
     return begins
 
 
-def _refuse_what_is_there(folder: Path, *, overwrite: bool) -> None:
+def _require_free(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise InvalidValue(f"{folder} is a file; a dataset is a folder of files, give another name")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
@@ -332,16 +304,16 @@ def _refuse_what_is_there(folder: Path, *, overwrite: bool) -> None:
         raise InvalidValue(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
 
 
-def _beside(folder: Path, what: str) -> Path:
-    """A name nobody else has, hidden, and on the same disk."""
+def _hidden_path(folder: Path, what: str) -> Path:
+    """Return a unique hidden path on the same disk."""
     return folder.parent / f".{folder.name}-{uuid.uuid4().hex[:12]}.{what}"
 
 
 def _put_in_place(partial: Path, folder: Path) -> None:
-    """Have one folder take the place of another: whoever looks sees the one or the other, or for a moment none."""
+    """Replace a folder. A reader sees the old or the new one, or for a moment none."""
     old: Path | None = None
     if (folder / _LIST).exists():
-        old = folder.replace(_beside(folder, "replaced"))
+        old = folder.replace(_hidden_path(folder, "replaced"))
     elif folder.exists():
         folder.rmdir()
     partial.replace(folder)

@@ -1,10 +1,9 @@
-"""Which devices and resources a snapshot shows: checked, sent, and kept with its table, all in this one place."""
+"""The devices and resources of a snapshot: checked, sent, and stored with its table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mirror_sdk._arguments import path_patterns
 from mirror_sdk._protocol import operations as _operations
@@ -16,17 +15,17 @@ MAX_IDS_PER_URL = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a snapshot is taken of.
+    """The devices and resources of a snapshot.
 
     Attributes:
-        filters: Conditions of the directory, as they are sent.
-        device_ids: Only these devices.
-        paths: Path patterns; ``None`` takes every resource.
+        filters: Conditions on devices, as they are sent.
+        device_ids: Only these devices; ``None`` for all.
+        paths: Path patterns; ``None`` for every resource.
     """
 
     filters: Mapping[str, str] = field(default_factory=dict)
-    device_ids: tuple[str, ...] | None = None
-    paths: tuple[str, ...] | None = None
+    device_ids: Sequence[str] | None = None
+    paths: Sequence[str] | None = None
 
     @classmethod
     def of(
@@ -39,39 +38,24 @@ class Selection:
         filters: Mapping[str, object] | None,
         device_ids: Iterable[str] | None = None,
     ) -> Selection:
-        """What a caller asks for, checked.
+        """Check the arguments of a caller.
 
         Raises:
-            TypeError: A pattern is no text.
+            TypeError: A pattern is not a text.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            InvalidValue: ``paths`` is one text, or a pattern is not one.
+            InvalidValue: ``paths`` is a single text, or a pattern is invalid.
         """
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name
         )
-        patterns = path_patterns(paths)
         return cls(
             filters=_operations.filter_texts(conditions),
             device_ids=None if device_ids is None else tuple(dict.fromkeys(device_ids)),
-            paths=None if patterns is None else tuple(patterns),
-        )
-
-    @classmethod
-    def of_kept(cls, kept: Mapping[str, Any]) -> Selection:
-        """What :meth:`to_keep` gave.
-
-        Raises:
-            AttributeError, LookupError, TypeError: It is something else.
-        """
-        filters, device_ids, paths = kept["filters"], kept["device_ids"], kept["paths"]
-        return cls(
-            filters=filters,
-            device_ids=None if device_ids is None else tuple(device_ids),
-            paths=None if paths is None else tuple(paths),
+            paths=path_patterns(paths),
         )
 
     def to_keep(self) -> dict[str, object]:
-        """What a table keeps of it: lists, as they are when they come back from a file."""
+        """Return the form for the metadata of a table, from which ``Selection(**kept)`` restores it."""
         return {
             "filters": dict(self.filters),
             "device_ids": None if self.device_ids is None else list(self.device_ids),
@@ -79,7 +63,7 @@ class Selection:
         }
 
     def between(self, after: str | None, last: str | None) -> Selection:
-        """Those of its devices whose ids follow one id and go up to another. Source: wire.md 7."""
+        """Return the selection of the devices with ids after one id and up to another. Source: wire.md 7."""
         bounded = dict(self.filters)
         if after is not None:
             bounded["id__gt"] = max(after, bounded.get("id__gt", after))
@@ -89,19 +73,19 @@ class Selection:
 
     @property
     def names_devices(self) -> bool:
-        """Whether it is of certain devices, whatever they are like, so that each must be there."""
+        """Whether it has devices but no conditions, so that each of the devices must exist."""
         return self.device_ids is not None and not self.filters
 
     @property
     def sent_filters(self) -> dict[str, str]:
-        """The conditions the service is given."""
+        """The conditions to send."""
         if self.device_ids is None or len(self.device_ids) > MAX_IDS_PER_URL or "id__in" in self.filters:
             return dict(self.filters)
         return {**self.filters, "id__in": ",".join(self.device_ids)}
 
     @property
     def sent_paths(self) -> list[str]:
-        """The patterns the service is given: also those of the resources that name the units of what is wanted."""
+        """The patterns to send, with those of the resources that name the units of the selected ones."""
         patterns = self.paths or ()
         units = (
             "/".join([*pattern.split("/")[:3], str(SENSOR_UNITS)]) for pattern in patterns if pattern.count("/") > 2
@@ -109,7 +93,7 @@ class Selection:
         return list(dict.fromkeys([*patterns, *units]))
 
     def ids_among(self, listed: Sequence[str]) -> Sequence[str]:
-        """Of the ids of devices that meet the conditions those that are wanted."""
+        """Return the selected ones of the devices that meet the conditions."""
         if self.device_ids is None:
             return listed
         wanted = set(self.device_ids)

@@ -1,4 +1,4 @@
-"""The table of a snapshot: what it keeps of how it was taken, and how it is brought up to date by that."""
+"""The table of a snapshot: its metadata, and its refresh."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def snapshot_parts(
     request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """The parts of the state table of what was taken, at least one, and what it is based on."""
+    """Return the parts of the state table, at least one, and its metadata."""
     about = basis(request, taken, sum(table.num_rows for table in tables))
     return tables or [joined([], raw=request.raw)], about
 
 
 def basis(request: SnapshotRequest, taken: SnapshotResult, rows: int) -> dict[str, object]:
-    """What a table of so many rows is based on, for ``attrs["mirror"]``."""
+    """Return the metadata of a table, for ``attrs["mirror"]``."""
     return {
         "taken_at": taken.taken_at,
         "devices": taken.device_count,
@@ -45,10 +45,10 @@ def basis(request: SnapshotRequest, taken: SnapshotResult, rows: int) -> dict[st
 
 
 def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
-    """The request for what has changed since a table was taken.
+    """Return the request for what changed since a table was taken.
 
     Raises:
-        InvalidValue: It is not the table that a snapshot gave, or not all of it.
+        InvalidValue: It is not the complete table of a snapshot.
     """
     about = frame.attrs.get("mirror", {})
     selection = about.get("selection")
@@ -69,11 +69,11 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
         )
     try:
         return SnapshotRequest(
-            selection=Selection.of_kept(selection),
+            selection=Selection(**selection),
             server=server,
             raw="reported_raw" in frame,
             tz=str(frame["reported_at"].dt.tz),
-            # A table that has lost columns is taken again with all its rows.
+            # Of a table that has lost columns, all rows are fetched again.
             revision=about["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:
@@ -85,10 +85,10 @@ def _has_all(frame: pd.DataFrame) -> bool:
 
 
 def whole_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
-    """The request for all of it, where the service does not know the table's revision.
+    """Return the request for the whole table if the service does not know its revision.
 
     Raises:
-        APIError: The refusal itself, where it is another one.
+        APIError: The error itself, if it is another one.
     """
     if error.reason != REVISION_BEYOND_MIRROR:
         raise error
@@ -102,10 +102,10 @@ def whole_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
 def refreshed(
     frame: pd.DataFrame, request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
 ) -> pd.DataFrame:
-    """The table that a whole snapshot would have given; what was taken of it is used up by this.
+    """Return the table that a new snapshot would have returned. The list of tables is emptied.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
     """
     parts, about = snapshot_parts(request, taken, _merged(frame, request, taken, tables))
     return given(parts, about, as_="pandas", tz=request.tz)
@@ -114,7 +114,7 @@ def refreshed(
 def _merged(
     frame: pd.DataFrame, request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
 ) -> list[pa.Table]:
-    """The rows a whole snapshot would have given, from an earlier table and those of what has changed since."""
+    """Return the rows of a new snapshot, from an earlier table and the devices that changed since."""
     if request.revision is None or taken.revision is None:
         return tables
     table = joined(tables, raw=request.raw)
@@ -124,7 +124,7 @@ def _merged(
     before = pa.Table.from_pandas(frame.astype(words), schema=plain, preserve_index=False)
     kept = before.filter(pc.is_in(before["device_id"], pa.array(sorted(taken.unchanged), pa.string())))
     rows = pa.concat_tables([kept, table.cast(plain)])
-    # Each device is in one of the two only, with its rows in order.
+    # Each device is in only one of the two, with its rows in order.
     ordered = rows.take(pc.sort_indices(rows["device_id"]))
     return [recoded(ordered.cast(schema))]
 

@@ -1,4 +1,4 @@
-"""What all widgets have in common: a model, its life, and its end when the cell runs again."""
+"""The base of all widgets: a model, the thread that refreshes them, and their end when the cell runs again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 from weakref import WeakSet
 
 import ipywidgets as widgets
@@ -21,7 +21,7 @@ from mirror_sdk.widgets import static
 from mirror_sdk.widgets.cells import running_cell
 from mirror_sdk.widgets.live import Live
 from mirror_sdk.widgets.markup import STYLE, notices
-from mirror_sdk.widgets.models.notices import Notices
+from mirror_sdk.widgets.models.model import Model
 
 SETTLE_SECONDS = 0.1
 COPY_SECONDS = 5.0
@@ -29,27 +29,17 @@ _LOADED_WITHIN_SECONDS = 3.0
 _WIDE = {"width": "100%"}
 
 
-class Model(Protocol):
-    """What a widget shows."""
-
-    notices: Notices
-    version: int
-
-    def dismiss(self) -> None:
-        """The notices were read."""
-
-
 class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
     """A widget of a client.
 
     It lives until :meth:`close`, the end of its ``with`` block or of the kernel, until its client is closed, or until
     the cell that made it runs again; then its threads end. A subclass makes ``model`` and its parts and calls
-    :meth:`begin` at the end of its ``__init__``.
+    :meth:`start` at the end of its ``__init__``.
 
     Args:
         client: The mirror; it has to stay open as long as the widget.
         live: Whether the widget changes by itself. Without, there are no threads: a button works until it is done, and
-            ``client.fleet.refresh()`` shows what changed since.
+            ``refresh()`` shows what changed since.
         keep_earlier: Whether an earlier widget of this kind, for the same mirror and key, stays where the page does not
             tell which cell runs.
 
@@ -70,19 +60,20 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self._copied = -1
         self._copy_at = 0.0
         self._copy_id = ""
-        self._place = None if keep_earlier else _place(type(self).__name__, client)
-        self._live = Live(client, take=self._take, tick=self._tick, show=self._show, failed=self._fell, is_live=live)
+        self._slot = None if keep_earlier else _slot_and_run(type(self).__name__, client)
+        self._live = Live(
+            client, receive=self._receive, tick=self._tick, show=self._show, failed=self._failed, is_live=live
+        )
         super().__init__(layout=_WIDE)
         self.add_class("mirror-widget")
         self.notices_view = widgets.HTML(layout=_WIDE)
-        self.dismiss_button = widgets.Button(description="Dismiss", tooltip="Dismiss what went wrong")
-        self.dismiss_button.on_click(self.handler(lambda _: self.model.dismiss()))
-        row = widgets.HBox([self.notices_view, self.dismiss_button])
-        self._head = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), row], layout=_WIDE)
-        self._notices_row = row
+        self.dismiss_button = self.button("Dismiss", "Remove these notices", self._dismiss)
+        self._notices_row = widgets.HBox([self.notices_view, self.dismiss_button])
+        style = widgets.HTML(STYLE, layout={"display": "none"})
+        self._head = widgets.VBox([style, self._notices_row], layout=_WIDE)
 
-    def begin(self, *parts: widgets.Widget) -> None:
-        """Show the parts, start, and end what the same cell made when it ran before."""
+    def start(self, *parts: widgets.Widget) -> None:
+        """Show the parts, start the thread, and close what an earlier run of the cell made."""
         self.children = [self._head, *parts]
         self._live.start()
         # After the start, so that the poller of both goes on.
@@ -99,10 +90,10 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         return f"<{type(self).__name__} of {self.client!r}>"
 
     def _ipython_display_(self) -> None:
-        """Show the widget, and behind it the copy that stays when there is no kernel any more."""
+        """Show the widget, and after it the copy that stays when there is no kernel any more."""
         from IPython import display
 
-        # Whoever cannot show a widget shows the copy alone.
+        # A page that cannot show a widget shows the copy alone.
         view = dict(self._repr_mimebundle_()) if self.comm is not None else {}
         display.publish_display_data(view | {"text/html": "", "text/plain": repr(self)})
         # A notebook that is run as a whole is saved with what it shows when its cell ends.
@@ -117,9 +108,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         """What it shows, as plain HTML without scripts: tables and pictures."""
 
     def to_html(self, file: str | os.PathLike[str]) -> Path:
-        """Write what it shows to a page that stands alone: it opens offline, and in any browser.
-
-        A report that is there is written anew.
+        """Write what it shows to an HTML file that opens offline and in any browser. An existing file is replaced.
 
         Returns:
             The file.
@@ -139,7 +128,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
 
     @property
     def _is_displayed(self) -> bool:
-        """Whether it was shown, so that there is a copy behind it."""
+        """Whether it was shown, so that there is a copy after it."""
         return bool(self._copy_id)
 
     @property
@@ -153,7 +142,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         return self._live.is_running
 
     def refresh(self) -> None:
-        """Show what changed; a live widget does that by itself some times a second.
+        """Read what is due, and show what changed; a live widget does that by itself some times a second.
 
         >>> from mirror_sdk.widgets import EventWatcher
         >>> watcher = EventWatcher(client, live=False)
@@ -165,7 +154,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self._live.step()
 
     def close(self) -> None:
-        """End it and take it off the page. Harmless when it is closed.
+        """End it and remove it from the page. Does nothing when it is closed.
 
         >>> from mirror_sdk.widgets import FleetTable
         >>> fleet = FleetTable(client, live=False)
@@ -182,27 +171,49 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         super().close()
 
     def handler(self, action: Callable[..., object]) -> Callable[..., None]:
-        """What a button or field is given: does it under the lock and shows the outcome, an error as well."""
+        """Make the handler of a button or field: it calls ``action`` under the lock and shows the outcome or error."""
 
         def handle(*arguments: Any) -> None:
             with self._live.lock:
-                # What a field tells while it is set from here is not what people do.
+                # A field that is set from here changes, too, and nobody did that.
                 if self._is_rendering:
                     return
                 try:
                     action(*arguments)
                 except Exception as error:
-                    self._fell(error)
+                    self._failed(error)
                 self._live.show()
 
         return handle
 
     def changed(self, action: Callable[[Any], object]) -> Callable[..., None]:
-        """The same for a field, with its new value."""
+        """Make the handler of a field, which calls ``action`` with the new value."""
         return self.handler(lambda change: action(change["new"]))
 
-    def settle(self, action: Callable[[], object]) -> None:
-        """Do it in a moment: a click may come before the value that was entered ahead of it, on another thread."""
+    def button(
+        self,
+        description: str,
+        tooltip: str,
+        action: Callable[[], object],
+        *,
+        is_primary: bool = False,
+        settles: bool = False,
+    ) -> widgets.Button:
+        """Make a button.
+
+        Args:
+            description: What stands on it.
+            tooltip: What it does, in a sentence.
+            action: Called when it is clicked.
+            is_primary: Whether it is the main button of the widget, of which there is one at most.
+            settles: Whether the action waits a moment: a click may come before the value that was entered ahead of it,
+                on another thread.
+        """
+        made = widgets.Button(description=description, tooltip=tooltip, button_style="primary" if is_primary else "")
+        made.on_click(self.handler(lambda _: self._settle(action) if settles else action()))
+        return made
+
+    def _settle(self, action: Callable[[], object]) -> None:
         if self._is_live:
             self._clicked = time.monotonic() + SETTLE_SECONDS, action
         else:
@@ -212,14 +223,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
     def render(self) -> None:
         """Show the model."""
 
-    def take(self, events: Sequence[Event], overrun: int) -> None:
-        """Give the model what came; ``overrun`` more had to be given up."""
-
-    def tick(self) -> None:
-        """Have the model do what is due."""
-
     def keep_copy(self) -> None:
-        """Have the copy in the notebook show what the widget shows, if it is displayed and that changed."""
+        """Update the copy in the notebook, if the widget is displayed and its model changed."""
         if not self._copy_id:
             return
         from IPython import display
@@ -237,20 +242,22 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         title = f"{type(self).__name__}, as of {utc_now():%Y-%m-%d %H:%M:%S} UTC"
         return f"<p><b>{escape(title)}</b></p>{self.static_html()}"
 
-    def _take(self, events: Sequence[Event], overrun: int) -> None:
-        self.take(events, overrun)
+    def _receive(self, events: Sequence[Event], overrun: int) -> None:
+        if overrun:
+            self.model.note_overrun(overrun)
+        self.model.receive(events)
         problem = self._live.problem
         if problem is not None:
-            self._tell("events", "No events come, it is tried again", problem)
+            self.model.report("events", "No events come, it is tried again", problem)
         elif "events" in self.model.notices:
             self.model.notices.clear("events")
-            self.model.version += 1
+            self.model.changed()
 
     def _tick(self) -> None:
         if self._clicked is not None and time.monotonic() >= self._clicked[0]:
             (_, action), self._clicked = self._clicked, None
             action()
-        self.tick()
+        self.model.tick()
 
     def _show(self) -> None:
         self._is_rendering = True
@@ -274,13 +281,12 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self.notices_view.value = notices(texts)
         self._notices_row.layout.display = "flex" if texts else "none"
 
-    def _fell(self, error: Exception) -> None:
-        self._tell("widget", "That failed", error)
-        self._render_notices()
+    def _dismiss(self) -> None:
+        self.model.dismiss()
 
-    def _tell(self, subject: str, what: str, error: Exception) -> None:
-        if self.model.notices.put(subject, what, error):
-            self.model.version += 1
+    def _failed(self, error: Exception) -> None:
+        self.model.report("widget", "That failed", error)
+        self._render_notices()
 
 
 def _close_parts(widget: Any) -> None:
@@ -296,7 +302,7 @@ def _close_parts(widget: Any) -> None:
                     look.close()
 
 
-# Behind the live widget the copy is hidden; where the widget is gone, it stands instead of what the page says of that.
+# While there is a live widget the copy is hidden. Without one it replaces the message of the page.
 _COPY_STYLE = """<style>
 .jp-OutputArea:has(.mirror-widget) .mirror-copy { display: none; }
 .mirror-widget-missing { display: none !important; }
@@ -312,14 +318,14 @@ def _keep_copies() -> None:
         widget.keep_copy()
 
 
-_Place = tuple[object, ...]
-_open: dict[_Place, tuple[object, WeakSet[MirrorWidget]]] = {}
+_Slot = tuple[object, ...]
+_open: dict[_Slot, tuple[object, WeakSet[MirrorWidget]]] = {}
 
 
-def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
-    """Where a widget belongs, and which run of that place makes it: one run may make any number of widgets.
+def _slot_and_run(kind: str, client: MirrorClient) -> tuple[_Slot, object]:
+    """Return the slot of a widget, and an id of the run that makes it: one run may make any number of widgets.
 
-    The place is the cell, since a cell that runs again may make its client again as well. Where the page does not tell
+    The slot is the cell, because a cell that runs again may make its client again as well. Where the page does not name
     the cell, it is the kind of widget, the mirror and the key, and each widget is a run.
     """
     cell = running_cell()
@@ -329,18 +335,18 @@ def _place(kind: str, client: MirrorClient) -> tuple[_Place, object]:
 
 
 def _replace_earlier(widget: MirrorWidget) -> None:
-    if widget._place is None:
+    if widget._slot is None:
         return
-    place, run = widget._place
-    earlier_run, there = _open.get(place, (run, WeakSet()))
+    slot, run = widget._slot
+    earlier_run, there = _open.get(slot, (run, WeakSet()))
     if earlier_run != run:
         for earlier in list(there):
             earlier.close()
             if earlier.client is not widget.client:
-                # IPython keeps the widget, and with it a client that its cell made and nobody uses any more.
+                # IPython keeps the widget, and with it a client that its cell made and that is not used any more.
                 carrier = earlier.client._session.sender.carrier
                 if isinstance(carrier, Network):
                     carrier.release_idle()
         there = WeakSet()
     there.add(widget)
-    _open[place] = (run, there)
+    _open[slot] = (run, there)

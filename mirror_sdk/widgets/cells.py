@@ -1,4 +1,4 @@
-"""Which cell of a notebook runs."""
+"""The cell of a notebook that runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Cell(NamedTuple):
-    """A cell of a page, and which run of it this is."""
+    """A cell of a notebook page, and one run of it."""
 
     cell_id: str
     run_id: str
 
 
 def running_cell() -> Cell | None:
-    """Return the cell that runs; ``None`` where no page names it: in a shell, or a notebook that is run as a whole."""
+    """Return the cell that runs; ``None`` where no page names it: in a shell, or an executed notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     kernel = getattr(shell, "kernel", None)

@@ -10,15 +10,14 @@ import pandas as pd
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._tables import DeviceTable, is_table
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.controls import FULL, row, side_by_side
 from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
-from mirror_sdk.widgets.markup import dim, heading, legend, status
+from mirror_sdk.widgets.markup import dim, heading, legend, status_line
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
-from mirror_sdk.widgets.models.marks import OF_DRIFT, Mark
-from mirror_sdk.widgets.models.wording import count_text
-from mirror_sdk.widgets.parts import FULL, button, row
+from mirror_sdk.widgets.models.formatting import format_count
+from mirror_sdk.widgets.models.status import DRIFT_STATUS, Status
 from mirror_sdk.widgets.write_panel import WritePanel
 
 _DEVICES = (
@@ -30,35 +29,33 @@ _DEVICES = (
 _RESOURCES = (
     GridColumn("path", "Resource", width=115),
     GridColumn("value", "Value", width=100),
-    GridColumn("drift", "Drift", width=120),
-    GridColumn("activity", "Under way", width=125),
+    GridColumn("status", "Status", width=135),
+    GridColumn("activity", "In progress", width=125),
     GridColumn("label", "Label", width=190),
-    GridColumn("desired", "Asked for", width=110),
+    GridColumn("desired", "Desired", width=110),
     GridColumn("reported_at", "Reported (UTC)", ColumnKind.TIME, width=200),
-    GridColumn("stale", "Stale", width=90),
     GridColumn("subscription", "Subscription"),
 )
 _HEIGHT_PX = 360
-_NOTHING_SELECTED = "Select resources to read, subscribe or write them."
 
 
 class Explorer(MirrorWidget):
     """Find devices, look at one: values, units, times, drift, subscriptions; read, subscribe and write.
 
-    It changes as events come, and looks at the mirror again every ten seconds for what no event tells. Choosing a
-    device reads the mirror; only the buttons ask the device. They act on the resources that are selected.
+    It changes as events come, and reads the mirror again every ten seconds for changes that no event reports. Choosing
+    a device reads the mirror; only the buttons send requests to the device. They act on the selected resources.
 
     Args:
         client: The mirror.
         device: Which device to show first: the device, its id or its endpoint name, or a table whose rows name one.
-        stale_after_seconds: What silence of a resource is never too long; see :class:`FleetTable`.
+        stale_after_seconds: Silence of a resource up to this is never too long; see :class:`FleetTable`.
         live: Whether it changes by itself; without, a button works until it is done.
-        keep_earlier: Whether an earlier explorer of this client stays, where the page does not tell which cell runs.
+        keep_earlier: Whether an earlier explorer of this client stays, where the page does not name the cell that runs.
 
     Attributes:
         devices: The table of devices.
         resources: The table of the resources of one.
-        writer: The panel that writes, once it was asked for.
+        writer: The panel that writes, once it was opened.
 
     Raises:
         AmbiguousName: Several devices have this name.
@@ -88,23 +85,21 @@ class Explorer(MirrorWidget):
         self.resources = Grid(_RESOURCES, label="Resources", height_px=_HEIGHT_PX, selection=SelectionMode.MANY)
         self.devices.observe(self.changed(lambda ids: self.model.choose(ids[0] if ids else None)), "selected")
         self.resources.observe(self.handler(lambda _: None), "selected")
-        self.left, right = self._left(), self._right()
-        self.sides = widgets.Box([self.left, right])
-        self.sides.add_class("mirror-sides")
-        room = widgets.Box([self.sides], layout=FULL)
-        room.add_class("mirror-room")
+        self.left = self._left()
+        sides, room = side_by_side(self.left)
+        sides.children = [self.left, self._right()]
         self.writer_view = widgets.VBox(layout=FULL)
         self.model.load_devices()
         if device is not None:
             self.model.choose(self._id_of(device))
-        self.begin(room, self.writer_view)
+        self.start(room, self.writer_view)
 
     @property
     def selected(self) -> pd.DataFrame:
-        """The selected resources: their rows of the state table, as of when the device was looked at.
+        """The selected resources: their rows of the state table, as of when the device was read.
 
         It is the table of :meth:`mirror_sdk.MirrorClient.state_frame`, with its columns also when nothing is selected.
-        With a ``value`` it is what :meth:`mirror_sdk.MirrorClient.plan` takes.
+        With a ``value`` it is an argument for :meth:`mirror_sdk.MirrorClient.plan`.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.select(["/3311/0/5851"])
@@ -149,19 +144,13 @@ class Explorer(MirrorWidget):
         """
         self.handler(lambda: self._write(path))()
 
-    def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
-        """Look again at what the events are about."""
-        self.model.take(events)
-
-    def tick(self) -> None:
-        """Look again where it is time to."""
-        self.model.tick()
-
     def render(self) -> None:
         """Show the model."""
         selected = len(self.resources.selected)
-        self.selection_view.value = status(
-            f"{count_text(selected, 'resource')} selected" if selected else _NOTHING_SELECTED
+        self.selection_view.value = status_line(
+            f"{format_count(selected, 'resource')} selected"
+            if selected
+            else "Select resources to read, subscribe or write them."
         )
         if not self.is_changed:
             return
@@ -173,52 +162,52 @@ class Explorer(MirrorWidget):
         self.resources.show(model.rows)
         self.resources.empty_text = model.empty_text
         self.title_view.value = heading(model.title, model.subtitle) + dim(model.connection_text)
-        self.count_view.value = status(model.devices_text)
+        self.count_view.value = status_line(model.devices_text)
 
     def static_html(self) -> str:
-        """What it shows, as plain HTML."""
+        """Return what it shows as plain HTML."""
         return f"{self.title_view.value}{self.resources.static_html()}{self.devices.static_html()}"
 
     def _id_of(self, device: DeviceLike | DeviceTable) -> str:
         found = self.client._session.ids_of(device if is_table(device) else [device])
         if len(found) != 1:
-            raise InvalidValue(
-                f"device: the table names {len(found)} devices, and one is shown; choose one of its rows"
-            )
+            raise InvalidValue(f"device: the table names {len(found)} devices; choose one of its rows")
         return found[0]
 
     def _left(self) -> widgets.Widget:
         self.count_view = widgets.HTML()
-        self.reload_button = button(
-            "Read again", "Read the directory again", self.handler(lambda _: self.model.load_devices())
-        )
+        self.reload_button = self.button("Read again", "Read the directory again", self.model.load_devices)
         return widgets.VBox([row(self.count_view, self.reload_button), self.devices])
 
     def _right(self) -> widgets.Widget:
         model = self.model
         self.title_view = widgets.HTML(layout=FULL)
         self.selection_view = widgets.HTML()
-        self.read_button = button(
-            "Read", "Have the device tell the selected resources", self._each(model.read), is_primary=True
+        self.read_button = self._selection_button(
+            "Read", "Read the selected resources from the device", model.read, is_primary=True
         )
-        self.subscribe_button = button("Subscribe", "Subscribe the selected resources", self._each(model.subscribe))
-        self.unsubscribe_button = button(
-            "Unsubscribe", "End the subscriptions of the selected resources", self._each(model.unsubscribe)
+        self.subscribe_button = self._selection_button("Subscribe", "Subscribe the selected resources", model.subscribe)
+        self.unsubscribe_button = self._selection_button(
+            "Unsubscribe", "End the subscriptions of the selected resources", model.unsubscribe
         )
-        self.write_button = button(
-            "Write …",
-            "Open a panel that writes the first selected resource",
-            self.handler(lambda _: self.settle(self._write)),
+        self.write_button = self.button(
+            "Write …", "Open a panel that writes the first selected resource", self._write, settles=True
         )
-        bar = row(
-            self.read_button, self.subscribe_button, self.unsubscribe_button, self.write_button, self.selection_view
-        )
-        signs = widgets.HTML(legend(dict.fromkeys([*OF_DRIFT.values(), Mark.STALE])), layout=FULL)
-        return widgets.VBox([self.title_view, bar, self.resources, signs])
+        buttons = (self.read_button, self.subscribe_button, self.unsubscribe_button, self.write_button)
+        signs = widgets.HTML(legend(dict.fromkeys([*DRIFT_STATUS.values(), Status.STALE])), layout=FULL)
+        return widgets.VBox([self.title_view, row(*buttons, self.selection_view), self.resources, signs])
 
-    def _each(self, action: Callable[[str], object]) -> Callable[..., None]:
-        """A handler that does it with each selected resource."""
-        return self.handler(lambda _: self.settle(lambda: [action(path) for path in self.resources.selected]))
+    def _selection_button(
+        self, description: str, tooltip: str, action: Callable[[str], object], *, is_primary: bool = False
+    ) -> widgets.Button:
+        """Make a button that calls ``action`` with each selected resource."""
+        return self.button(
+            description,
+            tooltip,
+            lambda: [action(path) for path in self.resources.selected],
+            is_primary=is_primary,
+            settles=True,
+        )
 
     def _write(self, path: str | None = None) -> None:
         path = path or next(iter(self.resources.selected), None)

@@ -1,4 +1,4 @@
-"""The events of a client for all its widgets: one poller however many there are, and a bounded buffer for each."""
+"""The events of a client for all its widgets: one poller for all of them, and a bounded buffer for each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ RETRY_SECONDS = 5.0
 
 
 class Subscription:
-    """The events of a feed for one widget, from the moment it was made on.
+    """The buffered events of a feed for one widget, from when it subscribed.
 
     Args:
         close: Ends it.
-        buffered: How many events wait here at most; the oldest are given up for newer ones, and counted.
+        buffered: The most events that wait here; the oldest are dropped for newer ones, and counted.
     """
 
     def __init__(self, close: Callable[[Subscription], None], buffered: int = EVENTS_BUFFERED) -> None:
@@ -31,13 +31,13 @@ class Subscription:
         self._lock = threading.Lock()
 
     def put(self, event: Event) -> None:
-        """An event came."""
+        """Add an event."""
         with self._lock:
             self._overrun += len(self._waiting) == self._waiting.maxlen
             self._waiting.append(event)
 
     def take(self) -> tuple[list[Event], int]:
-        """All that waits, and how many had to be given up before it."""
+        """Remove and return the events that wait, and how many were dropped before them."""
         with self._lock:
             taken, overrun = list(self._waiting), self._overrun
             self._waiting.clear()
@@ -45,20 +45,20 @@ class Subscription:
         return taken, overrun
 
     def close(self) -> None:
-        """No further events; the last subscription of a feed ends its poller."""
+        """Receive no further events; the last subscription of a feed ends its poller."""
         self._close(self)
 
 
 class EventFeed:
-    """Reads the events of a client with one :class:`Watch` for all subscriptions, and begins again after a failure.
+    """Reads the events of a client with one :class:`Watch` for all subscriptions, and restarts it after a failure.
 
     Args:
         client: The mirror.
-        clock: Seconds, for the pause before it begins again.
+        clock: Seconds, for the pause before a restart.
     """
 
     def __init__(self, client: MirrorClient, clock: Callable[[], float] = time.monotonic) -> None:
-        # Weak, because the feeds are kept by their clients: a feed must not keep its own key alive.
+        # Weak, because the client is the key of its feed: a feed must not keep its own key alive.
         self._client = ref(client)
         self._clock = clock
         self._lock = threading.Lock()
@@ -68,38 +68,38 @@ class EventFeed:
         self._is_starting = False
         self._failure: Exception | None = None
         self._retry_at = clock()
-        self._begun = threading.Event()
+        self._started = threading.Event()
 
     def subscribe(self) -> Subscription:
-        """Take part; the first subscription begins the poller."""
+        """Subscribe; the first subscription starts the poller."""
         subscription = Subscription(self._unsubscribe)
         with self._lock:
             self._subscriptions = [*self._subscriptions, subscription]
         self.tend()
         return subscription
 
-    def await_begin(self, timeout_seconds: float) -> bool:
-        """Wait until events come, or cannot: what the log has then, and what comes, have no hole between them."""
-        return self._begun.wait(timeout_seconds)
+    def await_start(self, timeout_seconds: float) -> bool:
+        """Wait until the poller runs or has failed. Then nothing lies between the log and the events that come."""
+        return self._started.wait(timeout_seconds)
 
     @property
     def problem(self) -> Exception | None:
-        """Why no events come at present; ``None`` when they do."""
+        """Why no events come now; ``None`` when they do."""
         if self._failure is not None:
             return self._failure
         return self._watch.last_failure if self._watch is not None else None
 
     def tend(self) -> None:
-        """Begin the poller where there is none that runs; to be called now and then, it returns at once."""
+        """Start the poller where none runs. Call it now and then; it returns at once."""
         with self._lock:
             client = self._client()
             if client is not None and client._session.sender.is_closed:
-                # The watch has another client, and would go on.
+                # The watch has a client of its own, and would go on.
                 self._stop()
             if self._is_starting or not self._subscriptions or self._is_running() or self._clock() < self._retry_at:
                 return
             self._is_starting = True
-        # The opening of a watch asks the service, which takes its time when that does not answer.
+        # Starting a watch takes a request, which takes long where the service does not respond.
         threading.Thread(target=self._start, name="mirror-feed-start", daemon=True).start()
 
     def _is_running(self) -> bool:
@@ -117,26 +117,26 @@ class EventFeed:
             return
         try:
             reader = _reader_of(client)
-            watch = reader.watch(self._spread)
-        except Exception as error:  # also that the client was closed: it is shown, as all else
+            watch = reader.watch(self._publish)
+        except Exception as error:  # also ClientClosed: the widget shows it like any other
             with self._lock:
                 self._failure = error
                 self._retry_at = self._clock() + RETRY_SECONDS
                 self._is_starting = False
-            self._begun.set()
+            self._started.set()
             return
         with self._lock:
             was_broken, self._failure = self._failure is not None, None
             self._is_starting = False
             self._watch, self._reader = watch, reader
-            self._begun.set()
+            self._started.set()
             if not self._subscriptions:
                 self._stop()
         if was_broken:
-            # A new watch begins at the end of the log: what came meanwhile was not seen.
-            self._spread(Event(kind=EventKind.GAP, received_at=utc_now()))
+            # A new watch starts at the end of the log: the events in between are lost.
+            self._publish(Event(kind=EventKind.GAP, received_at=utc_now()))
 
-    def _spread(self, event: Event) -> None:
+    def _publish(self, event: Event) -> None:
         for subscription in self._subscriptions:
             subscription.put(event)
 
@@ -148,17 +148,17 @@ class EventFeed:
 
     def _stop(self) -> None:
         if self._watch is not None:
-            self._begun.clear()
-            # No waiting: it is stopped under the lock.
+            self._started.clear()
+            # Without waiting, because this thread has the lock.
             self._watch.stop(timeout=0)
             if self._reader is not None and self._reader is not self._client():
-                # Ends the open poll, and with it the thread.
+                # This ends the open poll, and with it the thread.
                 self._reader.close()
             self._watch = self._reader = None
 
 
 def _reader_of(client: MirrorClient) -> MirrorClient:
-    """A client for the watch alone, which can be closed while its poll is open; ``client`` itself where it cannot be.
+    """Return a client for the watch alone, which can be closed while its poll is open, or else ``client`` itself.
 
     Raises:
         ClientClosed: ``client`` was closed.
@@ -174,7 +174,7 @@ _feeds_lock = threading.Lock()
 
 
 def feed_of(client: MirrorClient) -> EventFeed:
-    """The one feed of a client."""
+    """Return the feed of a client."""
     with _feeds_lock:
         feed = _feeds.get(client)
         if feed is None:

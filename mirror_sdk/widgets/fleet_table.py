@@ -1,4 +1,4 @@
-"""The overview of a fleet: a row for each device, the worst first; a selected one is opened beside it."""
+"""The overview of a fleet: a row for each device, the worst first; a selected device opens next to the table."""
 
 from __future__ import annotations
 
@@ -8,54 +8,52 @@ import ipywidgets as widgets
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.controls import FULL, CountFilter, row, side_by_side
 from mirror_sdk.widgets.explorer import Explorer
 from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
-from mirror_sdk.widgets.markup import heading, legend, status
-from mirror_sdk.widgets.models.fleet_model import OF_CONDITION, FleetModel
-from mirror_sdk.widgets.models.wording import count_text
-from mirror_sdk.widgets.parts import FULL, CountFilter, button, row
+from mirror_sdk.widgets.markup import heading, legend, status_line
+from mirror_sdk.widgets.models.fleet_model import DEVICE_STATUSES, FleetModel
+from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.write_panel import WritePanel
 
 _COLUMNS = (
     GridColumn("name", "Device", width=160),
-    GridColumn("condition", "Stands", width=130),
+    GridColumn("status", "Status", width=140),
     GridColumn("type", "Type", width=130),
     GridColumn("state", "State", width=105),
     GridColumn("last_contact", "Last contact (UTC)", ColumnKind.TIME, width=200),
     GridColumn("failed", "Failed", ColumnKind.NUMBER, width=90),
-    GridColumn("drifting", "Drift", ColumnKind.NUMBER, width=80),
+    GridColumn("drifting", "Drifting", ColumnKind.NUMBER, width=95),
     GridColumn("pending", "Pending", ColumnKind.NUMBER, width=100),
     GridColumn("stale", "Stale", ColumnKind.NUMBER),
 )
 _HEIGHT_PX = 420
-_NOTHING_SELECTED = "Select devices to open or write them."
 
 
 class FleetTable(MirrorWidget):
     """Drift, stale values and pending writes of the whole fleet at a glance; any device opens in an explorer.
 
-    It looks again at the devices that events are about, and every minute at all of them; it says as of when it is.
+    It reads the devices again that events are about, and every minute the whole fleet; it shows when that was.
 
-    A value is stale only where its device is to send it by itself: the resource is subscribed or auto-observed. It is
-    stale when its max-age is over. Where the device gave none, an unchanged value is not sent again, and is as good as
-    new while its device is heard: it is stale when the device is silent for longer than the rhythm of the resource,
-    three times the longest pause that was seen between two reports of it. Units, serial numbers and the like never
-    change, and are never stale.
+    A value can be stale only where its device sends it by itself: the resource is subscribed or auto-observed. It is
+    stale when its max-age is over. Where the device sent no max-age, an unchanged value is not sent again, and is valid
+    while there is contact with its device. It is stale when the device is silent for longer than three times the
+    longest pause that was seen between two reports of the resource. Units, serial numbers and the like never change,
+    and are never stale.
 
     Args:
         client: The mirror.
-        stale_after_seconds: What silence is never too long, whatever the rhythm; an hour by default, and a day for a
-            resource of which fewer than three pauses were seen. A max-age counts as the device gave it.
+        stale_after_seconds: Silence up to this is never too long, whatever the reporting interval; an hour by default,
+            and a day for a resource of which fewer than three pauses were seen. A max-age counts as the device sent it.
         live: Whether it changes by itself; without, a button works until it is done.
-        keep_earlier: Whether an earlier overview of this client stays, where the page does not tell which cell runs.
+        keep_earlier: Whether an earlier fleet table of this client stays, where the page does not name the cell.
 
     Attributes:
         grid: The table of devices.
-        explorer: Where a device is shown, once one was opened.
-        writer: The panel that writes, once it was asked for.
+        explorer: The explorer of a device, once one was opened.
+        writer: The panel that writes, once it was opened.
 
     Raises:
         TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
@@ -82,13 +80,13 @@ class FleetTable(MirrorWidget):
         self.grid = Grid(_COLUMNS, label="Fleet", height_px=_HEIGHT_PX, selection=SelectionMode.MANY)
         self.grid.observe(self.changed(self._follow), "selected")
         self.model.load()
-        self.begin(*self._views())
+        self.start(*self._views())
 
     @property
     def selected(self) -> pd.DataFrame:
-        """The selected devices as a table, in the order of the table when it was read; as it is known here.
+        """The selected devices as a table, in the order in which the fleet was read, without a request.
 
-        With a ``path`` and a ``value`` it is what :meth:`mirror_sdk.MirrorClient.plan` takes.
+        With a ``path`` and a ``value`` it is an argument for :meth:`mirror_sdk.MirrorClient.plan`.
 
         Returns:
             A frame with these columns, also when nothing is selected:
@@ -101,16 +99,16 @@ class FleetTable(MirrorWidget):
             endpoint_type     category             its endpoint type
             state             category             registered or deregistered
             queue_mode        boolean              whether it sleeps between contacts
-            created_at        datetime64[ms, UTC]  when the directory took it in
+            created_at        datetime64[ms, UTC]  when it first registered
             updated_at        datetime64[ms, UTC]  its last registration event
             last_contact      datetime64[ms, UTC]  when anything last came from it
-            condition         category             the worst that is true of it: failed, drift, pending ...
+            status            category             the worst that applies to it: failed, drifting, pending ...
             resources         Int64                how many resources it has introduced
             failed            Int64                how many have a write that failed and was not acknowledged
-            drifting          Int64                how many differ from what was asked for
-            pending           Int64                how many writes wait
+            drifting          Int64                how many differ from the desired value
+            pending           Int64                how many writes are pending
             stale             Int64                how many values are stale
-            unconfirmed       Int64                how many were reported before the device took another value
+            unconfirmed       Int64                how many were reported before the device accepted another value
             last_reported_at  datetime64[ms, UTC]  when it last reported anything
             ================  ===================  ===========================================================
 
@@ -118,8 +116,8 @@ class FleetTable(MirrorWidget):
 
         >>> fleet = FleetTable(client, live=False)
         >>> fleet.select(["light-01"])
-        >>> fleet.selected[["endpoint_name", "state", "condition"]].values.tolist()
-        [['light-01', 'registered', 'silent']]
+        >>> fleet.selected[["endpoint_name", "state", "status"]].values.tolist()
+        [['light-01', 'registered', 'never_reported']]
         >>> client.plan(fleet.selected.assign(path="/3311/0/5851", value=40))
         <Plan: 1 to write; 1 cannot be undone; nothing was sent, apply() sends>
         """
@@ -140,29 +138,21 @@ class FleetTable(MirrorWidget):
         """
         self.grid.selected = self.client._session.ids_of(devices)
 
-    def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - it looks at devices, not at each event
-        """Look again at what the events are about."""
-        self.model.take(events)
-
-    def tick(self) -> None:
-        """Look again where it is time to."""
-        self.model.tick()
-
     def render(self) -> None:
         """Show the model."""
         selected = len(self.grid.selected)
-        self.selection_view.value = status(
-            f"{count_text(selected, 'device')} selected" if selected else _NOTHING_SELECTED
+        self.selection_view.value = status_line(
+            f"{format_count(selected, 'device')} selected" if selected else "Select devices to open or write them."
         )
         if not self.is_changed:
             return
         self.grid.show(self.model.rows)
         self.grid.empty_text = self.model.empty_text
-        self.conditions.show(self.model.counts, self.model.mark)
+        self.counts.show(self.model.counts, self.model.status)
         self.title_view.value = heading("Fleet", f"{self.model.counts_text} · {self.model.as_of_text}")
 
     def static_html(self) -> str:
-        """What it shows, as plain HTML."""
+        """Return what it shows as plain HTML."""
         return f"{self.title_view.value}{self.grid.static_html()}"
 
     def show_device(self, device_id: DeviceLike) -> None:
@@ -191,32 +181,23 @@ class FleetTable(MirrorWidget):
     def _views(self) -> list[widgets.Widget]:
         model = self.model
         self.title_view = widgets.HTML(layout=FULL)
-        self.conditions = CountFilter("devices", list(OF_CONDITION.values()), model.find, self.handler)
+        self.counts = CountFilter("devices", DEVICE_STATUSES, model.show_only, self.handler)
         self.selection_view = widgets.HTML()
-        self.open_button = button(
-            "Open",
-            "Show the first selected device next to the table",
-            self.handler(lambda _: self.settle(self._open)),
-            is_primary=True,
+        self.open_button = self.button(
+            "Open", "Show the first selected device next to the table", self._open, is_primary=True, settles=True
         )
-        self.write_button = button(
-            "Write …",
-            "Open a panel that writes to the selected devices",
-            self.handler(lambda _: self.settle(self._write)),
+        self.write_button = self.button(
+            "Write …", "Open a panel that writes to the selected devices", self._write, settles=True
         )
-        self.reload_button = button("Read again", "Read the whole fleet again", self.handler(lambda _: model.load()))
+        self.reload_button = self.button("Read again", "Read the whole fleet again", model.load)
         bar = row(self.open_button, self.write_button, self.reload_button, self.selection_view)
-        signs = widgets.HTML(legend(OF_CONDITION.values()), layout=FULL)
-        self.table_side = widgets.VBox([bar, self.grid, signs])
-        self.sides = widgets.Box([self.table_side])
-        self.sides.add_class("mirror-sides")
-        room = widgets.Box([self.sides], layout=FULL)
-        room.add_class("mirror-room")
+        self.table_side = widgets.VBox([bar, self.grid, widgets.HTML(legend(DEVICE_STATUSES), layout=FULL)])
+        self.sides, room = side_by_side(self.table_side)
         self.writer_view = widgets.VBox(layout=FULL)
-        return [self.title_view, self.conditions, room, self.writer_view]
+        return [self.title_view, self.counts, room, self.writer_view]
 
     def _follow(self, device_ids: Sequence[str]) -> None:
-        """An explorer that is open shows the device that is selected alone."""
+        """Show a device that is the only one selected in the explorer, where that is open."""
         if len(device_ids) == 1 and self.explorer is not None and self.explorer.comm is not None:
             self.show_device(device_ids[0])
 

@@ -1,14 +1,14 @@
-"""A table to sort, filter, search, copy from and select in: AG Grid on rows that change.
+"""A table to sort, filter, search, copy from and select in: AG Grid with rows that change.
 
-The page has it from ``grid.js``, which ``.ci/make_grid.py`` makes; nothing is loaded from elsewhere.
+Its module is ``grid.js``, which ``.ci/make_grid.py`` builds; nothing is loaded from elsewhere.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.resources import files
 from operator import itemgetter
@@ -16,15 +16,15 @@ from typing import Any
 
 import traitlets
 
+from mirror_sdk._visible import time_text
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.lazy_module import LazyModule
+from mirror_sdk.widgets.models.model import Row
 from mirror_sdk.widgets.theme import CSS
-
-Row = Mapping[str, Any]
 
 
 class ColumnKind(StrEnum):
-    """What the cells of a column hold: how they are aligned, sorted and filtered."""
+    """The type of the cells of a column, by which they are aligned, sorted and filtered."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -44,11 +44,11 @@ class GridColumn:
     """A column of a grid.
 
     Args:
-        name: The member of the rows.
-        heading: What stands above it; a unit belongs here.
-        kind: What its cells hold.
-        width: Its width in pixels; without, it takes a share of the room that is left.
-        sort: ``"asc"`` or ``"desc"`` where the rows are sorted by it at first.
+        name: The key of its cells in the rows.
+        heading: Its heading, with the unit.
+        kind: The type of its cells.
+        width: Its width in pixels; without, it gets a share of the remaining width.
+        sort: ``"asc"`` or ``"desc"`` if the rows are sorted by it at first.
     """
 
     name: str
@@ -57,32 +57,21 @@ class GridColumn:
     width: int | None = None
     sort: str | None = None
 
-    @property
-    def for_page(self) -> dict[str, object]:
-        """What the page is told of it."""
-        return {
-            "name": self.name,
-            "heading": self.heading,
-            "kind": self.kind.value,
-            "width": self.width,
-            "sort": self.sort,
-        }
-
 
 class Grid(LazyModule):
     """A table on the page.
 
     Args:
         columns: Its columns.
-        label: What it holds, for people who do not see it: "Devices".
-        height_px: How high it is, in pixels.
+        label: Its title, for screen readers: "Devices".
+        height_px: Its height in pixels.
         selection: How many rows can be selected.
-        empty_text: What is said where it has no rows.
+        empty_text: The text that is shown where it has no rows.
 
     Attributes:
         selected: The keys of the selected rows; may be set too.
         active: ``{"key": ..., "column": ...}`` of the cell with the focus; empty before there was one.
-        search: What all columns are searched for.
+        search: The text that all columns are searched for.
     """
 
     _css = CSS
@@ -96,7 +85,7 @@ class Grid(LazyModule):
     search = traitlets.Unicode().tag(sync=True)
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     active = traitlets.Dict().tag(sync=True)
-    # All rows, for a page that opens later. Changed in place, which tells nobody: open pages are told what differs.
+    # All rows, for a page that opens later. Changed in place, so that nothing is sent: open pages get the changes.
     table = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -112,9 +101,9 @@ class Grid(LazyModule):
         self._shown: dict[str, Row] = {}
         self._on_page: dict[str, dict[str, Any]] = {}
         self._table_lock = threading.Lock()
-        self._is_heard = False
+        self._has_page = False
         super().__init__(
-            columns=[column.for_page for column in columns],
+            columns=[asdict(column) for column in columns],
             label=label,
             height_px=height_px,
             selection=selection.value,
@@ -122,22 +111,22 @@ class Grid(LazyModule):
             table={"version": 0, "rows": []},
             layout={"width": "100%"},
         )
-        self.on_msg(self._hear)
+        self.on_msg(self._on_message)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows; the page is sent those that differ from what it shows.
+        """Show these rows. Only rows that changed are sent to the page.
 
         Args:
-            rows: In their order where nobody sorted them. Each has a ``key``, of its own among the rows, and a text,
-                number, boolean, aware time or ``None`` for each column; ``tones`` may give columns one of ``bad``,
-                ``warn``, ``note``, ``good`` and ``dim``, and ``hints`` what is said of a cell that is pointed at.
+            rows: The rows, in their order unless somebody sorts them. Each has a unique ``key``, and a text, number,
+                boolean, aware time or ``None`` for each column. ``tones`` may have one of ``bad``, ``warn``, ``note``,
+                ``good`` and ``dim`` for a column, and ``hints`` the tooltip of its cell.
         """
         shown = {str(row["key"]): row for row in rows}
         with self._table_lock:
             before, self._shown = self._shown, shown
             changed = [row for key, row in shown.items() if before.get(key) != row]
             gone = [key for key in before if key not in shown]
-            # A page puts what is new to it behind the rest.
+            # A page adds new rows after the others.
             is_moved = [*(key for key in before if key in shown), *(key for key in shown if key not in before)] != [
                 *shown
             ]
@@ -145,13 +134,13 @@ class Grid(LazyModule):
                 return
             self._on_page = {key: self._on_page.get(key, {}) for key in shown}
             self._on_page |= {str(row["key"]): _for_page(row) for row in changed}
-            self._tell([str(row["key"]) for row in changed], gone, all_of_them=is_moved)
+            self._send_changes([str(row["key"]) for row in changed], gone, all_of_them=is_moved)
         if gone and self.selected:
             self.selected = [key for key in self.selected if key in shown]
 
     @property
     def rows(self) -> list[Row]:
-        """The rows that are shown, as they were given."""
+        """The rows that are shown."""
         return list(self._shown.values())
 
     @property
@@ -161,34 +150,34 @@ class Grid(LazyModule):
         return [row for key, row in self._shown.items() if key in selected]
 
     def static_html(self, most_rows: int = 50) -> str:
-        """The table as plain HTML, for a page without a kernel."""
+        """Return the table as plain HTML, for a page without a kernel."""
         rows = self._sorted()
         cells = [[row.get(column.name) for column in self._columns] for row in rows[:most_rows]]
         return static.table(self.label, [column.heading for column in self._columns], cells, total=len(rows))
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what a page holds, but what is selected: that it told before, and others may be selected since."""
+        """Take the state of a page except its selection: the page sent that before, and it may have changed since."""
         if "selected" in sync_data:
-            # Still answered, from which all pages learn what is selected.
+            # The reply still brings the selection to all pages.
             sync_data = sync_data | {"selected": self.selected}
         super().set_state(sync_data)
 
     def _sorted(self) -> list[Row]:
-        """The rows as they are sorted at first; what has no value stands last."""
+        """Return the rows as they are sorted at first; those without a value are last."""
         rows = self.rows
         for column in self._columns:
             if column.sort is not None:
-                told = [row for row in rows if row.get(column.name) is not None]
-                told.sort(key=itemgetter(column.name), reverse=column.sort == "desc")
-                rows = told + [row for row in rows if row.get(column.name) is None]
+                known = [row for row in rows if row.get(column.name) is not None]
+                known.sort(key=itemgetter(column.name), reverse=column.sort == "desc")
+                rows = known + [row for row in rows if row.get(column.name) is None]
         return rows
 
-    def _tell(self, changed: Sequence[str], gone: Sequence[str], *, all_of_them: bool) -> None:
+    def _send_changes(self, changed: Sequence[str], gone: Sequence[str], *, all_of_them: bool) -> None:
         rows = list(self._on_page.values())
         self.table.update(version=self.table["version"] + 1, rows=rows)
-        if not self._is_heard:
-            # A page that opens asks for them. While a cell runs the kernel may hear that at its end alone, and what
-            # is sent before the page has its module would be missed.
+        if not self._has_page:
+            # A page that opens requests them. The kernel may get that request only when the cell ends, and a message
+            # that is sent before the page has its module would be lost.
             self.send_state("table")
         elif all_of_them or len(changed) == len(rows):
             self.send({**self.table, "all": True})
@@ -196,23 +185,25 @@ class Grid(LazyModule):
             some = [self._on_page[key] for key in changed]
             self.send({"version": self.table["version"], "rows": some, "gone": list(gone)})
 
-    def _hear(self, _: object, content: Any, __: object) -> None:
-        """A page tells which rows are selected, or which version it has: when it opens and when it missed one."""
+    def _on_message(self, _: object, content: Any, __: object) -> None:
+        """Take the selection of a page, or the version that it has when it opens or has missed one."""
         if not isinstance(content, dict) or "request" in content:
             return
         if "selected" in content:
             self._select(content["selected"])
             return
         with self._table_lock:
-            self._is_heard = True
+            self._has_page = True
             if content.get("have") != self.table["version"]:
                 self.send({**self.table, "all": True})
 
     def _select(self, keys: Any) -> None:
-        # Not sent back: it could take from the page what was selected since.
+        # Not sent back: that could undo a newer selection of the page.
         with self._lock_property(selected=keys):
             self.selected = keys
 
 
 def _for_page(row: Row) -> dict[str, Any]:
-    return {name: static.time_text(value) if isinstance(value, datetime) else value for name, value in row.items()}
+    return {
+        name: time_text(value.astimezone(UTC)) if isinstance(value, datetime) else value for name, value in row.items()
+    }

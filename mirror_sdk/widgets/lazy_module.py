@@ -1,11 +1,11 @@
 """Widgets whose JavaScript module is loaded once per page, and is not stored in the notebook.
 
-anywidget drops every message to a widget that is not ready within two seconds, for good. Loading some megabytes takes
-longer on a slow page, so a small module is ready at once and loads the large one. Where even that takes too long, it
-receives the messages itself.
+anywidget drops all messages to a widget that is not ready within two seconds. Loading some megabytes takes longer on a
+slow page, so a small module is ready at once and loads the large one. Where even that takes too long, it receives the
+messages itself.
 
-The page that runs the cell gets the module with the state of the widget, since a busy kernel responds to nothing. It
-then empties that state, which the notebook would store. Any other page requests the module.
+The page that runs the cell gets the module with the state of the widget, because a busy kernel responds to nothing. It
+then clears that state, which the notebook would store. Any other page requests the module.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ export default () => {
 
 
 class LazyModule(anywidget.AnyWidget):
-    """A widget whose module is ``module_text``; the first line of it says which module it is."""
+    """A widget with the module ``module_text``, whose first line identifies it."""
 
     _esm = _ESM
     _module_id = traitlets.Unicode().tag(sync=True)

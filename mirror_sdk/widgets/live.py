@@ -1,9 +1,9 @@
-"""What keeps a widget alive: client calls off the kernel's thread, events as they come, a refresh some times a second.
+"""The thread of a live widget: client calls on threads of their own, events, and a refresh some times a second.
 
-A thread of its own refreshes the widget, not the kernel's event loop. A loop stands still while a cell runs, and a
-watcher must not; and it would not spare the lock: JupyterLab sends what people do in a widget to a subshell of the
-kernel, which is another thread. Sending comm messages from any thread is allowed in ipykernel. So whoever touches the
-widget or its model holds ``lock``, and messages are few because all that came since the last step is one refresh.
+A thread of its own refreshes the widget, not the kernel's event loop, which stands still while a cell runs. The loop
+would need the lock as well: JupyterLab sends clicks to a subshell of the kernel, which is another thread. ipykernel
+allows comm messages from any thread. So every thread that uses the widget or its model holds ``lock``. Messages are few
+because everything since the last step is one refresh.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mirror_sdk.errors import ClientClosed
 from mirror_sdk.events import Event
 from mirror_sdk.progress import without_progress
 from mirror_sdk.widgets.feed import Subscription, feed_of
-from mirror_sdk.widgets.models.calls import run_now
+from mirror_sdk.widgets.models.model import run_now
 
 T = TypeVar("T")
 
@@ -33,10 +33,10 @@ class Live:
 
     Args:
         client: The mirror.
-        take: Takes events, in order, and how many were given up before them.
+        receive: Called with the events, in order, and how many were dropped before them.
         tick: Does what is due.
         show: Shows what changed.
-        failed: Told of an error that nobody else takes.
+        failed: Called with an error of these.
         is_live: Whether there are threads and events; without, calls are made at once and only ``step`` refreshes.
     """
 
@@ -44,7 +44,7 @@ class Live:
         self,
         client: MirrorClient,
         *,
-        take: Callable[[Sequence[Event], int], object],
+        receive: Callable[[Sequence[Event], int], object],
         tick: Callable[[], object],
         show: Callable[[], object],
         failed: Callable[[Exception], object],
@@ -52,7 +52,7 @@ class Live:
     ) -> None:
         self.lock = threading.RLock()
         self._client = client
-        self._take = take
+        self._receive = receive
         self._tick = tick
         self._show = show
         self._failed = failed
@@ -71,13 +71,13 @@ class Live:
 
     @property
     def problem(self) -> Exception | None:
-        """Why no events come at present; ``None`` when they do."""
+        """Why no events come now; ``None`` when they do."""
         return feed_of(self._client).problem if self.is_running else None
 
     def run(self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-        """Make a client call on a thread of its own; its outcome is told within the next step.
+        """Make a client call on a thread of its own; the next step passes on its outcome.
 
-        The call shows no progress bar: it would be printed into the output of some cell.
+        The call shows no progress bar, which would be printed into the output of some cell.
         """
         call = without_progress()(call)
         if not self._is_live:
@@ -91,23 +91,23 @@ class Live:
 
         with self._idle:
             self._waited_for += 1
-        # Daemons, not a pool: a pool is waited for when the kernel ends, and a read may wait for a minute.
+        # Daemon threads, not a pool: the end of the kernel waits for a pool, and a read may take a minute.
         threading.Thread(target=make, name="mirror-widget-call", daemon=True).start()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
-        """Wait until the outcomes of all calls were told, but no longer than this."""
+        """Wait until the outcomes of all calls were passed on, but no longer than this."""
         with self._idle:
             self._idle.wait_for(lambda: not self._waited_for or self._stopped.is_set(), timeout_seconds)
 
     def start(self) -> None:
-        """Begin to take events and to refresh."""
+        """Start to receive events and to refresh."""
         if self._is_live:
             self._subscription = feed_of(self._client).subscribe()
             _running.add(self)
             threading.Thread(target=self._run, name="mirror-widget", daemon=True).start()
 
     def stop(self) -> None:
-        """End all of it; outcomes that come later are told to nobody. Harmless when it is stopped."""
+        """Stop. Outcomes that come later are ignored. Does nothing when it is stopped."""
         self._stopped.set()
         with self._idle:
             self._idle.notify_all()
@@ -117,14 +117,14 @@ class Live:
 
     def step(self) -> None:
         """Pass on the outcomes and events that have arrived, do what is due, and show what changed."""
-        self._run_safely(self._tell, self._tick, self._show)
+        self._run_safely(self._pass_on, self._tick, self._show)
 
     def show(self) -> None:
         """Pass on the outcomes and events that have arrived, and show what changed.
 
         Nothing that is due is done: a field that somebody changes sends no request.
         """
-        self._run_safely(self._tell, self._show)
+        self._run_safely(self._pass_on, self._show)
 
     def _run_safely(self, *actions: Callable[[], object]) -> None:
         with self.lock:
@@ -134,10 +134,10 @@ class Live:
                 for action in actions:
                     action()
             except Exception as error:
-                # An error here would end the thread and be seen by nobody.
+                # Otherwise the error would end the thread, and be invisible.
                 self._failed(error)
 
-    def _tell(self) -> None:
+    def _pass_on(self) -> None:
         for _ in range(self._outcomes.qsize()):
             try:
                 self._outcomes.get_nowait()()
@@ -145,7 +145,7 @@ class Live:
                 break
         if self._subscription is not None:
             events, overrun = self._subscription.take()
-            self._take(events, overrun)
+            self._receive(events, overrun)
             feed_of(self._client).tend()
 
     def _later(self, tell: Callable[[T], object]) -> Callable[[T], None]:
@@ -163,7 +163,7 @@ class Live:
         while not self._stopped.wait(REFRESH_SECONDS):
             self.step()
             if isinstance(self.problem, ClientClosed):
-                # What is shown stays, with a notice that this step shows.
+                # What is shown stays, with a notice from this step.
                 self.step()
                 self.stop()
 
@@ -173,6 +173,6 @@ _running: WeakSet[Live] = WeakSet()
 
 @atexit.register
 def stop_all() -> None:
-    """Stop whatever runs."""
+    """Stop all that run."""
     for live in list(_running):
         live.stop()

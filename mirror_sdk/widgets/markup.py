@@ -1,54 +1,51 @@
-"""The HTML of widgets. Every text goes through ``escape`` here: it may come from a device."""
+"""The HTML of widgets. It escapes every text, because a text may come from a device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from mirror_sdk.widgets.models.marks import Mark
+from mirror_sdk.widgets.models.status import Status
 from mirror_sdk.widgets.theme import CSS
 
 STYLE = f"<style>{CSS}</style>"
 
 
 def heading(title: str, subtitle: str = "") -> str:
-    """A title and what is said below it."""
-    return (
-        f'<div class="mirror-title" role="heading" aria-level="3">{escape(title)}</div>'
-        f'<div class="mirror-dim">{escape(subtitle)}</div>'
-    )
+    """A title, and a line below it."""
+    return f'<div class="mirror-title" role="heading" aria-level="3">{escape(title)}</div>{dim(subtitle)}'
 
 
 def dim(text: str) -> str:
-    """A line of less weight."""
+    """A line in a weaker color."""
     return f'<div class="mirror-dim">{escape(text)}</div>' if text else ""
 
 
-def pictured(text: str) -> str:
-    """What a picture beside it shows, for those who do not see it."""
+def image_text(text: str) -> str:
+    """The content of a picture in words, for screen readers."""
     return f'<div class="mirror-hidden" role="img" aria-label="{escape(text)}"></div>'
 
 
-def status(text: str) -> str:
-    """A line that screen readers tell when it changes."""
+def status_line(text: str) -> str:
+    """A line that screen readers read when it changes."""
     return f'<div class="mirror-dim" role="status">{escape(text)}</div>'
 
 
 def notices(texts: Sequence[str]) -> str:
-    """What went wrong; screen readers tell it at once."""
+    """Notices, which screen readers read at once."""
     lines = "".join(f"<p>{escape(text)}</p>" for text in texts)
     return f'<div class="mirror-notices" role="alert">{lines}</div>' if texts else ""
 
 
 def problem(text: str) -> str:
-    """What is wrong with what was entered, beside its field; screen readers tell it when it changes."""
+    """The problem of an input, next to its field; screen readers read it when it changes."""
     return f'<div class="mirror-problem mirror-tone-bad" role="status">✗ {escape(text)}</div>' if text else ""
 
 
-def legend(marks: Iterable[Mark]) -> str:
-    """What the signs mean, folded until somebody asks."""
+def legend(statuses: Iterable[Status]) -> str:
+    """The meaning of statuses, folded."""
     lines = "".join(
         f'<li><span class="mirror-tone-{one.tone}">{escape(one.text)}</span>: {escape(one.meaning)}</li>'
-        for one in marks
+        for one in statuses
     )
     return f'<details class="mirror-signs"><summary>What the signs mean</summary><ul>{lines}</ul></details>'

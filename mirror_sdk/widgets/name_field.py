@@ -1,4 +1,4 @@
-"""A field for a name, or for several with commas between them, that offers those there are."""
+"""A field for a name, or for several names separated by commas, with completion."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from mirror_sdk.widgets.lazy_module import LazyModule
 
 
 class NameField(LazyModule):
-    """A field for names. The page has all names once, and asks nobody while somebody types.
+    """A field for names. The page has all names, and sends no request while somebody types.
 
-    Tab completes what is begun of a list as far as all names that begin so are the same, as in a shell; where there is
-    nothing to add it leads to the next field. A name with a comma in it is not offered for a list.
+    In a list, Tab completes a name as far as all names with this beginning are the same, as in a shell; where there is
+    nothing to complete it moves to the next field. A name with a comma in it is not offered for a list.
 
-    What is typed stays when other names come, which a ``Combobox`` of ipywidgets puts back to the value before.
+    Typed text stays when other names come; a ``Combobox`` of ipywidgets would replace it by the value before.
 
     Attributes:
-        value: What stands in the field, once Enter is pressed or the field is left.
-        names: The names there are.
-        is_list: Whether several names are taken, with commas between them; else one.
-        description: The label before it.
-        placeholder: What stands in it while it is empty.
+        value: The text of the field, once Enter is pressed or the field is left.
+        names: The names that are offered.
+        is_list: Whether the field takes several names, separated by commas.
+        description: The label of the field.
+        placeholder: The text of the field while it is empty.
     """
 
     module_text = (files(__package__) / "name_field.js").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Plain HTML of what a widget showed: for a notebook without a kernel, on GitHub, and for reports.
 
-Such places take style sheets and scripts away, so that the look stands in the tags. Every text is escaped: it may come
-from a device.
+Style sheets and scripts are removed there, so the tags have the styles. Every text is escaped, because it may come from
+a device.
 """
 
 from __future__ import annotations
@@ -11,22 +11,16 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from mirror_sdk import _visible
-from mirror_sdk._visible import html_cell
-
-
-def time_text(at: datetime) -> str:
-    """A time with its date, to the millisecond: ``2026-11-22 10:20:30.123``, in UTC, which the heading says."""
-    return _visible.time_text(at.astimezone(UTC))
+from mirror_sdk._visible import html_cell, time_text
 
 
 def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, total: int) -> str:
-    """A table of cells.
+    """A table.
 
     Args:
-        caption: What it holds.
-        headings: Of the columns.
-        rows: Their cells.
+        caption: Its title.
+        headings: The headings of the columns.
+        rows: The cells of each row.
         total: How many rows there are, of which these are the first.
     """
     lines = ["".join(map(_cell, row)) for row in rows]
@@ -40,13 +34,13 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def picture(png: bytes, description: str) -> str:
-    """A picture that stands in the page itself."""
+    """A picture that is part of the page."""
     data = base64.b64encode(png).decode("ascii")
     return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}" style="max-width: 100%">'
 
 
 def page(title: str, body: str) -> str:
-    """A whole page that needs nothing else."""
+    """A complete page that needs no other file."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -59,6 +53,6 @@ def page(title: str, body: str) -> str:
 
 def _cell(value: object) -> str:
     if isinstance(value, datetime):
-        value = time_text(value)
+        value = time_text(value.astimezone(UTC))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return html_cell("" if value is None else escape(str(value)), is_number=is_number)

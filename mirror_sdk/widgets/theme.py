@@ -1,9 +1,9 @@
-"""How widgets look: one style sheet, in the colours of the page where they can be read, light or dark.
+"""The style sheet of all widgets, in the colors of the page, light or dark.
 
-Text, lines and shades are JupyterLab's (Notebook 7 has the same), then those of VS Code, then the system's. The tones
-are our own: those of JupyterLab have too little contrast for text. Each has 4.5 : 1 or more on the page and on its
-shades, light and dark. A tone only underlines what a sign and a word say (:mod:`mirror_sdk.widgets.models.marks`). What
-must not jump has a size of its own.
+Text, lines and shades have the colors of JupyterLab (Notebook 7 has the same), else of VS Code, else of the system. The
+tones are our own: those of JupyterLab have too little contrast for text. Each has a contrast of 4.5:1 or more on the
+page and on its shades, light and dark. A tone only supports a sign and a word, see
+:mod:`mirror_sdk.widgets.models.status`. Parts that must not jump have a fixed size.
 """
 
 from __future__ import annotations
@@ -108,4 +108,4 @@ CSS = (
 )
 
 LINES = ("#2b7fc4", "#d9720f", "#2e9b57", "#a765cf", "#c4527a", "#0e8f8f")
-"""Colours of lines, to be told apart on light and on dark."""
+"""Colors of lines that can be told apart on light and on dark pages."""

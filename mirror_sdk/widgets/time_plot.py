@@ -1,4 +1,4 @@
-"""Lines over time on the page, to point at, zoom and pan: plotly on series that change; and the same as a picture."""
+"""Lines over time: a plotly figure to point at, zoom and pan, and the same lines as a picture."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _PICTURE_DASHES = ("-", "--", ":", "-.", (0, (8, 3)), (0, (8, 3, 2, 3)))
 _HOVER = "<b>%{meta[0]}</b><br>%{y:.10~g} %{meta[1]}<br>%{x|%Y-%m-%d %H:%M:%S.%L} UTC<extra></extra>"
 _BETWEEN = 0.06
-"""Which share of the height is left between two panels."""
+"""The space between two panels, as a share of the height."""
 
 
 class TimePlot:
-    """Lines over time: one panel for each unit, with an axis of its own, and one axis of time for all.
+    """Lines over time: a panel with an axis for each unit, and one axis of time for all.
 
     Args:
-        zoomed: Told the interval that somebody zoomed or panned to; ``None`` for back to all.
-        lock: Held while something comes from the page.
+        zoomed: Called with the interval that somebody zoomed or panned to; ``None`` for everything.
+        lock: Held while a message of the page is processed.
 
     Attributes:
-        figure: What is shown on the page.
+        figure: The widget.
     """
 
     def __init__(self, zoomed: Callable[[Interval | None], object], lock: RLock) -> None:
@@ -53,11 +53,11 @@ class TimePlot:
         self.figure.layout.on_change(self._range_changed, "xaxis.range", "xaxis.autorange")
 
     def show(self, series: Sequence[Series], interval: Interval | None, selected: SeriesKey | None = None) -> None:
-        """Show these lines in this interval; the page is sent what differs.
+        """Show these lines in this interval; only changes are sent to the page.
 
         Args:
-            series: At most as many as there are colours; the order gives each its colour.
-            interval: What is shown of them; ``None`` where there is nothing.
+            series: At most as many as there are colors, which they get in their order.
+            interval: The interval that is shown; ``None`` where there are no points.
             selected: The line that stands out, if any.
         """
         axes = axes_of(series)
@@ -67,20 +67,20 @@ class TimePlot:
                 if axes != self._axes:
                     height, anchor, panels = _panels(axes)
                     self.figure.layout.height, self.figure.layout.xaxis.anchor = height, anchor
-                    # Each as a whole: plotly.js refuses parts of an axis that it does not draw yet, and with them all
-                    # else that is in the change.
+                    # Each axis as a whole: plotly.js rejects parts of an axis that it does not draw yet, and the rest
+                    # of the update with them.
                     self.figure.update_layout(panels, overwrite=True)
                     self._axes = axes
                 if interval is not None:
                     self.figure.layout.xaxis.update(range=[_text(interval.begin), _text(interval.end)], autorange=False)
                 for number, trace in enumerate(self.figure.data):
                     line = series[number] if number < len(series) else None
-                    trace.update(_shown(line, interval, axes, selected))
+                    trace.update(_trace_of(line, interval, axes, selected))
         finally:
             self._is_showing = False
 
     def reset(self) -> None:
-        """Let the axes of the values follow the values again."""
+        """Fit the axes of the values to the values again."""
         with self.figure.batch_update():
             for number in range(len(self._axes or ())):
                 self.figure.layout[f"yaxis{_suffix(number)}"].autorange = True
@@ -92,16 +92,16 @@ class TimePlot:
 
 
 class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has no types
-    """A figure that what comes from the page does not change while it is changed here."""
+    """A figure that a message of the page cannot change while another thread changes it."""
 
     _module_id = traitlets.Unicode(f"plotly {plotly.__version__}").tag(sync=True)
     module_text = str(go.FigureWidget._esm)
     lock: RLock | None = None
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """The state, where a page that is loaded later finds the lines as they are now.
+        """Return the state, with the present lines for a page that is loaded later.
 
-        Plotly itself stores there what a figure is shown with by itself, and not what it shows within another widget.
+        Plotly itself updates this state for a figure that is displayed alone, but not within another widget.
         """
         with self.lock or nullcontext():
             if key is None and hasattr(self, "_data"):
@@ -116,12 +116,12 @@ class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has n
 
 
 def axes_of(series: Sequence[Series]) -> tuple[str, ...]:
-    """The axes of the lines that have points, each once."""
+    """Return the axes of the lines that have points, each once."""
     return tuple(dict.fromkeys(line.axis for line in series if line.points))
 
 
-def told(series: Sequence[Series]) -> str:
-    """The plot in words, for those who do not see it."""
+def describe(series: Sequence[Series]) -> str:
+    """Return the plot in words, for screen readers."""
     parts = [
         f"{line.name} from {min(numbers):.6g} to {max(numbers):.6g} {line.unit}".rstrip()
         for line in series
@@ -131,7 +131,7 @@ def told(series: Sequence[Series]) -> str:
 
 
 def picture(series: Sequence[Series], interval: Interval) -> bytes:
-    """The same lines as a PNG picture, light, for where no plotly is."""
+    """Return the same lines as a PNG picture, for pages without plotly."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
 
@@ -160,7 +160,7 @@ def picture(series: Sequence[Series], interval: Interval) -> bytes:
     panels[-1].xaxis.set_major_locator(locator)
     panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     panels[-1].set_xlabel("time (UTC)")
-    # A box stands for what the font has not; beside a notebook's cell nobody can do anything about it.
+    # The picture has a box for a missing glyph; a warning in the notebook would help nobody.
     warnings.filterwarnings("ignore", "Glyph ", UserWarning, __name__.replace(".", r"\."))
     written = io.BytesIO()
     figure.savefig(written, format="png")
@@ -168,11 +168,11 @@ def picture(series: Sequence[Series], interval: Interval) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """A text that matplotlib does not read as a formula, nor as one that no legend is to have."""
+    """Return a text that matplotlib reads neither as a formula nor as a line without a legend."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-# No colours but those of the lines: those of the page are laid over it, see ``theme.py``.
+# Only the lines have colors; those of the page come from the style sheet, see ``theme.py``.
 _LAYOUT = {
     "autosize": True,
     "height": PANEL_HEIGHT + FOOT,
@@ -190,7 +190,7 @@ _CONFIG = {
     "displaylogo": False,
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
-    # Plotly offers to upload what is drawn to a service of its own: data of devices stays here.
+    # Plotly offers to upload the plot to a service of its own: data of devices stays here.
     "showSendToCloud": False,
     "plotlyServerURL": "",
 }
@@ -208,7 +208,7 @@ def _trace(number: int) -> go.Scatter:
 
 
 def _panels(names: Sequence[str]) -> tuple[int, str, dict[str, object]]:
-    """The height with these axes, the one on which the axis of time stands, and the axes, the first on top."""
+    """Return the height, the axis that has the axis of time, and the axes, the first at the top."""
     count = max(1, len(names))
     share = (1 - _BETWEEN * (count - 1)) / count
     axes: dict[str, object] = {}
@@ -228,10 +228,10 @@ def _suffix(number: int) -> str:
     return "" if number == 0 else str(number + 1)
 
 
-def _shown(
+def _trace_of(
     line: Series | None, interval: Interval | None, axes: Sequence[str], selected: SeriesKey | None
 ) -> dict[str, object]:
-    """What a trace is that shows a line. Texts of devices stand in ``name`` and ``meta``, which are no templates."""
+    """Return the properties of a trace. Texts of devices are in ``name`` and ``meta``, which are no templates."""
     if line is None or interval is None or not line.points:
         return {"visible": False, "x": [], "y": []}
     points = _drawn(line, interval, POINTS_DRAWN)
@@ -248,7 +248,7 @@ def _shown(
 
 
 def _drawn(line: Series, interval: Interval, most: int) -> list[tuple[datetime, float | None]]:
-    """A bounded number of points, with ``None`` where the line is broken."""
+    """Return a bounded number of points, with ``None`` where the line is broken."""
     points: list[tuple[datetime, float | None]] = []
     kept: Sequence[Point] = thinned(within(line.points, *interval), most)
     for point in kept:
@@ -259,7 +259,7 @@ def _drawn(line: Series, interval: Interval, most: int) -> list[tuple[datetime, 
 
 
 def _text(at: datetime) -> str:
-    # Not as a number, which plotly takes for a time in the zone of the browser.
+    # Not as a number, which plotly reads as a time in the zone of the browser.
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
 
 

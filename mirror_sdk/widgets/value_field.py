@@ -1,4 +1,4 @@
-"""An input for a value, of the kind that fits its resource."""
+"""An input for a value that fits the type of its resource."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from mirror_sdk.widgets.models.write_inputs import Entry, InputForm, InputKind
-from mirror_sdk.widgets.parts import LABELLED
+from mirror_sdk.object_table import ResourceType
+from mirror_sdk.widgets.controls import LABELED
+from mirror_sdk.widgets.models.write_inputs import Entry, InputForm
 
 
 class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
-    """Holds one entry; its parts are made anew for each form.
+    """An input with one entry; another form replaces its fields.
 
-    Numbers are typed as text: a number field of ipywidgets puts what is typed into its range, and a browser's own drops
-    what it cannot read, both without a word.
+    Numbers are typed as text: a number field of ipywidgets silently changes what is typed to fit its range, and that of
+    a browser drops what it cannot read.
 
     Args:
-        enter: Told of an entry.
+        enter: Called with an entry.
         changed: Makes handlers of fields.
     """
 
@@ -40,12 +41,12 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         )
 
     def show(self, form: InputForm, entry: Entry, name: str) -> None:
-        """Show the entry in the input its form asks for.
+        """Show the entry in the fields of its form.
 
         Args:
             form: How the value is entered.
             entry: What the input holds.
-            name: What the value is, for people who do not see what is around it.
+            name: What the value is, for screen readers.
         """
         # A unit that becomes known changes no field: somebody may be typing in it.
         self._unit_view.value = form.unit
@@ -57,7 +58,7 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         for field in self.fields:
             field.tooltip = name
             shown = _shown(field, entry)
-            # Not what it shows already: what people entered since may be on its way, and would be lost.
+            # Not what it shows already: a newer entry may be on its way from the page, and would be lost.
             if shown is not None and shown != self._shown.get(field):
                 self._shown[field] = field.value = shown
 
@@ -78,10 +79,10 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
 
 
 def _fields(form: InputForm) -> list[widgets.Widget]:
-    if form.kind is InputKind.BOOLEAN:
+    if form.type is ResourceType.BOOLEAN:
         return [widgets.Checkbox(description="Value: true", indent=False, layout={"width": "auto"})]
     layout = {"width": "190px"} if form.range else {"flex": "1 1 190px", "max_width": "410px", "width": "auto"}
-    text = widgets.Text(description="Value", placeholder=form.placeholder, layout=layout, style=LABELLED)
+    text = widgets.Text(description="Value", placeholder=form.placeholder, layout=layout, style=LABELED)
     if form.range:
         low, high = form.range
         return [
@@ -94,13 +95,13 @@ def _fields(form: InputForm) -> list[widgets.Widget]:
                 layout={"flex": "1 1 100px", "max_width": "230px", "width": "auto"},
             ),
         ]
-    if form.kind is InputKind.BYTES:
+    if form.type is ResourceType.OPAQUE:
         return [text, widgets.FileUpload(description="File")]
     return [text]
 
 
 def _shown(field: widgets.Widget, entry: Entry) -> object:
-    """What the field shows of an entry; ``None`` where it cannot, and stays as it is."""
+    """Return what the field shows of an entry; ``None`` where it cannot show it, and stays as it is."""
     if isinstance(field, widgets.IntSlider):
         try:
             number = int(str(entry))

@@ -1,26 +1,22 @@
-"""The write panel: a value for a resource of some devices, looked at before it is sent, and undone after."""
+"""The write panel: a value for a resource of some devices, previewed before it is sent, and undone after."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.events import Event
+from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_MAX_FAILURES
 from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.controls import FULL, CountFilter, Progress, count_text, row
 from mirror_sdk.widgets.grid import Grid, GridColumn, SelectionMode
-from mirror_sdk.widgets.markup import dim, heading, legend, problem, status
-from mirror_sdk.widgets.models.device_picker import DeviceChoice, GivenDevices
+from mirror_sdk.widgets.markup import dim, heading, legend, problem, status_line
 from mirror_sdk.widgets.models.value_input import path_text
 from mirror_sdk.widgets.models.write_model import Stage, WriteLimits, WriteModel
-from mirror_sdk.widgets.models.write_rows import WRITE_MARKS, WriteRow
+from mirror_sdk.widgets.models.write_rows import WRITE_STATUSES
 from mirror_sdk.widgets.name_field import NameField
-from mirror_sdk.widgets.parts import FULL, CountFilter, Progress, button, row
 from mirror_sdk.widgets.value_field import ValueField
 
 _DEVICE_COLUMNS = (
@@ -30,7 +26,7 @@ _DEVICE_COLUMNS = (
 )
 _PLAN_COLUMNS = (
     GridColumn("device", "Device"),
-    GridColumn("state", "State", width=125),
+    GridColumn("status", "Status", width=125),
     GridColumn("before", "Before", width=95),
     GridColumn("wanted", "Wanted", width=95),
     GridColumn("waits", "Waits", width=85),
@@ -40,39 +36,37 @@ _PLAN_COLUMNS = (
 _DEVICES_HEIGHT_PX = 240
 _PLAN_HEIGHT_PX = 320
 _FIELD = {"max_width": "410px", "width": "auto"}
-_BESIDE_LABEL = {"margin": "0 0 0 80px", "width": "auto"}
-_NARROW = {"flex": "1 1 150px", "width": "auto"}
-_SHORT = {"description_width": "40px"}
+_BELOW_FIELD = {"margin": "0 0 0 80px", "width": "auto"}
 _BODY = {"flex_flow": "row wrap", "grid_gap": "12px 24px", "width": "100%"}
-_ANY = ("any", "")
 
 
 class WritePanel(MirrorWidget):
     """Pick devices, a resource and a value; see what would change, write it, see it happen, and undo it.
 
-    The input fits the type and range of the resource. Picking devices and a preview only read the mirror; nothing is
-    sent before *Apply*, and that works on a preview of the present input alone. Running its cell again, or closing it,
-    stops what it is writing: no more is sent.
+    The input fits the type and range of the resource. Picking devices and a preview only read the mirror. Nothing is
+    sent before *Apply*, which needs a preview of the present input. Running its cell again, or closing it, stops the
+    writing: no more is sent.
 
     Args:
         client: The mirror.
         devices: Which devices can be picked, all of them picked at first: ids, endpoint names, devices, or a table with
             a column or an index ``device_id``. Without, any device of the directory can, and none is picked.
-        path: The resource that is chosen at first. What is none, or cannot be written, is told in the panel.
+        path: The resource that is chosen at first. The panel says if it is none, or cannot be written.
         expiry_seconds: For how long each write may wait for its device; by default a minute, and for a device that
             sleeps 3 days, or more if it was silent for long.
         canary: How many devices that are awake are written to first; all of them must succeed before any other is.
-            Where none is awake none is first, which the preview tells.
-        max_failures: How many failures are borne; after one more nothing is sent any more. ``None`` for no limit.
+            Where none is awake none is first, which the preview says.
+        max_failures: How many failures are tolerated; after one more nothing more is sent. ``None`` for no limit.
         include_offline: Whether devices that are not registered are written to as well.
         live: Whether it changes by itself; without, a button works until it is done.
-        keep_earlier: Whether an earlier panel of this client stays, where the page does not tell which cell runs.
+        keep_earlier: Whether an earlier panel of this client stays, where the page does not name the cell that runs.
 
     Raises:
         AmbiguousName: Several devices have a name that was given.
-        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`, or ``path`` is no text.
+        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`, ``devices`` has something that is no device, or
+            ``path`` is no text.
         UnknownDevice: No device has a name that was given.
-        InvalidValue: ``devices`` are none, or a limit is too small.
+        InvalidValue: A table does not name devices, or a limit is too small.
 
     >>> with WritePanel(client, [light], live=False) as panel:
     ...     panel.model.devices.text
@@ -82,7 +76,7 @@ class WritePanel(MirrorWidget):
     def __init__(
         self,
         client: MirrorClient,
-        devices: GivenDevices | None = None,
+        devices: DeviceLike | DevicesLike | None = None,
         *,
         path: str = "",
         expiry_seconds: int | None = None,
@@ -95,11 +89,10 @@ class WritePanel(MirrorWidget):
         super().__init__(client, live=live, keep_earlier=keep_earlier)
         limits = WriteLimits(expiry_seconds, canary, max_failures, include_offline)
         self.model: WriteModel = WriteModel(client, devices, self._live.run, path=path, limits=limits)
-        self._listed_as_picked: set[str] = set()
         self.title_view = widgets.HTML(layout=FULL)
         body = widgets.HBox([self._devices(), self._input()], layout=_BODY)
         self.model.devices.load()
-        self.begin(self.title_view, body, *self._views())
+        self.start(self.title_view, body, *self._views())
 
     @property
     def plan(self) -> Plan | None:
@@ -116,7 +109,7 @@ class WritePanel(MirrorWidget):
 
     @property
     def result(self) -> pd.DataFrame:
-        """The requests table of what was written last, as it stands now; without rows before that.
+        """The requests table of the last writing, as of now; without rows before there was one.
 
         See :func:`mirror_sdk.frames.requests_frame`.
 
@@ -131,7 +124,7 @@ class WritePanel(MirrorWidget):
             return self.model.result
 
     def close(self) -> None:
-        """End it and take it off the page; what it is writing is stopped. Harmless when it is closed.
+        """Stop the writing, end the panel and remove it from the page. Does nothing when it is closed.
 
         >>> panel = WritePanel(client, [light], live=False)
         >>> panel.close()
@@ -143,14 +136,6 @@ class WritePanel(MirrorWidget):
             model.stop()
         super().close()
 
-    def take(self, events: Sequence[Event], overrun: int) -> None:  # noqa: ARG002 - what was lost is a gap for it
-        """See which devices come and go, and which answers."""
-        self.model.take(events)
-
-    def tick(self) -> None:
-        """See how far the writing is."""
-        self.model.tick()
-
     def render(self) -> None:
         """Show the model."""
         if self.is_changed:
@@ -160,7 +145,7 @@ class WritePanel(MirrorWidget):
             self._render_plan()
 
     def static_html(self) -> str:
-        """What it shows, as plain HTML without scripts: how far it is, and the writes, first those that are sent.
+        """Return the progress and the writes as plain HTML, first the writes that are sent.
 
         >>> panel = WritePanel(client, [light], path="/3311/0/5851", live=False)
         >>> panel.field.fields[0].value = "40"
@@ -169,29 +154,17 @@ class WritePanel(MirrorWidget):
         True
         """
         model = self.model
-        counts = ", ".join(f"{mark.sign} {count:,} {mark.word}" for mark, count in model.counts.items() if count)
-        lines = [model.devices.text, model.plan_title, model.status_text, counts]
-        told = "".join(dim(line) for line in lines)
-        return told + self.plan_grid.static_html() if model.plan else told
+        counts = ", ".join(count_text(status, count) for status, count in model.counts.items() if count)
+        lines = "".join(map(dim, [model.devices.text, model.plan_title, model.status_text, counts]))
+        return lines + self.plan_grid.static_html() if model.plan else lines
 
     def _devices(self) -> widgets.Widget:
-        devices = self.model.devices
-        self.type_filter = widgets.Dropdown(description="Type", style=_SHORT, layout=_NARROW)
-        self.state_filter = widgets.Dropdown(description="State", style=_SHORT, layout=_NARROW)
-        self.type_filter.observe(self.changed(lambda wanted: devices.find(wanted, devices.state)), "value")
-        self.state_filter.observe(self.changed(lambda wanted: devices.find(devices.type, wanted)), "value")
         self.device_grid = Grid(_DEVICE_COLUMNS, label="Devices to write to", selection=SelectionMode.MANY)
-        self.device_grid.observe(self.handler(self._pick), "selected")
+        self.device_grid.observe(self.changed(self.model.devices.pick), "selected")
         self.devices_view = widgets.HTML(layout=FULL)
-        parts = [row(self.type_filter, self.state_filter), self.device_grid, self.devices_view]
-        self.devices_part = widgets.VBox(parts, layout={"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"})
+        layout = {"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"}
+        self.devices_part = widgets.VBox([self.device_grid, self.devices_view], layout=layout)
         return self.devices_part
-
-    def _pick(self, change: dict[str, Any]) -> None:
-        before, self._listed_as_picked = set(change["old"]), set(change["new"])
-        # The difference alone: devices that are not listed are in neither of the two, and stay picked.
-        self.model.devices.pick(self._listed_as_picked - before, True)
-        self.model.devices.pick(before - self._listed_as_picked, False)
 
     def _input(self) -> widgets.Widget:
         value = self.model.value
@@ -203,44 +176,35 @@ class WritePanel(MirrorWidget):
             layout=_FIELD,
         )
         self.path.observe(self.changed(value.choose_path), "value")
-        self.paths_view = widgets.HTML(layout=_BESIDE_LABEL)
+        self.paths_view = widgets.HTML(layout=_BELOW_FIELD)
         self.field = ValueField(value.enter, self.changed)
-        self.hint_view = widgets.HTML(layout=_BESIDE_LABEL)
-        self.problem_view = widgets.HTML(layout=_BESIDE_LABEL)
+        self.hint_view = widgets.HTML(layout=_BELOW_FIELD)
+        self.problem_view = widgets.HTML(layout=_BELOW_FIELD)
         parts = [self.path, self.paths_view, self.field, self.problem_view, self.hint_view, self._buttons()]
         return widgets.VBox(parts, layout={"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"})
 
     def _buttons(self) -> widgets.Widget:
         model = self.model
-        self.preview_button = button(
-            "Preview",
-            "See what would change; nothing is sent",
-            self.handler(lambda _: self.settle(model.preview)),
+        self.preview_button = self.button(
+            "Preview", "See what would change; nothing is sent", model.preview, settles=True
         )
-        self.apply_button = button(
-            "Apply",
-            "Write what the preview shows",
-            self.handler(lambda _: self.settle(model.apply)),
-            is_primary=True,
+        self.apply_button = self.button(
+            "Apply", "Write what the preview shows", model.apply, is_primary=True, settles=True
         )
-        self.stop_button = button(
-            "Stop", "Send no more; what is on its way stays so", self.handler(lambda _: model.stop())
-        )
-        self.undo_button = button(
-            "Undo …",
-            "See the way back from what was written last; nothing is sent",
-            self.handler(lambda _: model.preview_undo()),
+        self.stop_button = self.button("Stop", "Send no more; what was sent goes on", model.stop)
+        self.undo_button = self.button(
+            "Undo …", "Preview the undo of the last writing; nothing is sent", model.preview_undo
         )
         return row(self.preview_button, self.apply_button, self.stop_button, self.undo_button)
 
     def _views(self) -> list[widgets.Widget]:
         self.progress = Progress()
         self.plan_title_view = widgets.HTML(layout=FULL)
-        self.counts = CountFilter("writes", WRITE_MARKS, self.model.show, self.handler)
+        self.counts = CountFilter("writes", WRITE_STATUSES, self.model.show_only, self.handler)
         self.plan_grid = Grid(_PLAN_COLUMNS, label="Writes of the plan", height_px=_PLAN_HEIGHT_PX)
         self.plan_grid.observe(self.handler(lambda _: self._render_reason()), "active")
         self.reason_view = widgets.HTML(layout=FULL)
-        legend_view = widgets.HTML(legend(WRITE_MARKS), layout=FULL)
+        legend_view = widgets.HTML(legend(WRITE_STATUSES), layout=FULL)
         parts = [self.plan_title_view, self.counts, self.plan_grid, self.reason_view, legend_view]
         self.plan_view = widgets.VBox(parts, layout={"grid_gap": "6px", "width": "100%"})
         return [self.progress, self.plan_view]
@@ -250,22 +214,11 @@ class WritePanel(MirrorWidget):
         to_whom = f"Write to {devices.name(devices.picked[0])}" if devices.is_one and devices.picked else "Write"
         self.title_view.value = heading(to_whom, self.model.limits.text)
         self.devices_part.layout.display = "none" if devices.is_one else "flex"
-        for field, kinds, chosen in (
-            (self.type_filter, devices.types, devices.type),
-            (self.state_filter, devices.states, devices.state),
-        ):
-            options = (_ANY, *((kind, kind) for kind in kinds))
-            if options != tuple(field.options):
-                field.options = options
-            field.value = chosen
-        self.device_grid.height_px = _height_px(devices.count, _DEVICES_HEIGHT_PX)
-        self.device_grid.show([_device_line(one) for one in devices.choices])
-        picked = set(devices.picked)
-        listed = [one.device_id for one in devices.choices if one.device_id in picked]
-        if set(listed) != self._listed_as_picked:
-            self._listed_as_picked = set(listed)
-            self.device_grid.selected = listed
-        self.devices_view.value = status(devices.text)
+        self.device_grid.height_px = _height_px(len(devices.rows), _DEVICES_HEIGHT_PX)
+        self.device_grid.show(devices.rows)
+        if set(self.device_grid.selected) != set(devices.picked):
+            self.device_grid.selected = devices.picked
+        self.devices_view.value = status_line(devices.text)
 
     def _render_input(self) -> None:
         value = self.model.value
@@ -274,14 +227,14 @@ class WritePanel(MirrorWidget):
         self.field.show(value.form, value.entry, f"Value for {path_text(value.path)}" if value.path else "Value")
         self.field.layout.visibility = "visible" if value.path else "hidden"
         self.problem_view.value = problem(value.problem)
-        self.hint_view.value = status("" if value.path_problem else value.text)
+        self.hint_view.value = status_line("" if value.path_problem else value.text)
 
     def _render_buttons(self) -> None:
         model = self.model
         is_writing = model.stage is Stage.WRITING
         self.preview_button.disabled = is_writing
         self.apply_button.disabled = not model.can_apply
-        verb = "Apply the way back" if model.is_way_back else "Apply"
+        verb = "Apply the undo" if model.is_undo else "Apply"
         self.apply_button.description = f"{verb} ({model.to_write:,})" if model.can_apply else "Apply"
         self.stop_button.disabled = not is_writing
         self.undo_button.disabled = not model.can_undo
@@ -291,49 +244,23 @@ class WritePanel(MirrorWidget):
         done, total, tone = model.progress
         self.progress.show(model.status_text, done, total, tone)
         if model.stage is Stage.CHECKING:
-            # The one before stays until then: what must not jump does not.
+            # The earlier plan stays until then, so that nothing jumps.
             return
         self.plan_view.layout.display = "flex" if model.plan else "none"
         self.plan_title_view.value = dim(model.plan_title)
-        self.counts.show(model.counts, model.shown)
+        self.counts.show(model.counts, model.status)
         self.plan_grid.height_px = _height_px(sum(model.counts.values()), _PLAN_HEIGHT_PX)
-        self.plan_grid.show([_line(write) for write in model.rows])
+        self.plan_grid.show(model.rows)
         self._render_reason()
 
     def _render_reason(self) -> None:
-        """Tell the whole reason of the write with the focus: its cell may be narrower, and a tooltip takes a mouse."""
+        """Show the whole reason of the write with the focus: its cell may be narrow, and a tooltip needs a mouse."""
         key = self.plan_grid.active.get("key")
-        write = next((one for one in self.model.rows if one.async_id == key), None)
-        self.reason_view.value = status(f"{write.device}: {write.mark.text}. {write.reason}") if write else ""
+        write = next((one for one in self.model.rows if one["key"] == key), None)
+        text = f"{write['device']}: {write['status']}. {write['reason']}" if write else ""
+        self.reason_view.value = status_line(text) if text else ""
 
 
 def _height_px(rows: int, most_px: int) -> int:
-    """The height of a grid that has room for all its rows, as far as it may: a few leave no hole below them."""
+    """Return the height of a grid with room for all its rows, up to a maximum, so that few rows leave no hole."""
     return min(most_px, 60 + 32 * max(rows, 2))
-
-
-def _device_line(device: DeviceChoice) -> dict[str, object]:
-    """A device as a row of the grid."""
-    return {
-        "key": device.device_id,
-        "device": device.name,
-        "type": device.type,
-        "state": device.state,
-        "hints": {"device": device.device_id},
-    }
-
-
-def _line(write: WriteRow) -> dict[str, object]:
-    """A write as a row of the grid."""
-    return {
-        "key": write.async_id,
-        "device": write.device,
-        "state": write.mark.text,
-        "before": write.before,
-        "wanted": write.wanted,
-        "waits": write.waits,
-        "undo": write.undo,
-        "reason": write.reason,
-        "tones": {"state": write.mark.tone.value},
-        "hints": {"device": write.device_id, "state": write.mark.meaning},
-    }

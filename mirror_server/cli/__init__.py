@@ -83,7 +83,7 @@ def main() -> None:
 @main.command("help")
 @click.argument("topic", required=False)
 def help_(topic: str | None) -> None:
-    """Explain a TOPIC of the manual; without one, list the topics.
+    """Show a TOPIC of the manual. Without a topic, list the topics.
 
     \b
       mirror-server help operate
@@ -92,8 +92,8 @@ def help_(topic: str | None) -> None:
 
 
 def _installed() -> str:
-    """A line for each extension, as the manual is written: its name, what it is, and its topics."""
-    lines = ["", "", "Those that are installed", "------------------------", ""]
+    """Return a list of the installed extensions for the manual: name, purpose and topics of each."""
+    lines = ["", "", "Installed extensions", "--------------------", ""]
     for name, extension in installed().items():
         if isinstance(extension, Broken):
             lines.append(f"- ``{name}``: {extension.why}")

@@ -31,10 +31,10 @@ from mirror_sdk import (
     PreconditionFailed,
     WaitTimeout,
 )
-from mirror_sdk.cassette.asking import asked_of, is_poll
-from mirror_sdk.cassette.opening import open_cassette
+from mirror_sdk.cassette.modes import open_cassette
 from mirror_sdk.cassette.player import Played, Player, Wait
 from mirror_sdk.cassette.recorder import CassetteRecorder
+from mirror_sdk.cassette.request_key import is_poll, request_key_of
 from tests.sdk.conftest import URL
 
 
@@ -214,7 +214,7 @@ def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, light
     """The recording was slow; it is played at once, and one of its requests is late."""
     recorded_seconds = itertools.count(step=10)
     monkeypatch.setattr(
-        "mirror_sdk.cassette.opening.CassetteRecorder", partial(CassetteRecorder, clock=lambda: next(recorded_seconds))
+        "mirror_sdk.cassette.modes.CassetteRecorder", partial(CassetteRecorder, clock=lambda: next(recorded_seconds))
     )
     with plain.cassettes.use(file):
         plain.read_value("light-0", TEMPERATURE)
@@ -267,7 +267,7 @@ def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
     with plain.cassettes.use(file):
         plain.read_value("light-0", TEMPERATURE)
     player = open_cassette(file, "replay", URL, "another-key")
-    poll = asked_of(httpx.Request("GET", f"{URL}/v2/notification/pull?after=7"), "")
+    poll = request_key_of(httpx.Request("GET", f"{URL}/v2/notification/pull?after=7"), "")
     begun = player.waiting_seconds()
     assert isinstance(player.answer(poll, None, begun, 25), Wait)
     player.close()
@@ -287,13 +287,13 @@ def test_many_threads_are_recorded_and_played_also_by_tasks(plain, lights, file,
 
     async def by_tasks():
         async with AsyncMirrorClient.from_cassette(file, transport=NOWHERE) as one:
-            assert (one.base_url, one._session.cassette.begun_at) == (URL, begun_at)
+            assert (one.base_url, one._session.cassette.started_at) == (URL, started_at)
             values = await asyncio.gather(*(one.read_value(f"light-{n % 3}", TEMPERATURE) for n in range(24)))
             await asyncio.gather(*(one.write_value(f"light-{number}", LEVEL, number) for number in range(3)))
             return values, (await one.fleet.snapshot())["desired_num"].dropna().tolist()
 
     with plain.cassettes.use(file) as cassette:
-        recorded, begun_at = by_threads(plain), cassette.begun_at
+        recorded, started_at = by_threads(plain), cassette.started_at
     assert (recorded[0], set(recorded[1])) == ([21.5] * 24, {0, 1, 2})
     with MirrorClient.from_cassette(file, transport=NOWHERE) as other:
         assert by_threads(other) == asyncio.run(by_tasks()) == recorded
@@ -448,7 +448,7 @@ def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file):
             with pytest.raises(CassetteDamaged, match=told) as caught:
                 open_it()
             assert str(file) in str(caught.value)
-            assert "record it anew" in str(caught.value)
+            assert "record it again" in str(caught.value)
 
 
 def test_headers_that_no_mirror_sends_are_played_or_refused_in_words(client, playing, lights, file):

@@ -307,7 +307,7 @@ def test_a_list_of_files_is_checked(written):
     listed = written / "_snapshot.json"
     whole = listed.read_bytes()
     listed.write_text(json.dumps(json.loads(whole) | {"version": 2}))
-    with pytest.raises(InvalidValue, match=r"format version 2, .* reads format version 1\); write it anew"):
+    with pytest.raises(InvalidValue, match=r"format version 2, .* reads format version 1\); write it again"):
         SnapshotDataset(written)
     listed.write_text(json.dumps({name: value for name, value in json.loads(whole).items() if name != "version"}))
     with pytest.raises(InvalidValue, match="it has no format version"):

@@ -55,9 +55,9 @@ WITHOUT = {
     *(
         f"{kind.__name__}.{name}"
         for kind in [*WIDGETS, MirrorWidget]
-        for name in ("keep_copy", "render", "static_html", "take", "tick")
+        for name in ("keep_copy", "render", "static_html")
     ),
-    *(f"MirrorWidget.{name}" for name in ("begin", "changed", "handler", "is_changed", "settle")),
+    *(f"MirrorWidget.{name}" for name in ("button", "changed", "handler", "is_changed", "start")),
     *(f"PlacedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
 }
 """What users do not call."""

@@ -105,8 +105,7 @@ def test_the_canary_is_one_that_is_awake(client, simulator, sleepers, lights, ca
         assert statuses(plan.apply()) == ["pending"] * 3 + ["failure", "success"]
     finally:
         show_progress(None)
-    # Those that sleep have a bar of their own.
-    assert "left for sleeping devices:   0%" in capsys.readouterr().err
+    assert "writes:   0%" in capsys.readouterr().err
 
 
 def test_an_unregistered_device_is_no_canary_though_it_is_written_to(client, simulator, add):

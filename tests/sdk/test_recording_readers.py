@@ -3,6 +3,7 @@
 import errno
 import itertools
 import shutil
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pandas as pd
@@ -67,7 +68,7 @@ def event(seq):
 
 def test_an_event_waits_for_no_other_one_to_be_seen(folder):
     clock = Clock()
-    with RecordingFolder(folder, ABOUT, rotate_seconds=60, clock=clock) as written:
+    with closing(RecordingFolder(folder, ABOUT, rotate_seconds=60, clock=clock)) as written:
         written.append([], Span(0, 0, AT, AT))
         clock.now = 100
         written.append([event(1)], Span(0, 1, AT, AT))
@@ -156,7 +157,7 @@ def test_a_folder_that_was_removed_is_begun_anew(folder):
     with pytest.raises(FileNotFoundError, match="is no recording"):
         Recording(folder)
     other = ABOUT.model_copy(update={"paths": ["/3303/*"]})
-    with RecordingFolder(folder, other) as anew:
+    with closing(RecordingFolder(folder, other)) as anew:
         assert anew.position is None
         anew.append([], Span(90, 90, AT, AT))
     assert numbers_of(folder) == []
@@ -176,7 +177,7 @@ def test_a_folder_that_was_copied_alone_is_a_recording_without_its_states(folder
     shutil.copytree(folder, copied)
     assert numbers_of(copied) == [*range(1, LAST + 1)]
     assert Recording(copied).audit().complete
-    with RecordingFolder(copied, ABOUT) as written:
+    with closing(RecordingFolder(copied, ABOUT)) as written:
         assert written.position == LAST
     with pytest.raises(InvalidValue, match="paths=None"):
         RecordingFolder(copied, ABOUT.model_copy(update={"paths": ["/3303/*"]}))
@@ -199,7 +200,7 @@ def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):
     def cross(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    with RecordingFolder(folder, ABOUT) as written, monkeypatch.context() as mounted:
+    with closing(RecordingFolder(folder, ABOUT)) as written, monkeypatch.context() as mounted:
         mounted.setattr("os.replace", cross)
         with pytest.raises(InvalidValue, match="on another disk"):
             written.append([], Span(0, 0, AT, AT))

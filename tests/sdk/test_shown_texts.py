@@ -27,7 +27,7 @@ from mirror_sdk.frames import mirror, state_frame
 from mirror_sdk.plan.checks import KnownDevice, check_all
 from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.values import decode
-from mirror_sdk.widgets.models.wording import value_text
+from mirror_sdk.widgets.models.formatting import format_value
 from mirror_sdk.wire.directory import Device
 
 KEY = "ak_0123456789abcdef_" + "S3cr3t_" * 6 + "x"
@@ -169,7 +169,7 @@ def test_what_a_device_wrote_does_not_act_on_a_terminal_where_a_resource_is_show
     for path in ("/3/0/0", "/3303/0/5700", "/3303/0/5701", "/9999/0/1"):
         resource = device[path]
         shown = [repr(resource), str(resource), repr(resource.reported), str(resource.reported.value), repr(device)]
-        shown.append(value_text(resource.reported.value, resource.unit))
+        shown.append(format_value(resource.reported.value, resource.unit))
         assert not any(acts(one) or "\n" in one for one in shown), path
     assert not acts(device._repr_html_())
     # What is data stays as it came.

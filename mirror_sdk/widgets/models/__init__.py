@@ -1,1 +1,1 @@
-"""What the widgets know and decide, without ipywidgets: a view only shows a model and passes on what people do."""
+"""The models of the widgets. They decide, without ipywidgets; a view shows a model and passes on what people do."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mirror_sdk.frames.legend import label_of
 
 SILENT_RHYTHMS = 10
-"""A line is broken where its resource was silent for longer than so many times its usual interval."""
+"""A line is broken where its resource was silent for more than this many times its usual interval."""
 INTERVALS_JUDGED = 100
 FEWEST_INTERVALS = 5
 
@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line of the plot; texts may hold anything a device says, points are in the order of time."""
+    """A line of the plot. Texts may hold anything a device says; points are ordered by time."""
 
     key: SeriesKey
     name: str
@@ -45,12 +45,12 @@ class Series:
 
     @property
     def axis(self) -> str:
-        """The axis it belongs to: its unit; where none is known its object, as nothing says what it compares with."""
+        """The axis it belongs to: its unit, or its object where the unit is not known and nothing can be compared."""
         return self.unit or f"{label_of(self.key.path).partition(' · ')[0]}, unit unknown"
 
 
 def broken_by_silence(points: Iterable[Point]) -> list[Point]:
-    """The points in the order of time, the line broken also where nothing came for much longer than is usual."""
+    """Return the points ordered by time, with the line broken where the resource was silent for unusually long."""
     line = sorted(points, key=_at)
     intervals = [(after.at - before.at).total_seconds() for before, after in pairwise(line)]
     if len(intervals) < FEWEST_INTERVALS:
@@ -63,7 +63,7 @@ def broken_by_silence(points: Iterable[Point]) -> list[Point]:
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """Fewer points that look the same: the ends, and of each interval its lowest and its highest; breaks stay."""
+    """Return fewer points that look the same: the ends, the lowest and the highest of each interval, and all breaks."""
     if len(points) <= most:
         return list(points)
     size = math.ceil(len(points) / (most // 2 - 1))
@@ -80,7 +80,7 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 
 
 def within(points: Sequence[Point], begin: datetime, end: datetime) -> Sequence[Point]:
-    """The points of an interval of time, with the one before it and the one behind it, to which lines lead."""
+    """Return the points of an interval of time, with one more on each side, to which the lines lead."""
     first = bisect_left(points, begin, key=_at)
     behind = bisect_right(points, end, key=_at)
     return points[max(0, first - 1) : behind + 1]

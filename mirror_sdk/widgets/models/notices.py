@@ -1,4 +1,4 @@
-"""What went wrong, for people to see: at most one notice for each subject, the newest last."""
+"""Notices of what went wrong: at most one for each subject, the newest last."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ NOTICES_KEPT = 5
 
 
 class Notices:
-    """Open notices by their subject; one goes when its subject works again or when it is dismissed."""
+    """Open notices by subject. A notice goes when its subject works again, or when it is dismissed."""
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
@@ -16,19 +16,19 @@ class Notices:
 
     @property
     def texts(self) -> list[str]:
-        """What is open, oldest first."""
+        """The open notices, oldest first."""
         return list(self._open.values())
 
-    def put(self, subject: str, what: str, error: Exception) -> bool:
-        """Tell that something failed, in words such as ``Reading /3/0/0``; an older notice of the subject goes.
+    def put(self, subject: str, action: str, error: Exception) -> bool:
+        """Add the failure of an action, such as ``Reading /3/0/0``; an older notice of the subject goes.
 
         Returns:
-            Whether this is news.
+            Whether this is new.
         """
-        return self.tell(subject, f"{what}: {str(error) or type(error).__name__}")
+        return self.add(subject, f"{action}: {str(error) or type(error).__name__}")
 
-    def tell(self, subject: str, text: str) -> bool:
-        """Tell something else than a failure, as :meth:`put` does."""
+    def add(self, subject: str, text: str) -> bool:
+        """Add a notice that is not a failure; otherwise like :meth:`put`."""
         if self._open.get(subject) == text:
             return False
         self._open.pop(subject, None)
@@ -38,9 +38,9 @@ class Notices:
         return True
 
     def clear(self, subject: str) -> None:
-        """The subject works."""
+        """Remove the notice of a subject that works."""
         self._open.pop(subject, None)
 
     def dismiss(self) -> None:
-        """They were read."""
+        """Remove all notices."""
         self._open.clear()

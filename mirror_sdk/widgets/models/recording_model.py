@@ -1,14 +1,12 @@
-"""Beginning and ending a recording, and how it stands."""
+"""Starting and ending a recording, and its progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mirror_sdk._client import MirrorClient
-from mirror_sdk.widgets.models.calls import Run
-from mirror_sdk.widgets.models.notices import Notices
-from mirror_sdk.widgets.models.wording import count_text
+from mirror_sdk.widgets.models.formatting import format_count
+from mirror_sdk.widgets.models.model import Model
 
 if TYPE_CHECKING:
     from mirror_sdk.recording.recorder import Recorder
@@ -17,20 +15,14 @@ _SUBJECT = "recording"
 
 
 class RecordingModel:
-    """Holds at most one recording of a client at a time; see :meth:`MirrorClient.record`.
+    """At most one recording at a time; see :meth:`mirror_sdk.MirrorClient.record`.
 
     Args:
-        client: The mirror.
-        run: Makes the client calls.
-        notices: Where it is told what went wrong.
-        changed: Told when something changed.
+        model: The model it belongs to.
     """
 
-    def __init__(self, client: MirrorClient, run: Run, notices: Notices, changed: Callable[[], object]) -> None:
-        self._client = client
-        self._run = run
-        self._notices = notices
-        self._changed = changed
+    def __init__(self, model: Model) -> None:
+        self._model = model
         self._recorder: Recorder | None = None
         self._activity = ""
         self._is_closed = False
@@ -42,13 +34,13 @@ class RecordingModel:
 
     @property
     def text(self) -> str:
-        """How the recording stands; empty where there is none."""
+        """The progress of the recording; empty where there is none."""
         if self._activity or self._recorder is None:
             return self._activity
-        return f"recording, {count_text(self._recorder.events, 'event')} in {self._recorder.path.resolve()}"
+        return f"recording, {format_count(self._recorder.events, 'event')} in {self._recorder.path.resolve()}"
 
     def toggle(self, folder: str, devices: Sequence[str] | None, paths: Sequence[str] | None) -> None:
-        """Begin to record these devices and paths into the folder, or end that.
+        """Start to record these devices and paths into the folder, or end the recording that runs.
 
         Raises:
             ValueError: The folder has no name.
@@ -56,10 +48,10 @@ class RecordingModel:
         if self._activity:
             return
         if self._recorder is not None:
-            self._begin("ending the recording …", self._recorder.stop, lambda _: self._forget())
+            self._run("ending the recording …", self._recorder.stop, lambda _: self._forget())
         elif folder:
-            record = self._client.record
-            self._begin("beginning to record …", lambda: record(folder, devices=devices, paths=paths), self._began)
+            record = self._model.client.record
+            self._run("starting to record …", lambda: record(folder, devices=devices, paths=paths), self._started)
         else:
             raise ValueError("the folder has no name; give one such as recording.parquet")
 
@@ -70,28 +62,28 @@ class RecordingModel:
             self._forget()
 
     def close(self) -> None:
-        """End the recording; what the log holds is in its files when this returns."""
+        """End the recording. When this returns, its files have what the log had."""
         self._is_closed = True
         if self._recorder is not None:
             self._recorder.stop()
             self._forget()
 
-    def _begin(self, activity: str, call: Callable[[], object], then: Callable[..., object]) -> None:
+    def _run(self, activity: str, call: Callable[[], object], then: Callable[..., object]) -> None:
         self._activity = activity
-        self._changed()
+        self._model.changed()
 
         def ended(outcome: object) -> None:
             self._activity = ""
-            self._notices.clear(_SUBJECT)
+            self._model.notices.clear(_SUBJECT)
             then(outcome)
-            self._changed()
+            self._model.changed()
 
-        self._run(call, ended, self._failed)
+        self._model.run(call, ended, self._failed)
 
-    def _began(self, recorder: Recorder) -> None:
+    def _started(self, recorder: Recorder) -> None:
         self._recorder = recorder
         if recorder.uncovered is not None:
-            self._notices.tell(_SUBJECT, recorder.uncovered)
+            self._model.notices.add(_SUBJECT, recorder.uncovered)
         if self._is_closed:
             self.close()
 
@@ -100,5 +92,5 @@ class RecordingModel:
 
     def _failed(self, error: Exception) -> None:
         self._activity = ""
-        self._notices.put(_SUBJECT, "Recording", error)
-        self._changed()
+        self._model.report(_SUBJECT, "Recording", error)
+        self._model.changed()

@@ -1,4 +1,4 @@
-"""Which interval a plot shows: one that follows the newest events, or one that stays."""
+"""The interval that a plot shows: one that follows the newest events, or one that stays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WINDOWS: dict[str, timedelta | None] = {
     "1 h": timedelta(hours=1),
     "All": None,
 }
-"""How much of the newest a window shows that follows; ``None`` is all there is."""
+"""The lengths of a window that follows the newest events; ``None`` for all events."""
 
 
 class Interval(NamedTuple):
@@ -22,18 +22,18 @@ class Interval(NamedTuple):
     end: datetime
 
     def zoomed(self, factor: float) -> Interval:
-        """So many times as long, around the same middle."""
+        """Return an interval that is ``factor`` times as long, with the same middle."""
         half = min(max(self.length * factor, SHORTEST), LONGEST) / 2
         middle = self.begin + self.length / 2
         return Interval(middle - half, middle + half)
 
     def shifted(self, lengths: float) -> Interval:
-        """Later by so many times its length."""
+        """Return an interval that is later by this many times its length."""
         return Interval(self.begin + self.length * lengths, self.end + self.length * lengths)
 
     @property
     def length(self) -> timedelta:
-        """How long it is."""
+        """Its length."""
         return self.end - self.begin
 
 
@@ -41,7 +41,7 @@ class TimeWindow:
     """The interval that is shown.
 
     Attributes:
-        length: How much of the newest is shown while it follows; ``None`` for all.
+        length: Its length while it follows the newest events; ``None`` for all events.
         staying: The interval it stays at; ``None`` while it follows.
     """
 
@@ -50,11 +50,11 @@ class TimeWindow:
         self.staying: Interval | None = None
 
     def follow(self, length: timedelta | None) -> None:
-        """Show the newest of this length from now on; ``None`` for all."""
+        """Follow the newest events with this length; ``None`` for all events."""
         self.length, self.staying = length, None
 
     def of(self, there: Interval) -> Interval:
-        """What is shown of what there is."""
+        """Return the interval that is shown, of the interval that has events."""
         if self.staying is not None:
             return self.staying
         begin = there.begin if self.length is None else max(there.begin, there.end - self.length)

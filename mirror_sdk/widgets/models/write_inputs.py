@@ -1,9 +1,8 @@
-"""What a value is entered with, by what is declared for its resource, and what was entered as a value."""
+"""How a value is entered, by the declaration of its resource, and which value an entry is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
 from mirror_sdk._visible import visible
@@ -12,54 +11,33 @@ from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value
 from mirror_sdk.values.typed_input import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
 
 Entry: TypeAlias = bool | str | bytes
-"""What an input holds: text as it was typed, whatever the resource takes, and bytes of a file."""
+"""What an input holds: text as it was typed, whatever the type of the resource, and the bytes of a file."""
 
 LONGEST_SLIDER = 10_000
 
-
-class InputKind(StrEnum):
-    """What a value is entered with."""
-
-    BOOLEAN = "boolean"
-    RANGE = "range"
-    INTEGER = "integer"
-    FLOAT = "float"
-    TEXT = "text"
-    TIME = "time"
-    LINK = "link"
-    BYTES = "bytes"
-
-
-_KINDS = {
-    ResourceType.BOOLEAN: InputKind.BOOLEAN,
-    ResourceType.INTEGER: InputKind.INTEGER,
-    ResourceType.UNSIGNED: InputKind.INTEGER,
-    ResourceType.FLOAT: InputKind.FLOAT,
-    ResourceType.TIME: InputKind.TIME,
-    ResourceType.OBJLINK: InputKind.LINK,
-    ResourceType.OPAQUE: InputKind.BYTES,
-}
 _HINTS = {
-    InputKind.BOOLEAN: "ticked is true, not ticked is false",
-    InputKind.RANGE: "a whole number",
-    InputKind.INTEGER: "a whole number",
-    InputKind.FLOAT: "a number",
-    InputKind.TEXT: "a text",
-    InputKind.TIME: f"a time in RFC 3339 with its zone, such as {TIME_EXAMPLE}",
-    InputKind.LINK: f"object and instance id, such as {LINK_EXAMPLE}",
-    InputKind.BYTES: f"bytes as hex digits, such as {BYTES_EXAMPLE}, or a file",
+    ResourceType.BOOLEAN: "ticked is true, not ticked is false",
+    ResourceType.INTEGER: "a whole number",
+    ResourceType.UNSIGNED: "a whole number",
+    ResourceType.FLOAT: "a number",
+    ResourceType.TIME: f"a time in RFC 3339 with its zone, such as {TIME_EXAMPLE}",
+    ResourceType.OBJLINK: f"object and instance id, such as {LINK_EXAMPLE}",
+    ResourceType.OPAQUE: f"bytes as hex digits, such as {BYTES_EXAMPLE}, or a file",
 }
 _VALUE_KINDS = {
-    InputKind.BOOLEAN: ValueKind.BOOLEAN,
-    InputKind.RANGE: ValueKind.NUMBER,
-    InputKind.INTEGER: ValueKind.NUMBER,
-    InputKind.FLOAT: ValueKind.NUMBER,
-    InputKind.TEXT: ValueKind.TEXT,
-    InputKind.TIME: ValueKind.TIME,
-    InputKind.LINK: ValueKind.OBJLINK,
-    InputKind.BYTES: ValueKind.OPAQUE,
+    ResourceType.BOOLEAN: ValueKind.BOOLEAN,
+    ResourceType.INTEGER: ValueKind.NUMBER,
+    ResourceType.UNSIGNED: ValueKind.NUMBER,
+    ResourceType.FLOAT: ValueKind.NUMBER,
+    ResourceType.TIME: ValueKind.TIME,
+    ResourceType.OBJLINK: ValueKind.OBJLINK,
+    ResourceType.OPAQUE: ValueKind.OPAQUE,
 }
-_PLACEHOLDERS = {InputKind.TIME: TIME_EXAMPLE, InputKind.LINK: LINK_EXAMPLE, InputKind.BYTES: BYTES_EXAMPLE}
+_PLACEHOLDERS = {
+    ResourceType.TIME: TIME_EXAMPLE,
+    ResourceType.OBJLINK: LINK_EXAMPLE,
+    ResourceType.OPAQUE: BYTES_EXAMPLE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,66 +45,63 @@ class InputForm:
     """How the value of a resource is entered.
 
     Attributes:
-        kind: With what.
-        unit: Of a number; empty where nobody names one.
-        range: The lowest and the highest number of a slider beside it; ``None`` for any other kind.
-        hint: What is taken, in words.
-        placeholder: What a text looks like.
+        type: The type of the value.
+        unit: The unit of a number; empty where none is known.
+        range: The lowest and the highest number of a slider; ``None`` for no slider.
+        hint: What can be entered, in words.
+        placeholder: An example.
         initial: What the input holds at first.
     """
 
-    kind: InputKind
-    unit: str
-    range: tuple[int, int] | None
-    hint: str
-    placeholder: str
-    initial: Entry
+    type: ResourceType
+    unit: str = ""
+    range: tuple[int, int] | None = None
+    hint: str = ""
+    placeholder: str = ""
+    initial: Entry = ""
 
 
 def form_of(path: str, unit: str = "") -> InputForm:
-    """How a value for this path is entered; what nothing is declared for is a text.
+    """Return how a value for this path is entered; without a declaration, as a text.
 
     Args:
-        path: The resource path; one that is none yet is a text as well.
-        unit: The unit the device names, where it does.
+        path: The resource path; also one that is not valid yet.
+        unit: The unit that the device names, if it does.
     """
     definition = lookup(path)
     if definition is None:
         hint = "nothing is declared for this path: it is sent as text" if path else ""
-        return InputForm(InputKind.TEXT, "", None, hint, "", "")
-    kind = _KINDS.get(definition.type, InputKind.TEXT)
-    slider = _slider(definition.range) if kind is InputKind.INTEGER else None
-    if slider is not None:
-        kind = InputKind.RANGE
-    limits = f" from {definition.range[0]:g} to {definition.range[1]:g}" if definition.range else ""
-    hint = f"{_HINTS[kind]}{limits}"
-    initial: Entry = False if kind is InputKind.BOOLEAN else ""
-    return InputForm(kind, visible(unit or definition.unit), slider, hint, _PLACEHOLDERS.get(kind, ""), initial)
+        return InputForm(ResourceType.STRING, hint=hint)
+    type_, declared = definition.type, definition.range
+    is_whole = type_ in {ResourceType.INTEGER, ResourceType.UNSIGNED}
+    # On a longer slider a step could not be seen.
+    has_slider = is_whole and declared is not None and declared[1] - declared[0] <= LONGEST_SLIDER
+    limits = f" from {declared[0]:g} to {declared[1]:g}" if declared else ""
+    return InputForm(
+        type_,
+        unit=visible(unit or definition.unit),
+        range=(int(declared[0]), int(declared[1])) if declared and has_slider else None,
+        hint=f"{_HINTS.get(type_, 'a text')}{limits}",
+        placeholder=_PLACEHOLDERS.get(type_, ""),
+        initial=False if type_ is ResourceType.BOOLEAN else "",
+    )
 
 
 def read_entry(entry: Entry, path: str) -> PythonValue:
-    """The value that was entered, checked against what is declared.
+    """Return the value that was entered, checked against the declaration.
 
     Raises:
         InvalidValue: It is none for this resource; the message says what is.
     """
     value = parse_value(entry, path) if isinstance(entry, str) else entry
-    # Whether it may be written is found by the plan, device by device.
+    # The plan finds out, device by device, whether it may be written.
     encode(value, path, allow_read_only=True)
     return value
 
 
 def entry_of(form: InputForm, value: Value) -> Entry:
-    """What the input holds when a resource has this value; the initial entry where it cannot be entered."""
+    """Return the entry for a value of a resource; the initial entry where the value cannot be entered."""
     known = value.python
-    if known is None or value.kind is not _VALUE_KINDS[form.kind]:
+    if known is None or value.kind is not _VALUE_KINDS.get(form.type, ValueKind.TEXT):
         return form.initial
     return known if isinstance(known, bool) else written(known)
-
-
-def _slider(declared: tuple[float, float] | None) -> tuple[int, int] | None:
-    """The range of a slider; none for a range on which a step could not be seen."""
-    if declared is None:
-        return None
-    low, high = declared
-    return (int(low), int(high)) if high - low <= LONGEST_SLIDER else None

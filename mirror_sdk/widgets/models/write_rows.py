@@ -1,8 +1,6 @@
-"""The writes of a plan as they are shown, before, while and after they are sent."""
+"""The writes of a plan as rows of a grid, before, during and after they are sent."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, replace
 
 from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._visible import shown_names, visible
@@ -12,146 +10,114 @@ from mirror_sdk.plan import Check, Decision, Plan
 from mirror_sdk.plan.checks import NO_EARLIER, PlannedWrite
 from mirror_sdk.plan.report import span_text
 from mirror_sdk.values import ValueKind
-from mirror_sdk.widgets.models.marks import Mark
-from mirror_sdk.widgets.models.wording import MAX_VALUE_SHOWN, value_text
-from mirror_sdk.wire.model import write_timestamp
+from mirror_sdk.widgets.models.formatting import MAX_VALUE_LENGTH, format_time, format_value
+from mirror_sdk.widgets.models.model import Row
+from mirror_sdk.widgets.models.status import Status
 
-Request = PlacedRequest | UnplacedRequest
-
-
-WRITE_MARKS = (
-    Mark.TO_WRITE,
-    Mark.QUEUED,
-    Mark.PENDING,
-    Mark.ASLEEP,
-    Mark.SUCCESS,
-    Mark.FAILED,
-    Mark.UNKNOWN,
-    Mark.UNSENT,
-    Mark.SKIPPED,
-    Mark.REFUSED,
+WRITE_STATUSES = (
+    Status.TO_WRITE,
+    Status.QUEUED,
+    Status.PENDING,
+    Status.ASLEEP,
+    Status.SUCCESS,
+    Status.FAILED,
+    Status.UNKNOWN,
+    Status.UNSENT,
+    Status.SKIPPED,
+    Status.REFUSED,
 )
-"""How a write may stand: what is to be sent, what was sent, what is not."""
-_STATES = {
-    RequestStatus.QUEUED: Mark.QUEUED,
-    RequestStatus.PENDING: Mark.PENDING,
-    RequestStatus.SUCCESS: Mark.SUCCESS,
-    RequestStatus.FAILURE: Mark.FAILED,
-    RequestStatus.UNKNOWN: Mark.UNKNOWN,
+"""The statuses of a write: not sent yet, sent, not to be sent."""
+_STATUSES = {
+    RequestStatus.QUEUED: Status.QUEUED,
+    RequestStatus.PENDING: Status.PENDING,
+    RequestStatus.SUCCESS: Status.SUCCESS,
+    RequestStatus.FAILURE: Status.FAILED,
+    RequestStatus.UNKNOWN: Status.UNKNOWN,
 }
 _ORDER = (Decision.WRITE, Decision.SKIP, Decision.REFUSE)
-_NO_VALUE_YET = "no value yet"
-
-
-@dataclass(frozen=True, slots=True)
-class WriteRow:
-    """One write; texts may hold anything a device says.
-
-    Attributes:
-        async_id: Its identity.
-        device_id: The device.
-        device: Its name.
-        before: What it had when the plan was made.
-        wanted: What is to be written.
-        waits: For how long it waits for its device at most; empty where nothing is sent.
-        undo: Whether it can be undone, yes or no; empty where nothing is sent.
-        mark: How it stands.
-        reason: Why, where there is more to say.
-    """
-
-    async_id: str
-    device_id: str
-    device: str
-    before: str
-    wanted: str
-    waits: str
-    undo: str
-    mark: Mark
-    reason: str
 
 
 def write_rows(
-    plan: Plan, *, canary: int, is_begun: bool, is_over: bool, with_offline: bool, expiry_seconds: int | None
-) -> list[WriteRow]:
-    """All writes of a plan: what is written, in the order in which it is sent, what is skipped, what is refused.
+    plan: Plan, *, canary: int, is_started: bool, is_over: bool, include_offline: bool, expiry_seconds: int | None
+) -> list[tuple[Status, Row]]:
+    """Return all writes of a plan with their statuses: those to send in their order, then the skipped and refused ones.
+
+    A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``wanted``, ``waits`` (how long it may wait
+    for its device), ``undo`` and ``reason``. Texts may hold anything a device says.
 
     Args:
         plan: The plan.
-        canary: How many are written before the others.
-        is_begun: Whether it is or was being written.
-        is_over: Whether that has ended.
-        with_offline: Whether devices that are not registered are written to as well.
-        expiry_seconds: For how long each write waits; ``None`` for as long as the plan says.
+        canary: How many devices are written to before the others.
+        is_started: Whether sending has started.
+        is_over: Whether sending has ended.
+        include_offline: Whether devices that are not registered are written to as well.
+        expiry_seconds: How long each write may wait; ``None`` for as long as the plan says.
     """
-    requests = {request.async_id: request for request in plan.requests} if is_begun else {}
-    ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, with_offline)), not one.is_awake))
+    requests = {request.async_id: request for request in plan.requests} if is_started else {}
+    ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, include_offline)), not one.is_awake))
     names = shown_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
-    rows = []
-    for number, one in enumerate(ordered):
-        request = requests.get(one.async_id)
-        row = _row(one, names[one.device_id], request, is_over=is_over, with_offline=with_offline)
-        if number < canary and row.mark in {Mark.TO_WRITE, Mark.QUEUED}:
-            row = replace(row, reason="; ".join(filter(None, ("goes first", row.reason))))
-        if expiry_seconds is not None and row.waits:
-            row = replace(row, waits=span_text(expiry_seconds))
-        rows.append(row)
+    rows: list[tuple[Status, Row]] = []
+    for number, planned in enumerate(ordered):
+        decided = decision(planned, include_offline)
+        is_sent = decided is Decision.WRITE
+        status, reason = _status(planned, decided, requests.get(planned.async_id), is_over=is_over)
+        if number < canary and status in {Status.TO_WRITE, Status.QUEUED}:
+            reason = "; ".join(filter(None, ("goes first", reason)))
+        definition = lookup(planned.path)
+        unit = planned.unit or (definition.unit if definition else "")
+        row = {
+            "key": planned.async_id,
+            "device": names[planned.device_id],
+            "status": status.text,
+            "before": format_value(planned.before, unit) or "no value yet",
+            "wanted": _wanted(planned, unit),
+            "waits": span_text(expiry_seconds or planned.expiry_seconds) if is_sent else "",
+            "undo": ("yes" if planned.undoable else "no") if is_sent else "",
+            "reason": reason,
+            "tones": {"status": status.tone.value},
+            "hints": {"device": planned.device_id, "status": status.meaning},
+        }
+        rows.append((status, row))
     return rows
 
 
-def decision(planned: PlannedWrite, with_offline: bool) -> Decision:
-    """What is done about a write, where devices that are not registered may be written to as well."""
-    is_offline = planned.check is Check.OFFLINE
-    return Decision.WRITE if is_offline and with_offline else planned.decision
-
-
-def _row(planned: PlannedWrite, name: str, request: Request | None, *, is_over: bool, with_offline: bool) -> WriteRow:
-    definition = lookup(planned.path)
-    unit = planned.unit or (definition.unit if definition else "")
-    is_sent = decision(planned, with_offline) is Decision.WRITE
-    match decision(planned, with_offline):
-        case Decision.REFUSE:
-            mark, reason = Mark.REFUSED, planned.reason
-        case Decision.SKIP:
-            mark, reason = Mark.SKIPPED, _reason(planned)
-        case Decision.WRITE:
-            mark, reason = _progress(planned, request, is_over)
-    return WriteRow(
-        async_id=planned.async_id,
-        device_id=planned.device_id,
-        device=name,
-        before=value_text(planned.before, unit) or _NO_VALUE_YET,
-        wanted=_wanted(planned, unit),
-        waits=span_text(planned.expiry_seconds) if is_sent else "",
-        undo=("yes" if planned.undoable else "no") if is_sent else "",
-        mark=mark,
-        reason=reason,
-    )
-
-
-def _progress(planned: PlannedWrite, request: Request | None, is_over: bool) -> tuple[Mark, str]:
+def _status(
+    planned: PlannedWrite, decided: Decision, request: PlacedRequest | UnplacedRequest | None, *, is_over: bool
+) -> tuple[Status, str]:
+    """Return the status of a write, and the reason for it."""
+    if decided is Decision.REFUSE:
+        return Status.REFUSED, planned.reason
+    if decided is Decision.SKIP:
+        return Status.SKIPPED, _reason(planned)
     if request is None:
-        return Mark.TO_WRITE, _reason(planned)
-    mark, reason = _STATES[request_status(request)], ""
-    match mark:
-        case Mark.QUEUED if is_over:
-            mark = Mark.UNSENT
-        case Mark.PENDING if planned.sleeps:
-            mark, reason = Mark.ASLEEP, _next_contact(request)
-        case Mark.PENDING:
-            reason = "no answer yet" if is_over else _reason(planned)
-        case Mark.FAILED:
+        return Status.TO_WRITE, _reason(planned)
+    status, reason = _STATUSES[request_status(request)], ""
+    match status:
+        case Status.QUEUED if is_over:
+            status = Status.UNSENT
+        case Status.PENDING if planned.sleeps:
+            status, reason = Status.ASLEEP, _next_contact(request)
+        case Status.PENDING:
+            reason = "no response yet" if is_over else _reason(planned)
+        case Status.FAILED:
             reason = _failure(request)
-        case Mark.UNKNOWN:
-            reason = "whether it was taken is not known; a new preview shows what there is"
-    return mark, reason
+        case Status.UNKNOWN:
+            reason = "whether it was accepted is not known; a new preview shows what there is"
+    return status, reason
 
 
-def _next_contact(request: Request) -> str:
+def decision(planned: PlannedWrite, include_offline: bool) -> Decision:
+    """Return whether a write is sent, where devices that are not registered may be written to as well."""
+    is_offline = planned.check is Check.OFFLINE
+    return Decision.WRITE if is_offline and include_offline else planned.decision
+
+
+def _next_contact(request: PlacedRequest | UnplacedRequest) -> str:
     until = request.expires_at if isinstance(request, PlacedRequest) else None
-    return "takes it at its next contact" + ("" if until is None else f", by {write_timestamp(until)} at the latest")
+    return "takes it at its next contact" + ("" if until is None else f", by {format_time(until)} at the latest")
 
 
-def _failure(request: Request) -> str:
+def _failure(request: PlacedRequest | UnplacedRequest) -> str:
     if isinstance(request, UnplacedRequest):
         return f"{request.refusal}: the service refused it"
     failure = request.read_failure(request.answer) if request.answer else None
@@ -162,7 +128,7 @@ def _reason(planned: PlannedWrite) -> str:
     reason = planned.reason
     match planned.check:
         case Check.OFFLINE:
-            # What the plan says here names an argument of its own.
+            # The reason of the plan names an argument of its own.
             return "the device is not registered"
         case Check.ALREADY_SO:
             return f"it has this value, {reason}"
@@ -170,10 +136,8 @@ def _reason(planned: PlannedWrite) -> str:
 
 
 def _wanted(planned: PlannedWrite, unit: str) -> str:
-    if planned.wanted.kind is not ValueKind.NONE:
-        return value_text(planned.wanted, unit)
     value = planned.value
-    if value is NO_EARLIER:
-        return ""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{visible(str(value)[:MAX_VALUE_SHOWN])} {visible(unit) if is_number else ''}".rstrip()
+    if planned.wanted.kind is not ValueKind.NONE or value is NO_EARLIER:
+        return format_value(planned.wanted, unit)
+    # A value that cannot be written is shown as it was given.
+    return visible(str(value)[:MAX_VALUE_LENGTH])

@@ -29,9 +29,9 @@ scopes, expiry and responses of ``POST /v2/device-requests``.
   no such delay.
 - The body is the raw value in the format of its ``Content-Type``, by default ``text/plain``. ``curl -d`` sends another
   type, which devices reject: add ``-H 'Content-Type: text/plain'``.
-- A single number, text or boolean in JSON is written as plain text (``"on"`` as ``on``, ``true`` as ``1``), because
-  some programs send every value as JSON and devices do not support it. A body that is declared as JSON but is not JSON
-  is plain text too.
+- A single number, text or boolean in JSON is written as plain text (``"on"`` as ``on``, ``true`` as ``1``). Some
+  programs send every value as JSON, which devices do not support. A body that is declared as JSON but is not JSON is
+  plain text too.
 - ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules.
 - ``?cacheOnly=true`` returns the stored value and sends nothing to the device. The response is 205 if there is no
   value, or none that is fresh by the device's max-age.

@@ -87,7 +87,7 @@ Clock changes, switching off, several processes
 
 If the system clock was ahead, rows of that time have those times. They are not in responses about the present, and
 appear when that time comes. If the whole history was started or trimmed during that time, questions about the present
-are rejected for an hour; then the history restarts with the current state of the mirror. During the hour the server
+are rejected for an hour. Then the history restarts with the current state of the mirror. During the hour the server
 assumes that the clock may be behind and the history right. An interval in which no server ran is not a gap if, by the
 clock, it did not last.
 

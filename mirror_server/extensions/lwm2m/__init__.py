@@ -56,8 +56,8 @@ Network
 
 - Devices use UDP port 5683, or 5684 with DTLS: open that port in the firewall. HTTP proxies do not forward it. A
   systemd service needs ``MIRROR_COAPS=0.0.0.0:5684`` in its ``Environment`` and no further rights.
-- Behind a router (NAT), a device is reachable at the address of its last message for as long as the router keeps the
-  mapping, often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding
+- Behind a router (NAT), a device is reachable at the address of its last message while the router keeps the mapping.
+  That is often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding
   ``UQ`` or ``Q``). The server then sends to it only for ``--coap-awake-seconds`` (93) after its last message. Otherwise
   requests wait for the next contact, as for any device that cannot be reached.
 - A request that a device has not acknowledged is sent again at once when the device makes contact.

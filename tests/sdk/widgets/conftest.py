@@ -11,7 +11,7 @@ import pytest
 from usual import DIMMER, LAMP, OWN, SENSOR, URL, Clock, add_lights
 
 from mirror_sdk import MirrorClient
-from mirror_sdk.widgets.models.calls import run_now
+from mirror_sdk.widgets.models.model import run_now
 from mirror_server.hooks import Extensions
 from mirror_server.store import maintenance
 

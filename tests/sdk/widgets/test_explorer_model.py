@@ -38,7 +38,7 @@ def test_devices_are_rows_by_their_names(model, simulator, device_id):
 
 
 def test_how_the_device_is_connected_is_told(client_over, simulator, device_id, model):
-    told = "simulated · reachable · lifetime 86400 s · last contact 08:00:00"
+    told = "simulated · reachable · lifetime 86400 s · last contact 2026-01-05 08:00:00 UTC"
     assert model.connection_text == told
     simulator.set_online(device_id, False)
     model.load()
@@ -119,7 +119,7 @@ def test_subscribing_and_ending_it_and_what_another_application_subscribed(model
 
 
 def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, simulator, device_id):
-    for answer, shown in (("reject", "⊘ refused"), ("silent", "… asked for")):
+    for answer, shown in (("reject", "⊘ refused"), ("silent", "… requested")):
         simulator.set_answer(device_id, answer)
         model.subscribe(TEMPERATURE)
         mirror.services.database.settle(10)
@@ -127,24 +127,24 @@ def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, 
         assert row(model, TEMPERATURE)["subscription"] == shown
 
 
-def test_drift_marks(model, client, simulator, device_id):
+def test_status_of_a_resource_that_was_written(model, client, simulator, device_id):
     client.read_value(device_id, SWITCH)
     client.write_value(device_id, SWITCH, True)
     model.load()
-    assert row(model, SWITCH)["drift"] == "? unconfirmed"
-    assert row(model, SWITCH)["hints"]["drift"] == (
+    assert row(model, SWITCH)["status"] == "? Unconfirmed"
+    assert row(model, SWITCH)["hints"]["status"] == (
         "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
     )
     simulator.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
     model.load()
     shown = row(model, SWITCH)
-    assert (shown["drift"], shown["desired"], shown["tones"]["drift"]) == ("≠ differs", "true", "warn")
+    assert (shown["status"], shown["desired"], shown["tones"]["status"]) == ("≠ Drifting", "true", "warn")
     simulator.set_online(device_id, False)
     client.requests.begin_write(device_id, SWITCH, False)
     model.load()
-    assert (row(model, SWITCH)["drift"], row(model, SWITCH)["tones"]["drift"]) == ("… pending", "note")
-    assert row(model, TEMPERATURE)["drift"] == row(model, TEMPERATURE)["desired"] == ""
+    assert (row(model, SWITCH)["status"], row(model, SWITCH)["tones"]["status"]) == ("… Pending", "note")
+    assert row(model, TEMPERATURE)["status"] == row(model, TEMPERATURE)["desired"] == ""
 
 
 def test_the_selected_resources_are_rows_of_the_state_table(model, client):
@@ -203,7 +203,7 @@ def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(cl
     model.choose(device_id)
     transport.requests.clear()
     for _ in range(10):
-        model.take([observation(1, device_id)] * 100)
+        model.receive([observation(1, device_id)] * 100)
         seconds.now += 0.09
         model.tick()
     assert transport.requests == []
@@ -215,10 +215,18 @@ def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(cl
         f"GET /v3/devices/{device_id}/connection",
     ]
     transport.requests.clear()
-    model.take([observation(1, "another")])
+    model.receive([observation(1, "another")])
     seconds.now += 9.9
     model.tick()
     assert transport.requests == []
     seconds.now += 0.2
     model.tick()
     assert len(transport.requests) == 3
+
+
+def test_a_device_that_is_read_is_not_shown_once_none_is_chosen(client, device_id, later):
+    model = ExplorerModel(client, later)
+    model.choose(device_id)
+    model.choose(None)
+    later.make_all()
+    assert (model.title, model.rows) == ("No device chosen", [])

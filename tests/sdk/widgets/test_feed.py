@@ -21,8 +21,8 @@ def live(client):
     """Makes lives of widgets; they are stopped at the end."""
     made = []
 
-    def make(take=lambda *_: None, show=lambda: None, failed=lambda _: None, **options):
-        made.append(Live(client, take=take, tick=lambda: None, show=show, failed=failed, **options))
+    def make(receive=lambda *_: None, show=lambda: None, failed=lambda _: None, **options):
+        made.append(Live(client, receive=receive, tick=lambda: None, show=show, failed=failed, **options))
         return made[-1]
 
     yield make

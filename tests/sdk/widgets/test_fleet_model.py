@@ -9,7 +9,7 @@ from usual import LAMP, SENSOR, URL
 from mirror_sdk import Event, EventKind
 from mirror_sdk.widgets.models import fleet_model
 from mirror_sdk.widgets.models.fleet_model import FLEET_SCHEMA, FleetModel
-from mirror_sdk.widgets.models.marks import Mark
+from mirror_sdk.widgets.models.status import Status
 
 SNAPSHOT = "GET /v3/device-echo"
 
@@ -33,7 +33,7 @@ def a_second_later(model, seconds):
 
 
 def shown(model):
-    return {row["name"]: row["hints"]["condition"] for row in model.rows}
+    return {row["name"]: row["hints"]["status"] for row in model.rows}
 
 
 def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, simulator):
@@ -54,22 +54,22 @@ def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, si
         ("drifting", "1 drifting"),
         ("pending", "1 pending"),
         ("silent", "never reported"),
-        ("gone", "not registered"),
-        ("fine", "all as asked for"),
+        ("gone", "offline"),
+        ("fine", "in sync"),
     ]
     client.read_value(ids["fine"], SWITCH)
     client.write_value(ids["fine"], SWITCH, True)
     model.load()
     assert shown(model)["fine"] == "1 unconfirmed"
     assert model.counts_text == "6 devices · 1 failed write · 1 drifting value · 1 pending write · 0 stale values"
-    assert model.counts[Mark.FINE] == 1
-    model.find(Mark.PENDING)
+    assert model.counts[Status.IN_SYNC] == 1
+    model.show_only(Status.PENDING)
     assert list(shown(model)) == ["pending"]
     (row,) = model.rows
-    assert (row["condition"], row["pending"], row["failed"]) == ("… pending", 1, None)
-    assert row["tones"] == {"condition": "note"}
+    assert (row["status"], row["pending"], row["failed"]) == ("… Pending", 1, None)
+    assert row["tones"] == {"status": "note"}
     assert row["hints"]["name"] == f"pending ({ids['pending']})"
-    model.find(None)
+    model.show_only(None)
     assert len(model.rows) == 6
     assert model.as_of_text == "as of 2026-01-05 08:00:00 UTC"
 
@@ -112,7 +112,7 @@ def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, simul
     found = model.frame([ids[2], ids[1], "0" * 32])
     assert list(found) == FLEET_SCHEMA.names
     assert found["device_id"].tolist() == [row["key"] for row in model.rows if row["key"] in ids[1:]]
-    assert found.set_index("endpoint_name").loc["b", ["condition", "resources"]].tolist() == ["fine", 2]
+    assert found.set_index("endpoint_name").loc["b", ["status", "resources"]].tolist() == ["in_sync", 2]
     about = {"taken_at": "2026-01-05T08:00:00.000Z", "complete": True, "server": URL, "devices": 3}
     assert found.attrs["mirror"] == about
     plan = client.plan(found.assign(path=SWITCH, value=True))
@@ -125,13 +125,13 @@ def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, sim
     model.load()
     client.read_value(ids[1], TEMPERATURE)
     transport.requests.clear()
-    model.take([event(EventKind.OBSERVATION, ids[1])] * 500)
+    model.receive([event(EventKind.OBSERVATION, ids[1])] * 500)
     model.tick()
     assert transport.requests == []
     a_second_later(model, seconds)
     (request,) = transport.requests
     assert request == SNAPSHOT
-    assert shown(model)["b"] == "all as asked for"
+    assert shown(model)["b"] == "in sync"
 
 
 def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(client, simulator, seconds):
@@ -145,12 +145,12 @@ def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(clie
     model = FleetModel(client, run, clock=seconds)
     model.load()
     client.read_value(device_id, TEMPERATURE)
-    model.take([event(EventKind.OBSERVATION, device_id)])
+    model.receive([event(EventKind.OBSERVATION, device_id)])
     outcomes.pop()()
     assert shown(model) == {"a": "never reported"}
     a_second_later(model, seconds)
     outcomes.pop()()
-    assert shown(model) == {"a": "all as asked for"}
+    assert shown(model) == {"a": "in sync"}
 
 
 def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, simulator, seconds):
@@ -160,9 +160,9 @@ def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, sim
     model.load()
     simulator.set_online(ids[1], False)
     client.requests.begin_write(ids[1], SWITCH, True)
-    model.take([event(EventKind.OBSERVATION, ids[1])])
+    model.receive([event(EventKind.OBSERVATION, ids[1])])
     a_second_later(model, seconds)
-    assert list(shown(model).items()) == [("a", "all as asked for"), ("b", "1 pending")]
+    assert list(shown(model).items()) == [("a", "in sync"), ("b", "1 pending")]
     model.load()
     assert next(iter(shown(model))) == "b"
 
@@ -170,23 +170,23 @@ def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, sim
 def test_a_large_fleet_is_read_by_two_requests_and_its_events_in_parts(
     model, simulator, seconds, transport, monkeypatch
 ):
-    monkeypatch.setattr(fleet_model, "DEVICES_IN_A_LOOK", 25)
+    monkeypatch.setattr(fleet_model, "DEVICES_PER_READ", 25)
     ids = [simulator.add_device(f"device-{number:04}") for number in range(30)]
     transport.requests.clear()
     model.load()
     assert transport.requests == ["GET /v3/devices", SNAPSHOT]
     assert model.counts_text.startswith("30 devices · ")
-    model.take([event(EventKind.OBSERVATION, device_id) for device_id in ids])
+    model.receive([event(EventKind.OBSERVATION, device_id) for device_id in ids])
     transport.requests.clear()
     a_second_later(model, seconds)
     assert transport.requests == [SNAPSHOT]
-    assert len(model._changed) == 5
+    assert len(model._changed_ids) == 5
 
 
 def test_a_new_device_comes_in_with_its_registration(model, simulator, seconds):
     model.load()
     assert model.empty_text == "The directory lists no device."
-    model.take([event(EventKind.REGISTRATION, add(simulator, "new"))])
+    model.receive([event(EventKind.REGISTRATION, add(simulator, "new"))])
     a_second_later(model, seconds)
     assert list(shown(model)) == ["new"]
 

@@ -31,7 +31,7 @@ def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and
         with WritePanel(plain, [spelling, light], live=False) as panel:
             assert panel.model.devices.picked == [light]
         with EventWatcher(plain, [spelling], live=False) as watcher:
-            watcher.model.take(plain.events(after=0, timeout=0))
+            watcher.model.receive(plain.events(after=0, timeout=0))
             assert set(watcher.frame["device_id"].dropna()) == {light}
 
 

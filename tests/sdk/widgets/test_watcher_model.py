@@ -14,7 +14,7 @@ from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
-from mirror_sdk.widgets.models import past
+from mirror_sdk.widgets.models import earlier_events
 from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
 from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
@@ -56,11 +56,11 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
     model = watcher(max_events=2000, clock=seconds)
     for number in range(6000):
         seconds.now = 1000 + number / 1000
-        model.take([observation(number, at=START + timedelta(milliseconds=number))])
+        model.receive([observation(number, at=START + timedelta(milliseconds=number))])
     assert model.rate == pytest.approx(1000)
     seconds.now += 20
     assert model.rate == 0
-    assert (model.total, model.forgotten, len(model.frame), len(model.rows)) == (6000, 4000, 2000, ROWS_SHOWN)
+    assert (model.total, len(model.frame), len(model.rows)) == (6000, 2000, ROWS_SHOWN)
     assert values(model)[0] == "5999.0"
     (line,) = model.series
     assert len(thinned(line.points, POINTS)) <= POINTS
@@ -69,12 +69,13 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
 def test_losses_are_counted_and_told_until_all_is_cleared():
     model = watcher()
     assert "no gaps" in model.counts_text
-    model.take([gap(5, 9), observation(10)])
+    model.receive([gap(5, 9), observation(10)])
     assert (model.gaps, model.lost) == (1, 5)
     assert "1 gap, 5 lost" in model.counts_text
     assert values(model) == ["10.0", "lost: 5 to 9"]
     assert model.rows[1]["tones"] == {"event": "bad", "value": "bad"}
-    model.take([gap()], overrun=7)
+    model.receive([gap()])
+    model.note_overrun(7)
     assert "2 gaps, at least 5 lost" in model.counts_text
     assert list(model.frame["event"]) == ["gap", "observation", "gap", "gap"]
     assert "7 came too fast and are missing here" in model.counts_text
@@ -84,9 +85,9 @@ def test_losses_are_counted_and_told_until_all_is_cleared():
 
 def test_pausing_holds_still_and_loses_nothing():
     model = watcher()
-    model.take([observation(1)])
+    model.receive([observation(1)])
     model.pause()
-    model.take([observation(2), observation(3)])
+    model.receive([observation(2), observation(3)])
     assert values(model) == ["1.0"]
     assert model.series[0].points[-1].number == 1
     assert "paused: 2 new" in model.counts_text
@@ -94,10 +95,10 @@ def test_pausing_holds_still_and_loses_nothing():
     model.resume()
     assert values(model) == ["3.0", "2.0", "1.0"]
     # While it is paused the table has all that is kept.
-    model.take(map(observation, range(3 * ROWS_SHOWN)))
+    model.receive(map(observation, range(3 * ROWS_SHOWN)))
     assert len(model.rows) == ROWS_SHOWN
     model.pause()
-    model.take([observation(9999)])
+    model.receive([observation(9999)])
     assert values(model) == [*(f"{number}.0" for number in reversed(range(3 * ROWS_SHOWN))), "3.0", "2.0", "1.0"]
     model.resume()
     assert (len(model.rows), values(model)[0]) == (ROWS_SHOWN, "9999.0")
@@ -106,25 +107,27 @@ def test_pausing_holds_still_and_loses_nothing():
 def test_a_row_has_both_clocks_and_keeps_its_number():
     model = watcher(max_events=2)
     later = START + timedelta(seconds=3)
-    model.take([replace(observation(1), received_at=later)])
+    model.receive([replace(observation(1), received_at=later)])
     assert [(row["number"], row["changed_at"], row["received_at"]) for row in model.rows] == [(1, START, later)]
-    model.take([observation(2), observation(3)])
+    model.receive([observation(2), observation(3)])
     assert [(row["key"], row["number"]) for row in model.rows] == [("3", 3), ("2", 2)]
 
 
 def test_devices_are_chosen_by_name_or_id_and_paths_by_pattern(client, simulator, device_id):
     model = loaded(client, devices=["sensor-1", "d2"], paths=["/3303/*"])
-    model.take([observation(1, device_id), observation(2, "d2"), observation(3, "d3"), observation(4, "d2", "/3/0/0")])
+    model.receive(
+        [observation(1, device_id), observation(2, "d2"), observation(3, "d3"), observation(4, "d2", "/3/0/0")]
+    )
     assert values(model) == ["2.0", "1.0"]
     assert model.rows[1]["device"] == "sensor-1"
     model.choose([], ["/3303/*"])
-    model.take([observation(3, "d3")])
+    model.receive([observation(3, "d3")])
     assert values(model)[0] == "3.0"
 
 
 def test_a_choice_filters_what_is_shown_and_kept_too():
     model = watcher()
-    model.take([observation(1, "d1"), observation(2, "d2"), observation(3, "d2", "/3304/0/5700")])
+    model.receive([observation(1, "d1"), observation(2, "d2"), observation(3, "d2", "/3304/0/5700")])
     model.pause()
     model.choose(["d2"], [])
     assert values(model) == ["3.0", "2.0"]
@@ -150,7 +153,7 @@ def test_a_device_that_nobody_knows_is_said_until_it_registers(client, simulator
     assert "sensro-2" in model.notices.texts[0]
     events = client.events(limit=1, timeout=60)
     other = simulator.add_device("sensro-2")
-    model.take(events)
+    model.receive(events)
     assert model.notices.texts == []
     assert model.rows[0]["device_id"] == other
 
@@ -167,7 +170,7 @@ def test_what_cannot_be_chosen_is_refused():
 def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     model = watcher()
     text = observation(1, path="/3/0/0")
-    model.take([text, *(observation(n, f"d{n}") for n in range(9))])
+    model.receive([text, *(observation(n, f"d{n}") for n in range(9))])
     assert [line.name for line in model.series] == [f"d{n} {NAME}" for n in range(SERIES_PLOTTED)]
     model.plot([SeriesKey("d8", TEMPERATURE)])
     assert [line.points[0].number for line in model.series] == [8]
@@ -177,20 +180,20 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     model.plot_texts([*texts[:SERIES_PLOTTED], texts[8]])
     assert [key.device_id for key in model.drawn] == [f"d{n}" for n in [*range(1, SERIES_PLOTTED), 8]]
     # They are chosen from among so many.
-    model.take(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
+    model.receive(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
     assert len(model.series_rows) == SERIES_LISTED
 
 
 def test_a_row_of_the_table_has_its_line_stand_out():
     model = watcher()
-    model.take([observation(n, f"d{n}") for n in range(9)])
+    model.receive([observation(n, f"d{n}") for n in range(9)])
     rows = {row["device_id"]: row["key"] for row in model.rows}
     model.select_row(rows["d2"])
     assert model.selected == SeriesKey("d2", TEMPERATURE)
     assert len(model.drawn) == SERIES_PLOTTED
     model.select_row(rows["d8"])
     assert model.drawn[-1] == model.selected == SeriesKey("d8", TEMPERATURE)
-    model.take([Event(kind=EventKind.REGISTRATION, received_at=START, device_id="d2", seq=99)])
+    model.receive([Event(kind=EventKind.REGISTRATION, received_at=START, device_id="d2", seq=99)])
     model.select_row(model.rows[0]["key"])
     assert model.selected is None
     model.select_row(rows["d8"])
@@ -204,7 +207,7 @@ def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, simu
     client.read_value(station, TEMPERATURE)
     model = watcher(client)
     level = replace(observation(7, station, LEVEL), unit="%")
-    model.take([observation(7, station), level, observation(8, "d9")])
+    model.receive([observation(7, station), level, observation(8, "d9")])
     axes = [("Cel", "Cel"), ("%", "%"), ("", "Temperature, unit unknown")]
     assert [(line.unit, line.axis) for line in model.series] == axes
     assert values(model) == ["8.0", "7 %", "7.0 Cel"]
@@ -215,13 +218,13 @@ def test_a_value_has_no_unit_where_only_a_later_one_is_known():
     model = watcher()
     later = START + timedelta(minutes=1)
     named = replace(observation(0, path="/3303/0/5701", at=later), value=decode(b"Far", "text/plain", "/3303/0/5701"))
-    model.take([observation(20), named, observation(70, at=later)])
+    model.receive([observation(20), named, observation(70, at=later)])
     assert [row["value"] for row in model.rows if "5700" in row["path"]] == ["70.0 Far", "20.0"]
 
 
 def test_paths_tell_two_lines_of_one_device_and_label_apart():
     model = watcher()
-    model.take([observation(1, "d1"), observation(2, "d1", path="/3303/1/5700"), observation(3, "d2")])
+    model.receive([observation(1, "d1"), observation(2, "d1", path="/3303/1/5700"), observation(3, "d2")])
     assert [row["name"] for row in model.series_rows] == [
         "d1 Temperature · Sensor Value /3303/0/5700",
         "d1 Temperature · Sensor Value /3303/1/5700",
@@ -233,12 +236,12 @@ def test_paths_tell_two_lines_of_one_device_and_label_apart():
 
 def test_saved_events_are_read_back(tmp_path, monkeypatch):
     model = watcher()
-    model.take([observation(1), gap(2, 3)])
+    model.receive([observation(1), gap(2, 3)])
     file = model.save(tmp_path / "events.parquet")
     pd.testing.assert_frame_equal(read_parquet(file), model.frame)
     with pytest.raises(FileExistsError):
         model.save(file)
-    model.take([observation(4)])
+    model.receive([observation(4)])
     model.save(file, overwrite=True)
     assert len(read_parquet(file)) == 3
     assert list(tmp_path.iterdir()) == [file]
@@ -282,15 +285,15 @@ def test_it_opens_with_what_the_log_has_and_goes_on_without_a_hole_or_a_double(c
     later.make()
     live = client.events(timeout=60, limit=3)
     tell(simulator, sensor, 23)
-    model.take([next(live)])
+    model.receive([next(live)])
     tell(simulator, sensor, 24)
     assert "reading what the log still has" in model.counts_text
     later.make_all()
     assert values(model) == ["24.0", "23.0", "22.0", "21.0", "20.0"]
-    model.take([next(live)])
+    model.receive([next(live)])
     assert values(model)[0] == "24.0"
     tell(simulator, sensor, 25)
-    model.take([next(live)])
+    model.receive([next(live)])
     assert values(model) == ["25.0", "24.0", "23.0", "22.0", "21.0", "20.0"]
     assert (model.total, model.before) == (6, 4)
     assert "6 events, 4 of them from before · no gaps" in model.counts_text
@@ -332,7 +335,7 @@ def test_what_the_log_has_no_more_is_no_loss(client, simulator, mirror, sensor):
 
 
 def test_only_so_much_of_the_log_is_read(client, simulator, sensor, monkeypatch):
-    monkeypatch.setattr(past, "ENTRIES_READ", 2)
+    monkeypatch.setattr(earlier_events, "ENTRIES_READ", 2)
     tell(simulator, sensor, 21, 22, 23)
     model = loaded(client)
     assert values(model) == ["23.0", "22.0"]
@@ -361,11 +364,12 @@ def test_a_recording_is_shown_before_the_log(client, simulator, sensor, tmp_path
 def test_a_line_is_broken_where_something_was_lost_and_where_its_device_left():
     model = watcher()
     left = Event(kind=EventKind.DEREGISTRATION, received_at=START, device_id="d1")
-    model.take([observation(1, "d1"), observation(2, "d2"), left, observation(3, "d1"), observation(4, "d2")])
+    model.receive([observation(1, "d1"), observation(2, "d2"), left, observation(3, "d1"), observation(4, "d2")])
     assert [joins(line) for line in model.series] == [[True, False], [True, True]]
-    model.take([gap(5, 6), observation(7, "d1"), observation(8, "d2")])
+    model.receive([gap(5, 6), observation(7, "d1"), observation(8, "d2")])
     assert [joins(line) for line in model.series] == [[True, False, False], [True, True, False]]
-    model.take([observation(9, "d1")], overrun=3)
+    model.note_overrun(3)
+    model.receive([observation(9, "d1")])
     assert joins(model.series[0]) == [True, False, False, False]
 
 
@@ -434,12 +438,12 @@ def test_an_interval_is_zoomed_around_its_middle_and_shifted_by_its_length():
 
 def test_the_model_stays_where_it_was_moved_and_follows_again():
     model = watcher()
-    model.take([observation(1), observation(2, at=START + timedelta(hours=2))])
+    model.receive([observation(1), observation(2, at=START + timedelta(hours=2))])
     assert model.interval_of(model.series) == (START, START + timedelta(hours=2))
-    model.show_last("5 min")
+    model.follow("5 min")
     assert model.interval_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
     model.stay(Interval(START, START + timedelta(hours=1)))
-    model.take([observation(3, at=START + timedelta(hours=3))])
+    model.receive([observation(3, at=START + timedelta(hours=3))])
     assert model.interval_of(model.series) == (START, START + timedelta(hours=1))
     model.stay(None)
     assert model.interval_of(model.series).end == START + timedelta(hours=3)

@@ -20,7 +20,7 @@ from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable
 from mirror_sdk.widgets.grid import Grid
 from mirror_sdk.widgets.models import explorer_model, fleet_model
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
-from mirror_sdk.widgets.models.marks import Mark
+from mirror_sdk.widgets.models.status import Status
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
@@ -101,7 +101,7 @@ def test_fields_send_nothing(widget, device_id, transport, monkeypatch):
     explorer.devices.search = explorer.resources.search = fleet.grid.search = "sens"
     explorer.select([TEMPERATURE])
     fleet.grid.selected = [device_id]
-    fleet.conditions.buttons[Mark.SILENT].value = True
+    fleet.counts.buttons[Status.NEVER_REPORTED].value = True
     watcher.devices.value = "sensor-1"
     watcher.paths.value = "/3303/*"
     watcher.pause_button.value = True
@@ -115,7 +115,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, cl
     explorer, fleet, watcher = widget(Explorer, device), widget(FleetTable), widget(EventWatcher)
     explorer.select(["/10250/0/1"])
     explorer.read_button.click()
-    watcher.model.take([observation(1, device), *client.events(after=0, timeout=1)])
+    watcher.model.receive([observation(1, device), *client.events(after=0, timeout=1)])
     watcher.refresh()
     fleet.show_device(device)
     html = "".join(map(all_html, (explorer, fleet, watcher)))
@@ -134,7 +134,7 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
     monkeypatch.setattr(watcher.plot, "show", lambda *shown: plots.append(show(*shown)))
     for step in range(40):
         seconds.now = 1000 + step / 4
-        watcher._take([observation(n, at=after(n)) for n in range(step * 250, step * 250 + 250)], 0)
+        watcher._receive([observation(n, at=after(n)) for n in range(step * 250, step * 250 + 250)], 0)
         watcher.refresh()
     assert rows == [250] * 40
     assert len(plots) <= 20
@@ -144,34 +144,29 @@ def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget
     assert len(watcher.frame) == 3000
 
 
-def test_saving_again_asks_first(widget, tmp_path):
+def test_an_existing_file_is_overwritten_only_when_that_is_chosen(widget, tmp_path):
     watcher = widget(EventWatcher)
     file = tmp_path / "events.parquet"
-    watcher._take([observation(1)], 0)
+    watcher._receive([observation(1)], 0)
     watcher.file.value = str(file)
     watcher.save_button.click()
     assert len(read_parquet(file)) == 1
     assert "1 event in" in watcher.saved_view.value
-    watcher._take([observation(2)], 0)
+    watcher._receive([observation(2)], 0)
     watcher.save_button.click()
-    assert "is there already" in watcher.question_view.value
-    watcher.keep_button.click()
+    assert "choose another name, or overwrite it" in watcher.notices_view.value
     assert len(read_parquet(file)) == 1
+    watcher.overwrite.value = True
     watcher.save_button.click()
-    watcher.new_name_button.click()
-    assert len(read_parquet(tmp_path / "events-2.parquet")) == 2
-    assert watcher.file.value == str(tmp_path / "events-2.parquet")
-    watcher._take([observation(3)], 0)
-    watcher.save_button.click()
-    watcher.overwrite_button.click()
-    assert len(read_parquet(tmp_path / "events-2.parquet")) == 3
-    assert len(read_parquet(file)) == 1
+    assert len(read_parquet(file)) == 2
+    assert watcher.notices_view.value == ""
+    assert watcher.overwrite.value is False
 
 
 def test_the_report_has_the_picture_and_the_table(widget, tmp_path):
     watcher = widget(EventWatcher)
     assert "data:image/png" not in watcher.static_html()
-    watcher._take([observation(n, at=after(n), text="7.25") for n in range(60)], 0)
+    watcher._receive([observation(n, at=after(n), text="7.25") for n in range(60)], 0)
     watcher._plotted, watcher._plot_at = -1, 0
     watcher.refresh()
     report = watcher.to_html(tmp_path / "report.html").read_text()
@@ -296,7 +291,7 @@ def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, s
     one = widget(kind, live=True, **options)
     until(lambda: client.notifications.status().watches)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
-    said = "as asked for" if kind is FleetTable else "23.25"
+    said = "In sync" if kind is FleetTable else "23.25"
     until(lambda: said in "".join(str(part.rows) for part in all_parts(one) if isinstance(part, Grid)))
     assert repr(one).startswith(f"<{kind.__name__} of ")
     one.close()

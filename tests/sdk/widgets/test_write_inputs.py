@@ -7,29 +7,30 @@ from resource_paths import LEVEL, SWITCH
 from typed_strategies import VALUES, pairs_of
 from usual import FLOAT, OPAQUE, OWN, TIME
 
+from mirror_sdk.object_table import ResourceType
 from mirror_sdk.values import decode, encode
-from mirror_sdk.widgets.models.write_inputs import InputKind, entry_of, form_of, read_entry
+from mirror_sdk.widgets.models.write_inputs import entry_of, form_of, read_entry
 
 LINKS, DEBOUNCE, NAME = "/3/0/22", "/3200/0/5503", "/3311/0/5750"
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"),
+    ("path", "type_"),
     [
-        (SWITCH, InputKind.BOOLEAN),
-        (LEVEL, InputKind.RANGE),
-        (DEBOUNCE, InputKind.INTEGER),
-        (FLOAT, InputKind.FLOAT),
-        (NAME, InputKind.TEXT),
-        (TIME, InputKind.TIME),
-        (LINKS, InputKind.LINK),
-        (OPAQUE, InputKind.BYTES),
-        (OWN, InputKind.TEXT),
-        ("no path", InputKind.TEXT),
+        (SWITCH, ResourceType.BOOLEAN),
+        (LEVEL, ResourceType.INTEGER),
+        (DEBOUNCE, ResourceType.INTEGER),
+        (FLOAT, ResourceType.FLOAT),
+        (NAME, ResourceType.STRING),
+        (TIME, ResourceType.TIME),
+        (LINKS, ResourceType.OBJLINK),
+        (OPAQUE, ResourceType.OPAQUE),
+        (OWN, ResourceType.STRING),
+        ("no path", ResourceType.STRING),
     ],
 )
-def test_the_input_fits_the_declared_type(path, kind):
-    assert form_of(path).kind is kind
+def test_the_input_fits_the_declared_type(path, type_):
+    assert form_of(path).type is type_
 
 
 def test_a_slider_has_the_declared_range_and_the_unit():

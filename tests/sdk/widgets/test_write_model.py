@@ -11,9 +11,8 @@ from usual import DIMMER, OWN, URL
 
 from mirror_sdk import Event, EventKind, InvalidValue, MirrorClient
 from mirror_sdk.frames import REQUESTS_SCHEMA
-from mirror_sdk.widgets.models.device_picker import read_ids
-from mirror_sdk.widgets.models.marks import Mark, Tone
-from mirror_sdk.widgets.models.write_inputs import InputKind
+from mirror_sdk.object_table import ResourceType
+from mirror_sdk.widgets.models.status import Status, Tone
 from mirror_sdk.widgets.models.write_model import Stage, WriteLimits, WriteModel
 from mirror_server.service.keys import Scope
 
@@ -40,11 +39,11 @@ def previewed(model, path=LEVEL, entry="40"):
 
 
 def states(model):
-    return [(row.device, row.mark) for row in model.rows]
+    return [(row["device"], row["status"]) for row in model.rows]
 
 
 def reasons(model):
-    return {row.device: row.reason for row in model.rows}
+    return {row["device"]: row["reason"] for row in model.rows}
 
 
 def event(kind, **more):
@@ -64,19 +63,16 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
         state.mirror.wide().loc[wanted],
         pd.Series(wanted, name="device_id"),
     ):
-        assert sorted(read_ids(given)) == sorted(wanted), given
-    model = new_model(given)
-    assert model.devices.picked == wanted
-    assert {choice.name for choice in model.devices.choices} == {"light-0", "light-1"}
+        model = new_model(given)
+        assert sorted(model.devices.picked) == sorted(wanted), given
+        assert {row["device"] for row in model.devices.rows} == {"light-0", "light-1"}
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        *(
-            ({"devices": devices}, r"give (device ids, devices, or )?a table with")
-            for devices in (pd.DataFrame({"device": ["a"]}), [3], 3, [None])
-        ),
+        ({"devices": pd.DataFrame({"device": ["a"]})}, "give a table with"),
+        *(({"devices": devices}, "give a device, its id or its endpoint name") for devices in ([3], [None])),
         *(
             ({"limits": limits}, "must be")
             for limits in (WriteLimits(expiry_seconds=0), WriteLimits(canary=-1), WriteLimits(max_failures=-1))
@@ -84,38 +80,30 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
     ],
 )
 def test_what_is_no_device_and_no_limit_is_refused_with_the_cure(client, given, message):
-    with pytest.raises(InvalidValue, match=message):
+    with pytest.raises((InvalidValue, TypeError), match=message):
         WriteModel(client, **given)
 
 
-def listed(model):
-    return [one.name for one in model.devices.choices]
-
-
-def test_devices_are_listed_by_type_and_state_and_none_is_dropped(new_model, simulator, lights):
-    sensors = [simulator.add_device(f"sensor-{number}", endpoint_type="Sensor") for number in range(2)]
-    simulator.deregister(sensors[1])
+def test_any_device_of_the_directory_can_be_picked(new_model, simulator, lights):
+    simulator.add_device("sensor", endpoint_type="Sensor")
     model = new_model()
     assert model.devices.picked == []
     assert model.status_text == "To begin, pick at least one device."
-    assert (model.devices.types, model.devices.states) == (["Light", "Sensor"], ["deregistered", "registered"])
-    model.devices.pick(lights[:1], True)
-    model.devices.find("Sensor", "")
-    assert listed(model) == ["sensor-0", "sensor-1"]
-    model.devices.find("Sensor", "registered")
-    assert listed(model) == ["sensor-0"]
-    assert model.devices.text == "1 of 5 devices picked, 1 of them not listed"
-    model.devices.pick([one.device_id for one in model.devices.choices], True)
-    model.devices.find("", "")
-    assert model.devices.picked == [lights[0], sensors[0]]
-    model.devices.pick(model.devices.picked, False)
-    assert model.devices.text == "0 of 5 devices picked"
+    assert [(row["device"], row["type"]) for row in model.devices.rows[2:]] == [
+        ("light-2", "Light"),
+        ("sensor", "Sensor"),
+    ]
+    model.devices.pick([lights[2], lights[0]])
+    assert model.devices.picked == [lights[0], lights[2]]
+    assert model.devices.text == "2 of 4 devices picked"
+    model.devices.pick([])
+    assert model.devices.text == "0 of 4 devices picked"
 
 
 def test_a_directory_and_resources_that_cannot_be_read_are_told(new_model, client, lights):
     model = new_model()
     client.close()
-    model.devices.pick([lights[0]], True)
+    model.devices.pick([lights[0]])
     model.devices.load()
     assert [text.partition(": ")[0] for text in model.notices.texts] == [
         "Reading the resources of light-0",
@@ -129,15 +117,15 @@ def test_a_directory_and_resources_that_cannot_be_read_are_told(new_model, clien
 def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_what_the_device_has(new_model, lights):
     model = new_model(lights)
     assert model.value.paths == [f"{SWITCH} · Light Control · On/Off", f"{LEVEL} · Light Control · Dimmer", OWN]
-    assert model.value.paths_text == "listed is what light-0 has and may take"
-    for path, chosen, kind, entry in (
-        (LEVEL, LEVEL, InputKind.RANGE, "10"),
-        (SWITCH, SWITCH, InputKind.BOOLEAN, False),
-        (" /3308/0/5900 ", "/3308/0/5900", InputKind.FLOAT, ""),
-        (model.value.paths[1], LEVEL, InputKind.RANGE, "10"),
+    assert model.value.paths_text == "the list has the resources of light-0 that may be writable"
+    for path, chosen, type_, entry in (
+        (LEVEL, LEVEL, ResourceType.INTEGER, "10"),
+        (SWITCH, SWITCH, ResourceType.BOOLEAN, False),
+        (" /3308/0/5900 ", "/3308/0/5900", ResourceType.FLOAT, ""),
+        (model.value.paths[1], LEVEL, ResourceType.INTEGER, "10"),
     ):
         model.value.choose_path(path)
-        assert (model.value.path, model.value.form.kind, model.value.entry) == (chosen, kind, entry)
+        assert (model.value.path, model.value.form.type, model.value.entry) == (chosen, type_, entry)
     assert model.value.text == "a whole number from 0 to 100 · light-0 last reported 10 % at 2026-01-05 08:00:00 UTC"
 
 
@@ -158,7 +146,7 @@ def test_what_cannot_be_written_is_told_and_stops_a_preview(new_model, lights, t
         asked(model, path, entry)
     problem = model.value.path_problem or model.value.value_problem
     assert told in problem
-    assert model.status_text == "To begin, mend the input."
+    assert model.status_text == "To begin, correct the input."
     transport.requests.clear()
     model.preview()
     model.tick()
@@ -184,7 +172,7 @@ def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_mode
     model.value.enter("33")
     client.subscribe(lights[0], LEVEL)
     simulator.set_value(lights[0], LEVEL, 20)
-    model.take([event(EventKind.OBSERVATION, device_id=lights[0], path=LEVEL)])
+    model.receive([event(EventKind.OBSERVATION, device_id=lights[0], path=LEVEL)])
     model.tick()
     assert "last reported 10 %" in model.value.text
     seconds.now += 0.6
@@ -201,7 +189,6 @@ def test_entering_sends_nothing_and_a_preview_only_reads_once_it_lacks_nothing(n
     transport.requests.clear()
     asked(model, SWITCH, True)
     asked(model, LEVEL, "41")
-    model.devices.find("x", "")
     assert transport.requests == []
     model.preview()
     assert model.to_write == 3
@@ -218,18 +205,18 @@ def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_mode
     simulator.deregister(lights[2])
     model = previewed(new_model([*lights, other, "f" * 32]))
     assert states(model) == [
-        ("light-0", Mark.TO_WRITE),
-        ("light-1", Mark.SKIPPED),
-        ("light-2", Mark.SKIPPED),
-        ("sensor", Mark.REFUSED),
-        ("f" * 32, Mark.REFUSED),
+        ("light-0", Status.TO_WRITE.text),
+        ("light-1", Status.SKIPPED.text),
+        ("light-2", Status.SKIPPED.text),
+        ("sensor", Status.REFUSED.text),
+        ("f" * 32, Status.REFUSED.text),
     ]
     told = reasons(model)
     assert "has no resource" in told["sensor"]
     assert "no such device" in told["f" * 32]
     assert told["light-1"].startswith("it has this value, reported at 2026-")
     assert told["light-2"] == "the device is not registered"
-    assert [(row.before, row.wanted) for row in model.rows[::4]] == [("10 %", "40 %"), ("no value yet", "40 %")]
+    assert [(row["before"], row["wanted"]) for row in model.rows[::4]] == [("10 %", "40 %"), ("no value yet", "40 %")]
     assert model.status_text == "Preview: 1 to write, 2 skipped, 2 refused. Nothing was sent yet."
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
@@ -239,7 +226,7 @@ def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_com
     simulator.advance(11)
     model = previewed(new_model([*sleepers, *lights[:1]]))
     # Nobody knows the level of those that sleep.
-    assert [(row.device, row.waits, row.undo) for row in model.rows] == [
+    assert [(row["device"], row["waits"], row["undo"]) for row in model.rows] == [
         ("light-0", "60 s", "yes"),
         ("sleeper-0", "3 days", "no"),
         ("sleeper-1", "3 days", "no"),
@@ -249,14 +236,14 @@ def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_com
     asleep = "2 devices sleep and take it at their next contact, within 3 days."
     assert model.status_text == f"Preview: 3 to write. 2 cannot be undone. {asleep} Nothing was sent yet."
     model.apply()
-    assert (model.counts[Mark.ASLEEP], model.counts[Mark.SUCCESS]) == (2, 1)
+    assert (model.counts[Status.ASLEEP], model.counts[Status.SUCCESS]) == (2, 1)
     assert model.status_text.startswith("Done: 1 of 1 write ended, 1 with success; 2 devices sleep and take it at")
     assert "takes it at its next contact, by 2026-" in reasons(model)["sleeper-0"]
     simulator.advance(15 * 60)
     for request in model.plan.requests:
-        model.take([event(EventKind.ASYNC_RESPONSE, async_id=request.async_id)])
+        model.receive([event(EventKind.ASYNC_RESPONSE, async_id=request.async_id)])
     model.tick()
-    assert model.counts[Mark.SUCCESS] == 3
+    assert model.counts[Status.SUCCESS] == 3
     assert model.status_text == "Done: 3 of 3 writes ended, 3 with success."
 
 
@@ -264,15 +251,15 @@ def test_accepted_writes_are_shown_before_refused_ones(new_model, simulator, lig
     sensors = [simulator.add_device(f"sensor-{number}") for number in range(4)]
     model = previewed(new_model([*sensors, *lights], limits=WriteLimits(canary=2)))
     assert model.status_text.startswith("Preview: 3 to write, 4 refused.")
-    assert [row.mark for row in model.rows] == [Mark.TO_WRITE] * 3 + [Mark.REFUSED] * 4
-    assert [row.device for row in model.rows if "goes first" in row.reason] == ["light-0", "light-1"]
-    model.show(Mark.REFUSED)
-    assert {row.device[:6] for row in model.rows} == {"sensor"}
-    assert model.counts[Mark.TO_WRITE] == 3
+    assert [row["status"] for row in model.rows] == [Status.TO_WRITE.text] * 3 + [Status.REFUSED.text] * 4
+    assert [row["device"] for row in model.rows if "goes first" in row["reason"]] == ["light-0", "light-1"]
+    model.show_only(Status.REFUSED)
+    assert {row["device"][:6] for row in model.rows} == {"sensor"}
+    assert model.counts[Status.TO_WRITE] == 3
     model.apply()
     # A plan that is being applied is shown as a whole.
-    assert (model.shown, len(model.rows)) == (None, 7)
-    assert [row.mark for row in model.rows[:3]] == [Mark.SUCCESS] * 3
+    assert (model.status, len(model.rows)) == (None, 7)
+    assert [row["status"] for row in model.rows[:3]] == [Status.SUCCESS.text] * 3
     assert model.progress == (3, 3, Tone.GOOD)
 
 
@@ -285,12 +272,12 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
     assert model.can_apply
     for change in (
         lambda: model.value.enter("41"),
-        lambda: model.devices.pick([lights[0]], False),
+        lambda: model.devices.pick(lights[1:]),
         lambda: model.value.choose_path(SWITCH),
     ):
         change()
         assert not model.can_apply
-        assert model.is_old
+        assert model.is_outdated
         assert model.status_text == "The input changed since this preview: make a new one."
         model.apply()
     assert client.requests.list() == []
@@ -317,12 +304,12 @@ def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
     assert model.stage is Stage.CHECKING
     later.make(1)
     later.make()
-    assert model.rows[0].wanted == "50 %"
+    assert model.rows[0]["wanted"] == "50 %"
     assert model.can_apply
     model.preview()
     model.value.enter("41")
     later.make_all()
-    assert (model.is_old, model.can_apply) == (True, False)
+    assert (model.is_outdated, model.can_apply) == (True, False)
 
 
 # Writing
@@ -336,7 +323,11 @@ def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
     previewed(model).apply()
     assert model.stage is Stage.ENDED
     assert model.result["status"].tolist() == ["success", "failure", "success"]
-    assert states(model) == [("light-0", Mark.SUCCESS), ("light-1", Mark.FAILED), ("light-2", Mark.SUCCESS)]
+    assert states(model) == [
+        ("light-0", Status.SUCCESS.text),
+        ("light-1", Status.FAILED.text),
+        ("light-2", Status.SUCCESS.text),
+    ]
     assert reasons(model)["light-1"] == "REJECTED: the device refused; its own log may say why"
     assert model.status_text == "Done: 3 of 3 writes ended, 2 with success, 1 with failure."
     assert client.read_value(lights[0], LEVEL) == 40
@@ -365,24 +356,24 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights):
 
     def shown(*wanted):
         model.tick()
-        return [state for _, state in states(model)] == list(wanted)
+        return [state for _, state in states(model)] == [one.text for one in wanted]
 
-    until(lambda: shown(Mark.SUCCESS, Mark.PENDING, Mark.SUCCESS))
+    until(lambda: shown(Status.SUCCESS, Status.PENDING, Status.SUCCESS))
     assert model.status_text == "Writing: 2 of 3 writes ended, 2 with success"
     model.stop()
     assert model.status_text == "Stopping: 2 of 3 writes ended, 2 with success"
     until(lambda: outcomes)
     outcomes.pop()()
-    assert model.status_text == "Stopped: 2 of 3 writes ended, 2 with success, 1 without an answer yet."
-    assert reasons(model)["light-1"] == "no answer yet"
+    assert model.status_text == "Stopped: 2 of 3 writes ended, 2 with success, 1 without a response yet."
+    assert reasons(model)["light-1"] == "no response yet"
 
     # Its answer comes after the end.
     simulator.set_online(lights[1], True)
     until(lambda: client.get_device(lights[1])[LEVEL].desired.status.name == "SUCCESS")
     is_apart = False
-    model.take([event(EventKind.ASYNC_RESPONSE, async_id=model.result["async_id"][1])])
+    model.receive([event(EventKind.ASYNC_RESPONSE, async_id=model.result["async_id"][1])])
     model.tick()
-    assert [state for _, state in states(model)] == [Mark.SUCCESS] * 3
+    assert [state for _, state in states(model)] == [Status.SUCCESS.text] * 3
     assert model.result["status"].tolist() == ["success"] * 3
 
 
@@ -401,7 +392,7 @@ def test_a_stop_before_the_plan_has_begun_is_not_lost(later_model, simulator, li
 
     until(is_over)
     assert model.status_text.startswith("Stopped: 0 of 3 writes ended")
-    assert Mark.SUCCESS not in dict(states(model)).values()
+    assert Status.SUCCESS.text not in dict(states(model)).values()
 
 
 def test_a_key_that_may_not_write_is_told(mirror, lights):
@@ -411,7 +402,7 @@ def test_a_key_that_may_not_write_is_told(mirror, lights):
         previewed(model).apply()
         assert model.stage is Stage.ENDED
         assert model.notices.texts[0].startswith("Writing ended: 403 access_denied")
-        assert {state for _, state in states(model)} == {Mark.UNSENT}
+        assert {state for _, state in states(model)} == {Status.UNSENT.text}
         assert not model.can_undo
 
 
@@ -424,19 +415,19 @@ def test_undo_shows_the_way_back_first_and_goes_it_on_apply(new_model, client, l
     model.apply()
     assert model.can_undo
     model.preview_undo()
-    assert model.is_way_back
-    assert model.plan_title == "The way back: /3311/0/5851 · Light Control · Dimmer"
-    assert {(row.before, row.wanted) for row in model.rows} == {("40 %", "10 %")}
+    assert model.is_undo
+    assert model.plan_title == "Undo: /3311/0/5851 · Light Control · Dimmer"
+    assert {(row["before"], row["wanted"]) for row in model.rows} == {("40 %", "10 %")}
     assert client.read_value(lights[0], LEVEL) == 40
     model.preview_undo()
-    assert (model.to_write, model.is_way_back, model.can_apply) == (3, True, True)
+    assert (model.to_write, model.is_undo, model.can_apply) == (3, True, True)
     model.apply()
     assert not model.can_apply
-    assert model.value.text.endswith(", took 10 % since")
+    assert model.value.text.endswith(", accepted 10 % since")
     assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
     assert model.result["asked_num"].tolist() == [10.0] * 3
     model.preview_undo()
-    assert {row.wanted for row in model.rows} == {"40 %"}
+    assert {row["wanted"] for row in model.rows} == {"40 %"}
     # When the input changes it is dropped.
     model.value.enter("77")
     assert not model.can_apply

@@ -26,7 +26,7 @@ def enter(panel, path=LEVEL, value="40"):
 
 
 def states(panel):
-    return {one["state"] for one in panel.plan_grid.rows}
+    return {one["status"] for one in panel.plan_grid.rows}
 
 
 # Buttons
@@ -50,7 +50,7 @@ def test_looking_writing_and_going_back(new_panel, client, simulator, lights):
     assert panel.result["status"].tolist() == ["success", "failure", "success"]
     assert (panel.apply_button.disabled, panel.stop_button.disabled) == (True, True)
     panel.undo_button.click()
-    assert panel.apply_button.description == "Apply the way back (2)"
+    assert panel.apply_button.description == "Apply the undo (2)"
     assert client.read_value(lights[0], LEVEL) == 41
     panel.apply_button.click()
     assert client.read_value(lights[0], LEVEL) == 10
@@ -115,7 +115,7 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simul
     panel.preview_button.click()
     until(lambda: not panel.apply_button.disabled)
     panel.apply_button.click()
-    until(lambda: "… pending" in states(panel))
+    until(lambda: "… Pending" in states(panel))
     panel.close()
     assert not panel.is_running
     until(lambda: not {"mirror-widget", "mirror-widget-call", "mirror-plan"} & threads_since(before))
@@ -133,7 +133,7 @@ panel.model.value.enter("40")
 def wait(condition):
     while not condition(): time.sleep(0.01)
 panel.preview_button.click(); wait(lambda: panel.model.can_apply)
-panel.apply_button.click(); wait(lambda: panel.plan_grid.rows[0]["state"] == "… pending")
+panel.apply_button.click(); wait(lambda: panel.plan_grid.rows[0]["status"] == "… Pending")
 print("ends", flush=True)
 """
     simulator.set_online(lights[0], False)

@@ -186,7 +186,7 @@ def flood():
         if number % 1000 == 0 and is_told.exists():
             break
         value = decode(str(number % 97).encode(), "text/plain", "/3303/0/5700")
-        feed_of(client)._spread(Event(kind=EventKind.OBSERVATION, received_at=datetime.now(UTC), seq=number,
+        feed_of(client)._publish(Event(kind=EventKind.OBSERVATION, received_at=datetime.now(UTC), seq=number,
                                       device_id=f"d{{number % 4}}", path="/3303/0/5700", value=value))
         time.sleep(0.001)
 threading.Thread(target=flood, daemon=True).start()

@@ -60,9 +60,8 @@ def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_
         "client.get_device = late\n"
         "WritePanel(client, ids, canary=0)"
     )
-    panel.get_by_label("Type").focus()
     expect(panel).to_contain_text("2 of 2 devices picked")
-    notebook.tab_to("Search in Devices")
+    panel.get_by_label("Search in Devices to write to").focus()
     notebook.page.keyboard.type("typed-b")
     notebook.tab_to("Device")
     notebook.keys("ArrowDown", "Space")
@@ -72,7 +71,7 @@ def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_
     notebook.tab_to("Resource")
     notebook.page.keyboard.type(LEVEL)
     is_typed.touch()
-    expect(panel).to_contain_text("listed is what typed-a has")
+    expect(panel).to_contain_text("the list has the resources of typed-a")
     expect(panel.get_by_label("Resource")).to_have_value(LEVEL)
     notebook.keys("Enter")
     expect(panel.get_by_label("Value")).to_have_value("10")
@@ -92,12 +91,12 @@ def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_
     assert notebook.focused == "Preview"
     notebook.tab_to("Apply")
     notebook.keys("Space")
-    expect(line(panel, "typed-a")).to_contain_text("✓ success")
-    expect(line(panel, "typed-b")).to_contain_text("✗ failed")
+    expect(line(panel, "typed-a")).to_contain_text("✓ Success")
+    expect(line(panel, "typed-b")).to_contain_text("✗ Failed")
     expect(panel.get_by_role("button", name="Undo")).to_be_enabled()
     notebook.tab_to("Undo")
     notebook.keys("Enter")
     expect(panel).to_contain_text("Preview: 1 to write")
-    panel.get_by_role("button", name="Apply the way back (1)").press("Enter")
+    panel.get_by_role("button", name="Apply the undo (1)").press("Enter")
     expect(panel).to_contain_text("Done: 1 of 1 write ended, 1 with success.")
     assert notebook.wrong == []

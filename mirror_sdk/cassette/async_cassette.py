@@ -12,29 +12,27 @@ from typing import Self
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_sender import AsyncSender
 from mirror_sdk.cassette.async_transports import AsyncPlayingTransport, AsyncRecordingTransport
-from mirror_sdk.cassette.opening import Mode, is_played, open_cassette
+from mirror_sdk.cassette.modes import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
 from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.errors import InvalidValue, MirrorError
 
 
 class AsyncCassette:
-    """A cassette that is in a client as long as an ``async with`` block lasts; ``client.cassettes.use`` makes it.
+    """A cassette that a client uses within an ``async with`` block; ``client.cassettes.use`` creates it.
 
-    Where the block ends in an error nothing is recorded, and a cassette that was there before stays as it was.
+    If the block ends in an error, nothing is recorded and an earlier cassette remains.
 
     Attributes:
         path: The file.
     """
 
-    def __init__(
-        self, path: str | PathLike[str], mode: Mode, sender: AsyncSender, begin_anew: Callable[[], None]
-    ) -> None:
-        is_played(path, mode)  # refuses what cannot be before anything else is done
+    def __init__(self, path: str | PathLike[str], mode: Mode, sender: AsyncSender, reset: Callable[[], None]) -> None:
+        is_played(path, mode)  # rejects a wrong mode or path at once
         self.path: Path = Path(path).absolute()
         self._mode: Mode = mode
         self._sender = sender
-        self._begin_anew = begin_anew
+        self._reset = reset
         self._held: CassetteRecorder | Player | None = None
 
     def __repr__(self) -> str:
@@ -43,24 +41,24 @@ class AsyncCassette:
 
     @property
     def is_recording(self) -> bool:
-        """Whether what the service says is recorded now."""
+        """Whether responses are recorded now."""
         return isinstance(self._held, CassetteRecorder)
 
     @property
     def is_playing(self) -> bool:
-        """Whether requests are answered out of the cassette now."""
+        """Whether requests are answered from the cassette now."""
         return isinstance(self._held, Player)
 
     @property
-    def begun_at(self) -> datetime:
-        """When the recording began, also where it is played: what is to be the same each time is reckoned from here.
+    def started_at(self) -> datetime:
+        """When the recording started. Compute times that must be the same in each run from it.
 
         Raises:
-            InvalidValue: It neither is recorded nor played.
+            InvalidValue: It is neither recorded nor played now.
         """
         if self._held is None:
-            raise InvalidValue(f"{self.path} is in no client now; ask within its block")
-        return self._held.begun_at
+            raise InvalidValue(f"{self.path} is not in use; read started_at within its with block")
+        return self._held.started_at
 
     async def __aenter__(self) -> Self:
         self.insert(await off_loop(self.open))
@@ -75,16 +73,16 @@ class AsyncCassette:
         """Open the file.
 
         Raises:
-            CassetteDamaged: It is no cassette, or one of another version.
+            CassetteDamaged: It is not a cassette, or one of another format version.
             OSError: It cannot be read.
         """
         return open_cassette(self.path, self._mode, self._sender.base_url, self._sender.api_key)
 
     def insert(self, held: CassetteRecorder | Player | None) -> None:
-        """Have all that the client is asked for from now on recorded or played.
+        """Record or play all requests of the client from now on.
 
         Raises:
-            InvalidValue: There is a cassette in the client.
+            InvalidValue: The client uses another cassette.
         """
         if held is None:
             return
@@ -100,19 +98,19 @@ class AsyncCassette:
             held.close()
             raise
         self._held = held
-        self._begin_anew()
+        self._reset()
 
     async def end(self, *, is_kept: bool) -> None:
-        """Take it out of the client, and put the file into its place where it is kept.
+        """Remove it from the client. Write the file if it was recorded and ``is_kept``.
 
         Raises:
-            OSError: The file cannot be written; what was there before is there still.
+            OSError: The file cannot be written; an earlier file remains.
         """
         held, self._held = self._held, None
         if held is None:
             return
         await self._sender.take_out()
-        self._begin_anew()
+        self._reset()
         if isinstance(held, CassetteRecorder) and is_kept:
             await off_loop(held.finish)
         else:

@@ -1,4 +1,4 @@
-"""What tells a request from others when it is made again. Nothing in here does I/O."""
+"""The key by which a repeated request is found. Nothing in here does I/O."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import httpx
 from mirror_sdk.cassette.content import RequestKey
 from mirror_sdk.wire.routes import PULL
 
-_CHOSEN_ANEW = frozenset({"async-id", "hold", "compression"})
-_TELLING_HEADERS = ("accept", "content-type", "if-match", "if-none-match")
+_VARYING_PARAMETERS = frozenset({"async-id", "hold", "compression"})
+_KEY_HEADERS = ("accept", "content-type", "if-match", "if-none-match")
 
 
-def asked_of(request: httpx.Request, base_path: str) -> RequestKey:
-    """What a request asks; its body is to be read before.
+def request_key_of(request: httpx.Request, base_path: str) -> RequestKey:
+    """Return the key of a request, whose body has been read.
 
     Args:
         request: The request.
@@ -24,24 +24,24 @@ def asked_of(request: httpx.Request, base_path: str) -> RequestKey:
     return RequestKey(
         method=request.method,
         path=request.url.path.removeprefix(base_path),
-        query=tuple(sorted(pair for pair in request.url.params.multi_items() if pair[0] not in _CHOSEN_ANEW)),
-        headers=tuple((name, request.headers[name]) for name in _TELLING_HEADERS if name in request.headers),
+        query=tuple(sorted(pair for pair in request.url.params.multi_items() if pair[0] not in _VARYING_PARAMETERS)),
+        headers=tuple((name, request.headers[name]) for name in _KEY_HEADERS if name in request.headers),
         body_sha256=hashlib.sha256(content).hexdigest() if content else None,
     )
 
 
 def async_id_of(request: httpx.Request) -> str | None:
-    """Under which async-id a device request is made."""
+    """Return the async-id of a device request."""
     found: str | None = request.url.params.get("async-id")
     return found
 
 
 def is_poll(asked: RequestKey) -> bool:
-    """Whether it asks for what the notification log has."""
+    """Return whether it is a poll of the notification log."""
     return asked.method == "GET" and asked.path.rstrip("/") == PULL
 
 
-def hold_of(request: httpx.Request) -> float:
-    """For how many seconds a poll may be held."""
+def hold_seconds_of(request: httpx.Request) -> float:
+    """Return for how many seconds a poll may wait."""
     hold = request.url.params.get("hold", "0")
     return float(hold) if hold.isdecimal() else 0.0

@@ -1,4 +1,4 @@
-"""Whether a cassette is recorded or played, and what of it goes into a client."""
+"""The modes of a cassette: whether it is recorded or played."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.errors import InvalidValue
 
 Mode: TypeAlias = Literal["once", "replay", "record", "none"]
-"""``once`` plays a cassette that is there and records one that is not, ``replay`` plays it, ``record`` records it
-anew, ``none`` does neither: the service is asked."""
+"""``once`` plays a cassette that exists and records one that does not, ``replay`` plays it, ``record`` always records,
+``none`` does neither: requests go to the service."""
 
 
 def is_played(path: str | PathLike[str], mode: Mode) -> bool:
-    """Whether a cassette is played.
+    """Return whether a cassette is played.
 
     Raises:
-        FileNotFoundError: It is to be, and is not there.
+        FileNotFoundError: It should be played and does not exist.
         InvalidValue: There is no such mode.
     """
     if mode not in get_args(Mode):
@@ -34,11 +34,11 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
 def open_cassette(
     path: str | PathLike[str], mode: Mode, base_url: str, api_key: str
 ) -> CassetteRecorder | Player | None:
-    """What records or plays a cassette; ``None`` where neither is done.
+    """Return the recorder or player of a cassette; ``None`` if it is neither recorded nor played.
 
     Raises:
-        CassetteDamaged: It is no cassette, or one of another version.
-        FileNotFoundError: It is to be played, and is not there.
+        CassetteDamaged: It is not a cassette, or one of another format version.
+        FileNotFoundError: It should be played and does not exist.
         OSError: It cannot be read.
         InvalidValue: There is no such mode.
     """
@@ -48,10 +48,10 @@ def open_cassette(
 
 
 def address_of(path: str | PathLike[str]) -> str:
-    """The address of the service that a cassette was recorded of.
+    """Return the address of the service of which a cassette was recorded.
 
     Raises:
-        CassetteDamaged: It is no cassette, or one of another version.
+        CassetteDamaged: It is not a cassette, or one of another format version.
         OSError: It cannot be read.
     """
     file = CassetteFile(path)

@@ -4,18 +4,18 @@ from usual import NASTY
 
 from mirror_sdk.frames import DriftKind
 from mirror_sdk.widgets.markup import legend, problem
-from mirror_sdk.widgets.models.marks import OF_DRIFT, Mark
+from mirror_sdk.widgets.models.status import DRIFT_STATUS, Status
 
 
 def test_no_two_states_are_shown_alike():
-    assert len({one.text for one in Mark}) == len(Mark)
-    assert set(OF_DRIFT) == set(DriftKind)
+    assert len({one.text for one in Status}) == len(Status)
+    assert set(DRIFT_STATUS) == set(DriftKind)
 
 
 def test_a_legend_tells_sign_word_and_meaning():
-    told = legend([Mark.ASLEEP])
-    assert "☾ asleep" in told
-    assert Mark.ASLEEP.meaning in told
+    told = legend([Status.ASLEEP])
+    assert "☾ Asleep" in told
+    assert Status.ASLEEP.meaning in told
     assert "mirror-tone-note" in told
     assert "mirror-tone-bad" not in told
 

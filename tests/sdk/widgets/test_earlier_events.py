@@ -10,8 +10,8 @@ from mirror_sdk import MirrorClient, Simulator, show_progress
 from mirror_sdk.events import EventKind
 from mirror_sdk.recording import Recording
 from mirror_sdk.widgets import EventWatcher
-from mirror_sdk.widgets.models import past
-from mirror_sdk.widgets.models.past import read_past
+from mirror_sdk.widgets.models import earlier_events
+from mirror_sdk.widgets.models.earlier_events import read_earlier_events
 from mirror_server.service.keys import Scope
 
 pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("earlier")]
@@ -39,9 +39,9 @@ def every_event(_):
 
 def test_what_others_subscribed_is_there_before_the_log(mirror, plain, simulator, device_id, monkeypatch):
     def recorded(plain, most=100, **options):
-        return told(read_past(plain, None, every_event, most, **options).recorded)
+        return told(read_earlier_events(plain, None, every_event, most, **options).recorded)
 
-    found = read_past(plain, None, every_event, 100)
+    found = read_earlier_events(plain, None, every_event, 100)
     assert told(found.recorded) == [21.5, 22.5, 23.5]
     assert EventKind.REGISTRATION in {event.kind for event in found.recorded}
     assert [event.changed_at for event in found.recorded] == sorted(event.changed_at for event in found.recorded)
@@ -52,7 +52,7 @@ def test_what_others_subscribed_is_there_before_the_log(mirror, plain, simulator
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
         listener.subscriptions.rules.list()
         assert recorded(listener) == []
-    monkeypatch.setattr(past, "ENTRIES_READ", 4)
+    monkeypatch.setattr(earlier_events, "ENTRIES_READ", 4)
     assert 23.5 in recorded(plain)
     assert 21.5 not in recorded(plain)
     # It reaches a day back.
@@ -64,7 +64,7 @@ def test_each_value_is_there_once(plain, simulator, device_id):
     plain.subscribe(device_id, TEMPERATURE)
     simulator.advance(60)
     simulator.set_value(device_id, TEMPERATURE, 24.5)
-    found = read_past(plain, None, every_event, 100)
+    found = read_earlier_events(plain, None, every_event, 100)
     assert told(found.logged)[-1] == 24.5
     assert 24.5 not in told(found.recorded)
     assert told(found.recorded)[:2] == [21.5, 22.5]
@@ -73,7 +73,7 @@ def test_each_value_is_there_once(plain, simulator, device_id):
 def test_a_recording_stands_in_its_place(plain, simulator, folder):
     with plain.record(folder):
         simulator.advance(1)
-    assert told(read_past(plain, Recording(folder), every_event, 100).recorded) == []
+    assert told(read_earlier_events(plain, Recording(folder), every_event, 100).recorded) == []
 
 
 def test_watcher_prints_no_progress_bar(plain, capfd):

@@ -1,0 +1,187 @@
+"""The events before the live ones: from a recording or the service's history, and from the notification log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk._protocol.log_reader import LogReader
+from mirror_sdk.errors import AccessDenied, BeforeHistory, NotFound
+from mirror_sdk.events import Event, EventKind, read_events, utc_now
+from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values import Value, ValueKind
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mirror_sdk.recording import Recording
+
+ENTRIES_READ = 100_000
+"""The most entries of the log, and rows of a recording or history, that are read: the newest ones."""
+HISTORY_READ = timedelta(days=1)
+"""How much of the history is read, up to where the log begins."""
+
+_KINDS = {kind.value: kind for kind in EventKind} | {"reported": EventKind.OBSERVATION}
+"""The kinds of event by the words of events and history tables; the end of a write in a history is none."""
+_ATTRIBUTES = (
+    *("seq", "first_seq", "uid", "device_id", "endpoint_name", "path", "unit"),
+    *("async_id", "status", "category"),
+)
+_COLUMNS = (
+    *_ATTRIBUTES,
+    *("event", "value_num", "value_text", "value_bool", "value_kind", "value_raw", "changed_at", "received_at"),
+)
+
+
+class EarlierEvents(NamedTuple):
+    """The events before the live ones, oldest first.
+
+    Attributes:
+        recorded: Those of the recording, or of the service's history, that are not in the log any more.
+        logged: Those of the log.
+    """
+
+    recorded: tuple[Event, ...] = ()
+    logged: tuple[Event, ...] = ()
+
+
+def read_earlier_events(
+    client: MirrorClient,
+    recording: Recording | None,
+    wants: Callable[[Event], bool],
+    limit: int,
+    *,
+    devices: Sequence[str] = (),
+    paths: Sequence[str] = (),
+) -> EarlierEvents:
+    """Read the events before the live ones. No other reader of the log is affected.
+
+    Args:
+        client: The mirror.
+        recording: A recording to begin with, instead of the service's history.
+        wants: Which events are wanted.
+        limit: The most events from each source, the newest.
+        devices: The wanted devices; empty for all.
+        paths: The wanted path patterns; empty for all.
+
+    Raises:
+        FileNotFoundError: The recording does not exist any more.
+        MirrorError: The log cannot be read.
+        RecordingDamaged: A file of the recording is damaged.
+    """
+    logged, first_seq = _read_log(client, wants, limit)
+    if recording is None:
+        kept = deque(filter(wants, _read_history(client, logged, devices, paths)), maxlen=limit)
+        return EarlierEvents(tuple(kept), logged)
+    uids = {event.uid for event in logged if event.uid is not None}
+    recorded = _events_of(recording.events(raw=True).tail(ENTRIES_READ))
+    kept = deque((event for event in recorded if wants(event) and event.uid not in uids), maxlen=limit)
+    last_seq = recording.audit().last_seq
+    if kept and (first_seq is None or last_seq is None or first_seq > last_seq + 1):
+        # The entries between the recording and the log are in neither.
+        kept.append(Event(kind=EventKind.GAP, received_at=utc_now()))
+    return EarlierEvents(tuple(kept), logged)
+
+
+def _read_log(client: MirrorClient, wants: Callable[[Event], bool], limit: int) -> tuple[tuple[Event, ...], int | None]:
+    """Return the newest events of the log, and the number of the first entry that it still had."""
+    reader = client._session.new_reader()
+    if not isinstance(reader, LogReader):
+        return (), None
+    reader.go_to_end()
+    end = reader.position or 0
+    begin = max(0, end - ENTRIES_READ)
+    reader = client._session.new_reader(after=begin)
+    kept: deque[Event] = deque(maxlen=limit)
+    first_seq: int | None = None
+    while (reader.position or 0) < end:
+        batch = reader.read(0)
+        if reader.last_failure is not None:
+            raise reader.last_failure
+        events: Iterable[Event] = read_events(batch, utc_now())
+        if first_seq is None:
+            first_seq = (begin if batch.gap is None else batch.gap.last_seq or begin) + 1
+            # Entries that the log has dropped are no loss: nobody expected them here.
+            events = islice(events, 0 if batch.gap is None else 1, None)
+        kept.extend(filter(wants, events))
+        if not batch.entries:
+            break
+    return tuple(kept), first_seq
+
+
+def _read_history(
+    client: MirrorClient, logged: Sequence[Event], devices: Sequence[str], paths: Sequence[str]
+) -> Iterator[Event]:
+    """Return the events of the service's history up to the log; none where the service keeps no history."""
+    end = min((event.changed_at for event in logged if event.changed_at is not None), default=None)
+    try:
+        frame = _newest_rows(client, end or _now(client), devices, paths)
+    except (AccessDenied, BeforeHistory, NotFound):
+        return iter(())
+    return _events_of(frame.sort_values(["changed_at", "revision"], kind="stable"))
+
+
+def _now(client: MirrorClient) -> datetime:
+    """Return the time of the service's clock."""
+    taken_at: str = client.history(limit=1).attrs["mirror"]["taken_at"]
+    return datetime.fromisoformat(taken_at)
+
+
+def _newest_rows(client: MirrorClient, end: datetime, devices: Sequence[str], paths: Sequence[str]) -> pd.DataFrame:
+    """Return the history before an instant, from an interval that has not too many rows."""
+    begin = end - HISTORY_READ
+    while True:
+        try:
+            frame = client.history(devices or None, paths or None, begin=begin, end=end, limit=ENTRIES_READ, raw=True)
+        except BeforeHistory as error:
+            if error.oldest_at is None or not begin < error.oldest_at < end:
+                raise
+            begin = error.oldest_at
+            continue
+        if len(frame) < ENTRIES_READ or end - begin < timedelta(seconds=1):
+            return frame
+        begin = end - (end - begin) / 2
+
+
+def _events_of(frame: pd.DataFrame) -> Iterator[Event]:
+    """Return the rows of an events or history table with ``raw=True`` as events."""
+    names = [name for name in _COLUMNS if name in frame]
+    cells = [frame[name].astype(object).where(frame[name].notna(), None) for name in names]
+    for values in zip(*cells, strict=True):
+        row = dict(zip(names, values, strict=True))
+        kind = _KINDS.get(row["event"])
+        if kind is not None:
+            yield Event(
+                kind=kind,
+                received_at=_instant(row["received_at"]) or utc_now(),
+                value=_value(row),
+                changed_at=_instant(row["changed_at"]),
+                **{name: row.get(name) for name in _ATTRIBUTES},
+            )
+
+
+def _instant(at: pd.Timestamp | None) -> datetime | None:
+    return None if at is None else at.to_pydatetime()
+
+
+def _value(row: dict[str, Any]) -> Value | None:
+    kind = ValueKind(row["value_kind"] or ValueKind.NONE)
+    if kind is ValueKind.NONE:
+        return None
+    python = next((row[name] for name in ("value_num", "value_text", "value_bool") if row[name] is not None), None)
+    if kind is ValueKind.OPAQUE:
+        python = row["value_raw"]
+    elif kind is ValueKind.TIME and python is not None:
+        python = datetime.fromisoformat(python)
+    elif kind is ValueKind.NUMBER and python is not None and _is_whole(row["path"]):
+        python = int(python)
+    return Value(kind, python, row["value_raw"], None)
+
+
+def _is_whole(path: str | None) -> bool:
+    definition = lookup(path) if path else None
+    return definition is not None and definition.type in {ResourceType.INTEGER, ResourceType.UNSIGNED}

@@ -1,0 +1,73 @@
+"""The units that devices name for their sensors (resource 5701), and when they named them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from operator import itemgetter
+
+from mirror_sdk.events import Event
+from mirror_sdk.tables.units import Units, instance_of, is_in_named_unit, names_unit, unitless_of, units_of
+from mirror_sdk.values import ValueKind
+from mirror_sdk.widgets.models.model import Model
+
+
+class EventUnits:
+    """The units of events.
+
+    Args:
+        model: The model it belongs to. Its client reads the present units.
+        changed: Called when events may have another unit than before.
+    """
+
+    def __init__(self, model: Model, changed: Callable[[], object]) -> None:
+        self._model = model
+        self._changed = changed
+        self._present: dict[tuple[str, str], str] = {}
+        self._named: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
+        self._requested: set[tuple[str, str]] = set()
+
+    def learn(self, events: Iterable[Event]) -> None:
+        """Note where devices name a unit, by device id and object instance."""
+        for event in events:
+            device_id, path = event.device_id or "", event.path or ""
+            if event.unit and is_in_named_unit(path):
+                # A row of the history has it, an entry of the log has not.
+                self._present.setdefault((device_id, path), event.unit)
+            if not names_unit(path) or event.value is None or event.value.kind is not ValueKind.TEXT:
+                continue
+            unit, at = str(event.value.python), event.changed_at or event.received_at
+            named = self._named.setdefault((device_id, instance_of(path)), [])
+            index = bisect_right(named, at, key=itemgetter(0))
+            if not index or named[index - 1][1] != unit:
+                named.insert(index, (at, unit))
+                self._changed()
+
+    def unit_of(self, event: Event) -> str:
+        """Return the unit of an event: its own, else the one that its device had named by then."""
+        device_id, path = event.device_id or "", event.path or ""
+        if event.unit or not is_in_named_unit(path):
+            return event.unit or ""
+        named = self._named.get((device_id, instance_of(path)), [])
+        index = bisect_right(named, event.changed_at or event.received_at, key=itemgetter(0))
+        return named[index - 1][1] if index else self._present.get((device_id, path), "")
+
+    def request(self, events: Iterable[Event]) -> None:
+        """Read the present units of resources that were not requested before; the mirror responds, no device."""
+        keys = {(event.device_id or "", event.path or "") for event in events if event.value is not None}
+        new = {key for key in keys - self._requested if is_in_named_unit(key[1])}
+        if not new:
+            return
+        self._requested |= new
+
+        def read() -> Units:
+            state = self._model.client._tables.units_of(unitless_of(new))
+            return {} if state is None else units_of(state)
+
+        # Where they cannot be read, the declared units are shown.
+        self._model.run(read, self._accept, lambda _: None)
+
+    def _accept(self, units: Units) -> None:
+        self._present |= units
+        self._changed()

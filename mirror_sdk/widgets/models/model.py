@@ -1,0 +1,90 @@
+"""What all models have in common: notices, a version, and how they make client calls.
+
+A model imports nothing of ipywidgets. It takes what people do and the events that come, decides, and gives plain data:
+texts, numbers, times, and rows as dictionaries. A view shows that data and calls the methods of the model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from mirror_sdk._client import MirrorClient
+from mirror_sdk.events import Event, EventKind, utc_now
+from mirror_sdk.widgets.models.notices import Notices
+
+T = TypeVar("T")
+
+DIRECTORY_EVENTS = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.EXPIRED, EventKind.GAP}
+"""The events after which the directory may have changed."""
+
+Row = Mapping[str, Any]
+"""A row of a grid, see :meth:`mirror_sdk.widgets.grid.Grid.show`."""
+
+
+class Run(Protocol):
+    """Makes a call, on this thread or another one, and later passes on its result or its error."""
+
+    def __call__(
+        self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object], /
+    ) -> None:
+        """Make ``call``."""
+
+
+def run_now(call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
+    """Make the call on this thread, and return after its outcome was passed on."""
+    try:
+        outcome = call()
+    except Exception as error:
+        failed(error)
+    else:
+        then(outcome)
+
+
+class Model:
+    """The model of one widget.
+
+    Args:
+        client: The mirror.
+        run: Makes the client calls.
+        clock: Seconds, for what is repeated.
+
+    Attributes:
+        notices: What went wrong.
+        version: Grows with every change of what is shown.
+    """
+
+    def __init__(
+        self, client: MirrorClient, run: Run = run_now, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.client = client
+        self.run = run
+        self.clock = clock
+        self.notices = Notices()
+        self.version = 0
+
+    def changed(self) -> None:
+        """Have the view show the model again."""
+        self.version += 1
+
+    def report(self, subject: str, action: str, error: Exception) -> None:
+        """Show a failure; see :meth:`Notices.put`."""
+        if self.notices.put(subject, action, error):
+            self.changed()
+
+    def receive(self, events: Sequence[Event]) -> None:
+        """Take events, in the order in which they came."""
+
+    def note_overrun(self, count: int) -> None:
+        """Note that so many events were dropped before the next ones. The gap may be about anything."""
+        del count
+        self.receive([Event(kind=EventKind.GAP, received_at=utc_now())])
+
+    def tick(self) -> None:
+        """Do what is due; called some times a second."""
+
+    def dismiss(self) -> None:
+        """Remove the notices, because somebody has read them."""
+        self.notices.dismiss()
+        self.changed()

@@ -1,0 +1,84 @@
+"""Reads of the mirror that are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from mirror_sdk.widgets.models.model import Model
+
+T = TypeVar("T")
+
+
+class PeriodicRead:
+    """A read that is repeated after some time, and sooner after an event; only the newest one counts.
+
+    Args:
+        model: Makes the calls, and has the notices.
+        subject: The subject of the notice of a failure.
+        every_seconds: The time from the end of one read to the next; ``math.inf`` for a read that is not repeated.
+    """
+
+    def __init__(self, model: Model, subject: str, every_seconds: float) -> None:
+        self._model = model
+        self._subject = subject
+        self._every_seconds = every_seconds
+        self._due_at: float | None = None
+        self._number = 0
+        self.is_running = False
+
+    def within(self, seconds: float) -> None:
+        """Read again within so many seconds, because something changed."""
+        due_at = self._model.clock() + seconds
+        self._due_at = due_at if self._due_at is None else min(due_at, self._due_at)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to start a read."""
+        return self._due_at is not None and not self.is_running and self._model.clock() >= self._due_at
+
+    def start(
+        self,
+        action: str,
+        read: Callable[[], T],
+        accept: Callable[[T], object],
+        failed: Callable[[Exception], object] = lambda _: None,
+    ) -> None:
+        """Start a read. The result of one that is still running is ignored.
+
+        Args:
+            action: What the notice of a failure calls it, such as ``Reading the fleet``.
+            read: Makes the client calls.
+            accept: Called with the result.
+            failed: Called with the error, ahead of the notice.
+        """
+        self.cancel()
+        self.is_running = True
+        number = self._number
+
+        def took(result: T) -> None:
+            if self._ends(number):
+                accept(result)
+                self._model.notices.clear(self._subject)
+                self._model.changed()
+
+        def broke(error: Exception) -> None:
+            if self._ends(number):
+                failed(error)
+                self._model.report(self._subject, action, error)
+                self._model.changed()
+
+        self._model.run(read, took, broke)
+
+    def cancel(self) -> None:
+        """Ignore the read that is running, and start none until :meth:`start` or :meth:`within`."""
+        self._number += 1
+        self._due_at = None
+        self.is_running = False
+
+    def _ends(self, number: int) -> bool:
+        if number != self._number:
+            return False
+        self.is_running = False
+        self.within(self._every_seconds)
+        return True
