@@ -51,11 +51,11 @@ class AsyncTableReader:
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the state table of devices that are asked for one by one, and what it is based on."""
-        await import_off_loop("mirror_sdk.tables.one_by_one")
-        from mirror_sdk.tables.one_by_one import StateParts
+        await import_off_loop("mirror_sdk.tables.state")
+        from mirror_sdk.tables.state import StateRows
 
         tables: list[pa.Table] = []
-        parts = await off_loop(StateParts, tables.append, paths=paths, raw=raw)
+        parts = await off_loop(StateRows, tables.append, paths=paths, raw=raw)
         if devices is None:
             chosen = await self._list_ids({}, timeout)
         else:
@@ -121,11 +121,11 @@ class AsyncTableReader:
     async def _take_one_by_one(
         self, request: SnapshotRequest, keep: Keep, timeout: float | None = None
     ) -> SnapshotResult:
-        await import_off_loop("mirror_sdk.tables.one_by_one")
+        await import_off_loop("mirror_sdk.tables.state")
         from mirror_sdk.snapshot.reading import SnapshotResult
-        from mirror_sdk.tables.one_by_one import StateParts
+        from mirror_sdk.tables.state import StateRows
 
-        parts = await off_loop(StateParts, keep, paths=request.selection.paths, raw=request.raw)
+        parts = await off_loop(StateRows, keep, paths=request.selection.paths, raw=request.raw)
         chosen = await self._ids_of(request.selection, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):

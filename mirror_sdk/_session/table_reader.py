@@ -52,11 +52,11 @@ class TableReader:
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the state table of devices that are asked for one by one, and what it is based on."""
-        import_whole("mirror_sdk.tables.one_by_one")
-        from mirror_sdk.tables.one_by_one import StateParts
+        import_whole("mirror_sdk.tables.state")
+        from mirror_sdk.tables.state import StateRows
 
         tables: list[pa.Table] = []
-        parts = StateParts(tables.append, paths=paths, raw=raw)
+        parts = StateRows(tables.append, paths=paths, raw=raw)
         chosen = self._list_ids({}, timeout) if devices is None else self._session.ids_of(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
@@ -117,11 +117,11 @@ class TableReader:
         return self._take_one_by_one(request, keep, timeout)
 
     def _take_one_by_one(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
-        import_whole("mirror_sdk.tables.one_by_one")
+        import_whole("mirror_sdk.tables.state")
         from mirror_sdk.snapshot.reading import SnapshotResult
-        from mirror_sdk.tables.one_by_one import StateParts
+        from mirror_sdk.tables.state import StateRows
 
-        parts = StateParts(keep, paths=request.selection.paths, raw=request.raw)
+        parts = StateRows(keep, paths=request.selection.paths, raw=request.raw)
         chosen = self._ids_of(request.selection, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):

@@ -1,4 +1,4 @@
-"""The README says what is true: its session gives what it shows, its diagram, links, commands and topics are real."""
+"""The README: its session produces the shown output, and its diagram, links, commands and topics exist."""
 
 import doctest
 import re
@@ -29,19 +29,19 @@ SESSIONS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def _commands() -> list[list[str]]:
-    """Each command of the package that the README shows, in a block of a shell or within a line."""
+    """Return the commands of this package in shell blocks and inline code."""
     lines = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in re.split("&&|\n", block)]
     words = [shlex.split(line, comments=True) for line in [*lines, *re.findall(r"`([^`\n]+)`", README)]]
     named = [[command[0].rpartition("/")[2], *command[1:]] for command in words if command]
     return [command for command in named if command[0] in COMMANDS]
 
 
-def test_it_is_read_in_three_minutes() -> None:
+def test_readme_stays_short() -> None:
     assert len(README.splitlines()) <= LONGEST
 
 
 def _run_session(session: str, **names: object) -> dict[str, object]:
-    """Run a session with these names; gives all it has at its end."""
+    """Run a session with these names, and return its names at the end."""
     test = doctest.DocTestParser().get_doctest(session, names, "README", "README.md", 0)
     assert len(test.examples) >= 4
     failures: list[str] = []
@@ -52,7 +52,7 @@ def _run_session(session: str, **names: object) -> dict[str, object]:
 
 
 @pytest.mark.process
-def test_the_session_gives_what_it_shows(demo_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_produces_the_shown_output(demo_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in demo_environment.items():
         monkeypatch.setenv(name, value)
     client = _run_session(SESSIONS[0])["client"]
@@ -61,7 +61,7 @@ def test_the_session_gives_what_it_shows(demo_environment: dict[str, str], monke
 
 
 @pytest.mark.process
-def test_a_real_device_gives_what_is_shown_of_it(tmp_path: Path) -> None:
+def test_session_with_a_real_device_produces_the_shown_output(tmp_path: Path) -> None:
     pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
     serving, playing = re.findall(r"^(mirror-server demo .*--coap .*|mirror-device .*)$", README, re.MULTILINE)
     free = [word.replace(":5683", ":0") for word in shlex.split(serving)[1:]]
@@ -78,11 +78,11 @@ def test_a_real_device_gives_what_is_shown_of_it(tmp_path: Path) -> None:
             _run_session(SESSIONS[1], client=client)
 
 
-def test_the_diagram_is_the_table() -> None:
+def test_diagram_matches_the_transition_table() -> None:
     assert diagram() in README
 
 
-def test_every_place_it_leads_to_is_there() -> None:
+def test_links_have_targets() -> None:
     targets = re.findall(r"\]\((?!https?:)([^)]+)\)", README)
     assert len(targets) >= 8
     for target in targets:
@@ -93,11 +93,11 @@ def test_every_place_it_leads_to_is_there() -> None:
             assert heading in {found.lower().replace(" ", "-") for found in headings}, target
 
 
-def test_every_command_it_shows_is_one() -> None:
+def test_commands_exist() -> None:
     found = _commands()
     assert {command[0] for command in found} == set(COMMANDS)
     for name, *words in found:
-        # What is wrong with the words is an error; nothing is run by this.
+        # Wrong arguments raise an error; this does not run the command.
         if words and name not in GROUPS:
             COMMANDS[name].make_context(name, words)
         elif words and not words[0].startswith("-"):
@@ -109,13 +109,13 @@ def test_every_command_it_shows_is_one() -> None:
                 assert words[1] in TOPICS[name]
 
 
-def test_every_topic_of_the_manual_is_named() -> None:
+def test_every_topic_of_the_manual_is_mentioned() -> None:
     assert all(f"`{topic}`" in README or f"`mirror help {topic}`" in README for topic in TOPICS["mirror"])
     assert all(f"`mirror-server help {topic}`" in README for topic in TOPICS["mirror-server"])
 
 
 @pytest.mark.parametrize("found_by", ["'mirror lab$'", "-- '-m pytest'"])
-def test_the_checks_run_its_commands(found_by: str) -> None:
+def test_checks_run_the_commands_of_the_readme(found_by: str) -> None:
     assert f"$(grep -m 1 {found_by} README.md)" in (ROOT / ".ci" / "run").read_text()
     (command,) = re.findall(f"^.*{shlex.split(found_by)[-1]}.*", README, re.MULTILINE)
     assert re.match(r"python3 -m venv [^&]+ && \.venv/bin/pip install [^&]+ && \.venv/bin/\w+ [^&]+$", command)
