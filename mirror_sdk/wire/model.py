@@ -218,7 +218,7 @@ def _kind_of(hint: Any) -> Kind:
 Order = Literal["ASC", "DESC"]
 
 
-class Page(WireModel):
+class ListPage(WireModel):
     """One page of a list.
 
     Attributes:
