@@ -124,7 +124,7 @@ def test_a_table_without_rows_does_nothing_and_says_so(client, rooms):
     assert "mirror_sdk" not in told[0].filename
     with pytest.warns(EmptyTableWarning):
         client.subscribe(nothing)
-    assert "nothing is wanted" in repr(client.plan(nothing, value=3))
+    assert "no writes" in repr(client.plan(nothing, value=3))
     assert all(client.subscriptions.list(room) == [] for room in rooms)
 
 
