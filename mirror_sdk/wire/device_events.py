@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mirror_sdk.wire.model import ListPage, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 EVENT_TYPES = ("registration", "reg_update", "deregistration", "expired")
 """The kinds of events, as in the history and the tables."""
@@ -52,7 +52,7 @@ class DeviceEvent(WireModel):
     data: DeviceEventData | None = None
 
 
-class DeviceEventPage(ListPage):
+class DeviceEventPage(EntryPage):
     """One page of the device events; ``total_count`` only if it was requested."""
 
     data: list[DeviceEvent]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
-from mirror_sdk.wire.model import ListPage, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 MAX_NAME_CHARACTERS = 200
 MAX_QUERY_CHARACTERS = 1000
@@ -90,7 +90,7 @@ class DeviceQueryUpdate(WireModel):
     etag: str | None = None
 
 
-class DeviceQueryPage(ListPage):
+class DeviceQueryPage(EntryPage):
     """One page of the saved queries; ``total_count`` only if it was requested."""
 
     data: list[DeviceQuery]

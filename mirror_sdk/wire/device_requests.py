@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from mirror_sdk.wire.device_object import ResourceState, Revision
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_sdk.wire.model import Order, ListPage, Payload, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Order, Payload, Timestamp, WireModel
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 
@@ -146,7 +146,7 @@ class WaitingRequest(WireModel):
     attempts: int
 
 
-class WaitingRequestPage(ListPage):
+class WaitingRequestPage(EntryPage):
     """A page of the application's waiting device requests, oldest first; ``after`` is an async-id."""
 
     data: list[WaitingRequest]

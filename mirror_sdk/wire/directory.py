@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from mirror_sdk._visible import CARD, html_table, time_text, visible
-from mirror_sdk.wire.model import ListPage, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 FILTER_FIELDS = (
     "id",
@@ -216,7 +216,7 @@ class DeviceUpdate(WireModel):
     last_contact_at: str | None = None
 
 
-class DevicePage(ListPage):
+class DevicePage(EntryPage):
     """One page of the directory; ``total_count`` only if it was requested."""
 
     data: list[Device]

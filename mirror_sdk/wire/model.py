@@ -218,7 +218,7 @@ def _kind_of(hint: Any) -> Kind:
 Order = Literal["ASC", "DESC"]
 
 
-class ListPage(WireModel):
+class EntryPage(WireModel):
     """One page of a list.
 
     Attributes:

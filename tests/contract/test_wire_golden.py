@@ -14,7 +14,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
 import mirror_sdk.wire
-from mirror_sdk.wire.model import ListPage, WireModel
+from mirror_sdk.wire.model import EntryPage, WireModel
 from mirror_sdk.wire.notifications import DeviceGone
 
 DATA = Path(mirror_sdk.wire.__file__).parent / "examples"
@@ -115,7 +115,7 @@ def _wire_models() -> set[type[WireModel]]:
     ]
     candidates = (value for module in modules for value in vars(module).values())
     models = {item for item in candidates if isinstance(item, type) and issubclass(item, WireModel)}
-    return models - {WireModel, ListPage}
+    return models - {WireModel, EntryPage}
 
 
 def test_every_member_of_every_model_stands_in_an_object_written_by_hand() -> None:
