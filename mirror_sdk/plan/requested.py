@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._protocol.asked import expected_revision
-from mirror_sdk._tables import REVISION, DeviceTable, is_table, named_rows, revision_in
+from mirror_sdk._table_keys import REVISION, DeviceTable, is_table, named_rows, revision_in
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.values import Value
