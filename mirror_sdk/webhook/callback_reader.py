@@ -13,7 +13,7 @@ from mirror_sdk.errors import MirrorError
 from mirror_sdk.webhook import registration
 from mirror_sdk.webhook.inbox import CallbackInbox
 from mirror_sdk.webhook.registration import RegisteredWebhook
-from mirror_sdk.wire.entries import NOTHING, Batch, Gap
+from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 
 
 class CallbackReader(LogReader):

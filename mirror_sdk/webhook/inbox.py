@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from mirror_sdk._fork import register_fork_handler
 from mirror_sdk.errors import UnexpectedAnswer
-from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Entry, Gap
+from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Entry, Gap
 
 TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
 ENTRIES_KEPT = 100_000
