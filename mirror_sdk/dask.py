@@ -74,7 +74,7 @@ from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.events import utc_now
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.history.reading import basis
@@ -320,7 +320,7 @@ class _MirrorPart:
         request = replace(self.request, selection=self.request.selection.between(*bounds))
         with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
             tables, about = client._tables.parts_of(request)
-            frame = given(tables, about, as_="pandas", tz=request.tz)
+            frame = to_pandas(tables, about, tz=request.tz)
         return frame if columns is None else frame[list(columns)]
 
 
@@ -354,7 +354,7 @@ class _HistoryPart:
             told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
             units = client._tables.units_over_time(parts.unitless(), request, told)
         tables, about = parts.finish(basis(request, told), units=units)
-        frame: pd.DataFrame = given(tables, about, as_="pandas", tz=self.tz)
+        frame: pd.DataFrame = to_pandas(tables, about, tz=self.tz)
         return frame if columns is None else frame[list(columns)]
 
 

@@ -46,23 +46,17 @@ _SHELL_PHRASES = [
         r"ask the same handle again, give a longer timeout, or take it up from anywhere with (?=client\.)",
         "give a longer --timeout, or take it up in Python with ",
     ),
-    (r"\bgive a longer timeout=", "give a longer --timeout in front of the command"),
+    (r"\bgive a longer timeout=", "give a longer --timeout before the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
     (r"\bGET /v2/endpoints/(\w+) lists", r"'mirror get \1' lists"),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
-    (r"\bclient\.devices\.queries\.list\(\) shows", "in Python client.devices.queries.list() shows"),
     (r"\bclient\.devices\.resources\(device(_id)?\) shows", "'mirror get DEVICE' shows"),
     (r"\bclient\.devices\.list\(\) shows", "'mirror devices' shows"),
     (r"\bif_match=(\d+) is no revision; .*", r"--if-match \1 is no revision; 'mirror get --json' shows it"),
     (r"^0\.endpoint_name:", "--device:"),
     (r"^0\.endpoint_type:", "--type:"),
-    (r"\bgive the client a larger max_snapshot_bytes \((--[a-z-]+)\)", r"give a larger \1"),
     (r"\bclient\.record\(.*\) makes", "'mirror record FOLDER' makes"),
     (r"\bclient\.subscriptions\.rules\.list\(\) shows", "'mirror rules' shows"),
-    (r"\brecord\(\.\.\., subscribe=True\), or --subscribe in a shell,", "--subscribe"),
-    (r"\bclient\.subscriptions\.rules\.add\(\), or mirror rules --add,", "'mirror rules --add'"),
-    (r"\bby Recording, and finalized by a recorder .*, or by .*\(in a shell --finalize\)", "with --finalize"),
-    (r"\boverwrite=True \(--overwrite\)", "--overwrite"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
     (r"\bapply\(\) looks again", "'mirror requests' shows what waits"),
@@ -71,7 +65,10 @@ _SHELL_PHRASES = [
     (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),
     (r"\bdoes base_url point elsewhere\?", "does API_HOST point elsewhere?"),
 ]
-"""Phrases of error messages for programs, and those of the shell. Whole phrases, since a device may have any name."""
+"""Phrases of error messages for programs, and those of the shell. Whole phrases, since a device may have any name.
+
+Messages that name the option of the shell as well are not in this list.
+"""
 
 
 class _NoResponse(click.ClickException):

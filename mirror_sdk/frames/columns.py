@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,12 +27,12 @@ _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
     pa.string_view(): pd.StringDtype(),
     INSTANT: _INSTANT,
 }
-_MASKED: Mapping[pa.DataType, tuple[type[np.generic], Any]] = {
-    pa.int16(): (np.int16, pd.arrays.IntegerArray),
-    pa.int32(): (np.int32, pd.arrays.IntegerArray),
-    pa.int64(): (np.int64, pd.arrays.IntegerArray),
-    pa.float64(): (np.float64, pd.arrays.FloatingArray),
-    pa.bool_(): (np.bool_, pd.arrays.BooleanArray),
+_MASKED: Mapping[pa.DataType, Any] = {
+    pa.int16(): pd.arrays.IntegerArray,
+    pa.int32(): pd.arrays.IntegerArray,
+    pa.int64(): pd.arrays.IntegerArray,
+    pa.float64(): pd.arrays.FloatingArray,
+    pa.bool_(): pd.arrays.BooleanArray,
 }
 _WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[:0])
 
@@ -110,66 +110,46 @@ def frame_of(
 
 
 def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
-    if column.type in _MASKED:
-        masked = _masked(column)
-        if masked is not None:
-            return masked
+    """Convert a column, with fewer copies than pandas makes."""
+    array: pd.api.extensions.ExtensionArray
     if column.type == INSTANT and column.null_count == len(column):
-        # Pandas would look at each of them.
+        # Faster, as pandas would look at each of them.
         return pd.array(np.full(len(column), "NaT", "datetime64[ms]"), dtype=_INSTANT, copy=False)
     if pa.types.is_dictionary(column.type):
-        # Arrow's own pool keeps megabytes of what this needs in between.
+        # The default pool of Arrow would keep megabytes of temporary memory.
         column = column.unify_dictionaries(memory_pool=pa.system_memory_pool())
-        if pa.types.is_string(column.type.value_type) and column.num_chunks:
-            return _categorical(column)
+        if pa.types.is_string(column.type.value_type):
+            return _categorical(column.combine_chunks())
+    if column.type in _MASKED:
+        cells = column.combine_chunks()
+        values = _cells(cells, column.type.to_pandas_dtype(), 0)
+        # pandas decides whether NaN is missing.
+        if values.dtype != np.float64 or not np.isnan(values).any():
+            array = _MASKED[column.type](values, cells.is_null().to_numpy(zero_copy_only=False))
+            return array
     series: pd.Series = column.to_pandas(types_mapper=_PANDAS_DTYPES.get)
-    # Else their kind depends on whether there are some, and two tables could not be put together.
-    array: pd.api.extensions.ExtensionArray = series.array
+    # Empty categories get one dtype, so that tables can be concatenated.
+    array = series.array
     return pd.Categorical(array, dtype=_WORDS) if has_no_categories(series.dtype) else array
 
 
-def _masked(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray | None:
-    """A column as pandas makes it, copied once where pandas copies it twice; ``None`` where it holds no number."""
-    dtype, array_class = _MASKED[column.type]
-    values = _cells(column.chunks, dtype, dtype(0).item())
-    is_missing = np.zeros(len(column), np.bool_)
-    for place, chunk in _placed(column.chunks):
-        if chunk.null_count == len(chunk):
-            is_missing[place] = True
-        elif chunk.null_count:
-            is_missing[place] = chunk.is_null().to_numpy(zero_copy_only=False)
-    # Whether that is missing is for pandas to say.
-    has_nan = dtype is np.float64 and np.isnan(values).any()
-    return None if has_nan else array_class(values, is_missing)
-
-
-def _categorical(column: pa.ChunkedArray) -> pd.Categorical:
-    """A category column with one dictionary, whose words pandas would take apart and put together again."""
-    words = column.chunk(0).dictionary.to_pandas()
+def _categorical(column: pa.DictionaryArray) -> pd.Categorical:
+    words = column.dictionary.to_pandas()
     dtype = pd.CategoricalDtype(pd.Index(words), ordered=column.type.ordered) if len(words) else _WORDS
-    # As wide as pandas has them, which would copy others.
-    width = np.min_scalar_type(-len(words) - 2)
-    codes = [chunk.indices.cast(pa.int32()) for chunk in column.chunks]
-    return pd.Categorical.from_codes(_cells(codes, width, -1), dtype=dtype)
+    # Polars writes unsigned indices, which have no -1.
+    indices = column.indices.cast(pa.int32())
+    # As wide as pandas has codes, which would copy others.
+    return pd.Categorical.from_codes(_cells(indices, np.min_scalar_type(-len(words) - 2), -1), dtype=dtype)
 
 
-def _cells(chunks: list[pa.Array], dtype: npt.DTypeLike, filler: float) -> npt.NDArray[Any]:
-    """All cells in one array, with a filler where there are none."""
-    count = sum(map(len, chunks))
-    # What is 0 is memory that nobody touches.
-    cells = np.full(count, filler, dtype) if filler else np.zeros(count, dtype)
-    for place, chunk in _placed(chunks):
-        if chunk.null_count < len(chunk):
-            told = chunk.fill_null(filler) if chunk.null_count else chunk
-            cells[place] = told.to_numpy(zero_copy_only=False)
+def _cells(column: pa.Array, dtype: npt.DTypeLike, filler: int) -> npt.NDArray[Any]:
+    """Copy the cells of a column, with a filler for missing ones."""
+    if column.null_count == len(column):
+        # Zeros are memory that is not touched.
+        return np.full(len(column), filler, dtype) if filler else np.zeros(len(column), dtype)
+    present = column.fill_null(pa.scalar(filler).cast(column.type)) if column.null_count else column
+    cells: npt.NDArray[Any] = present.to_numpy(zero_copy_only=False).astype(dtype)
     return cells
-
-
-def _placed(chunks: list[pa.Array]) -> Iterator[tuple[slice, pa.Array]]:
-    """Each part, and which cells of the whole are its own."""
-    begin = 0
-    for chunk in chunks:
-        yield slice(begin, begin := begin + len(chunk)), chunk
 
 
 def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:

@@ -162,7 +162,7 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
 def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
     """Where the value was reported after the desired part became what it is; not where nobody can tell.
 
-    The same of a column as :attr:`mirror_sdk.Resource.is_reported_since` of one resource.
+    The same of a column as :attr:`mirror_sdk.Resource.is_reported_after_write` of one resource.
     """
     by_time = (asked["reported_at"] > asked["desired_at"]).fillna(False).astype(bool)
     reported, desired = (asked[name].astype("Int64") for name in _REVISIONS)

@@ -10,7 +10,6 @@ from typing import Literal
 import pandas as pd
 from pandas.api.types import infer_dtype
 
-from mirror_sdk._arguments import path_patterns
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import build, to_frame
 from mirror_sdk.tables.columns import documented, moment
@@ -57,7 +56,7 @@ def state_frame(
     Source: specification 2.2; wire.md 1.
     """
     about: dict[str, object] = {"taken_at": None if taken_at is None else moment("taken_at", taken_at)}
-    table, device_count = state_table(devices, paths=path_patterns(paths), raw=raw)
+    table, device_count = state_table(devices, paths=paths, raw=raw)
     return to_frame(table, about | {"devices": device_count, "complete": True, "server": server}, tz=tz)
 
 

@@ -13,7 +13,7 @@ from mirror_sdk._fork import tell_in_child
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
-from mirror_sdk.errors import MirrorError, PreconditionFailed
+from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.async_in_flight import InFlightWrite, start_write, wait_all, wait_first
 from mirror_sdk.plan.checks import PlannedWrite, Seen
@@ -115,7 +115,7 @@ class AsyncPlan(PlanReport):
             timeout=timeout,
         )
         if not self._applying.acquire(blocking=False):
-            raise self._busy()
+            raise InvalidValue("this plan is being applied already; wait until it ends, or stop() it")
         try:
             self._stopped.clear()
             count = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)

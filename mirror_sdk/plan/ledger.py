@@ -172,7 +172,7 @@ class Ledger:
         todo = [
             entry
             for entry in self.entries
-            if entry.status not in _ENDED and (include_offline or not _is_offline(entry.planned))
+            if entry.status not in _ENDED and (include_offline or entry.planned.check is not Check.OFFLINE)
         ]
         lacking = max(0, canary - self.count()[RequestStatus.SUCCESS])
         canaries = [entry for entry in todo if entry.planned.is_awake][:lacking]
@@ -244,10 +244,6 @@ class Ledger:
         """Send no more writes. The first reason is kept."""
         if self._todo and self.stopped_because is None:
             self.stopped_because = reason
-
-
-def _is_offline(planned: PlannedWrite) -> bool:
-    return planned.check is Check.OFFLINE
 
 
 def _name(entry: LedgerEntry) -> str:

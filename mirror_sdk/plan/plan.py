@@ -13,7 +13,7 @@ import pandas as pd
 from mirror_sdk._fork import tell_in_child
 from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers, wait_for_answer
 from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
-from mirror_sdk.errors import MirrorError, PreconditionFailed
+from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen
 from mirror_sdk.plan.in_flight import InFlightWrite, start_write, wait_all, wait_first
@@ -111,7 +111,7 @@ class Plan(PlanReport):
             timeout=timeout,
         )
         if not self._applying.acquire(blocking=False):
-            raise self._busy()
+            raise InvalidValue("this plan is being applied already; wait until it ends, or stop() it")
         try:
             self._stopped.clear()
             count = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)

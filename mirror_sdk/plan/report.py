@@ -158,9 +158,6 @@ class PlanReport(JsonForm):
         planned = [entry.planned for entry in self._ledger.entries]
         return [(one.device_id, one.path, one.before.python) for one in planned if one.before.python is not None]
 
-    def _busy(self) -> InvalidValue:
-        return InvalidValue("this plan is being applied already; wait until it ends, or stop() it")
-
     def _undo(self) -> list[RequestedWrite]:
         """Return the undo of each write that may have had an effect, the last one first."""
         return [entry.undo for entry in reversed(self._ledger.entries) if entry.may_have_acted]
@@ -173,7 +170,7 @@ class PlanReport(JsonForm):
         """
         counted = Counter(one.decision for one in self.planned)
         decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
-        parts = [", ".join(decisions) or "nothing is wanted"]
+        parts = [", ".join(decisions) or "no writes"]
         if self._is_unsent:
             lost = sum(not one.undoable for one in self._to_write)
             sends = ", apply() sends" if self._to_write else ""

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._protocol.asked import expected_revision
-from mirror_sdk._tables import REVISION, DeviceTable, is_table, named_rows, revision_in
+from mirror_sdk._table_keys import REVISION, DeviceTable, is_table, named_rows, revision_in
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.values import Value
@@ -154,7 +154,7 @@ def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[RequestedWrite]:
         return _of_long(frame, value_name, if_match=if_match)
     if if_match:
         raise _no_revisions()
-    return _of_wide(frame)
+    return _of_long(_long_of_wide(frame), "value", if_match=False)
 
 
 def _no_revisions() -> InvalidValue:
@@ -193,12 +193,14 @@ def _parsed(cell: object, path: str, frame: pd.DataFrame, row: object, column: o
 def _of_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[RequestedWrite]:
     columns = [frame[name].astype(object) for name in ("device_id", "path", value_name)]
     types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
+    # Errors name the column of a wide table, which is the path.
+    is_wide = frame.index.name == "device_id"
     revisions: Sequence[int | None] = _revisions(frame) if if_match else [None] * len(frame)
     return [
         RequestedWrite(
             own_id(device_id) or _text_of("device_id", device_id),
             _text_of("path", path),
-            _parsed(value, path, frame, row, value_name),
+            _parsed(value, path, frame, row, path if is_wide else value_name),
             None if _is_missing(content_type) else str(content_type),
             revision,
         )
@@ -226,19 +228,14 @@ def _text_of(name: str, cell: object) -> str:
     )
 
 
-def _of_wide(frame: pd.DataFrame) -> list[RequestedWrite]:
-    paths = [str(name) for name in frame.columns if str(name).startswith("/")]
+def _long_of_wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with a column per path as one with a row per value."""
+    paths = [name for name in frame.columns if str(name).startswith("/")]
     if frame.index.name != "device_id" or len(paths) < len(frame.columns):
         lacking = [name for name in ("device_id", "path", "value") if name not in frame.columns]
         raise InvalidValue(f"the table lacks {', '.join(lacking)}; {_CURE}")
-    return [
-        RequestedWrite(
-            own_id(device_id) or _text_of("device_id", device_id), path, _parsed(value, path, frame, device_id, path)
-        )
-        for path in paths
-        for device_id, value in zip(frame.index, frame[path].astype(object), strict=True)
-        if not _is_missing(value)
-    ]
+    long = frame.astype(object).melt(var_name="path", ignore_index=False)
+    return long.assign(device_id=long.index)
 
 
 def _of_tuple(row: tuple[object, ...]) -> RequestedWrite:

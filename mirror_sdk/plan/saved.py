@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -76,11 +77,9 @@ class _SavedWrite(_Saved):
 
 
 def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
-    seen: set[str] = set()
-    for write in writes:
-        if write.async_id in seen:
-            raise ValueError(f"async_id {write.async_id!r} occurs twice, so one of the writes would never be sent")
-        seen.add(write.async_id)
+    async_id, count = Counter(write.async_id for write in writes).most_common(1)[0] if writes else ("", 0)
+    if count > 1:
+        raise ValueError(f"async_id {async_id!r} occurs twice, so one of the writes would never be sent")
     return writes
 
 

@@ -37,7 +37,6 @@ STREAM_TYPES: Mapping[Kind, pa.DataType] = {
     "flag": pa.bool_(),
 }
 """The types of the columns of the interface."""
-_OFFSET_BITS, _WIDEST_BYTES = 32, 8
 _CATEGORIES = b"categories"
 _ABOUT = b"mirror"
 _OF_PANDAS = b"pandas"
@@ -227,18 +226,9 @@ def own(column: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=32)
 def nulls(length: int, kind: pa.DataType) -> pa.Array:
-    """A column, but for a category column, in which nothing stands; all of them share their memory."""
-    is_of_bytes = pa.types.is_string(kind) or pa.types.is_binary(kind)
-    # Whether there are some; and where each begins, and no bytes, or the cells.
-    bits = [length, _OFFSET_BITS * (length + 1), 0] if is_of_bytes else [length, kind.bit_width * length]
-    zeros = _zeros((_WIDEST_BYTES * (length + 1)).bit_length())
-    return pa.Array.from_buffers(kind, length, [zeros.slice(0, -(-size // 8)) for size in bits], length)
-
-
-@lru_cache(maxsize=2)
-def _zeros(bit_length: int) -> pa.Buffer:
-    """As many bytes as a number of this bit length tells at most."""
-    return pa.py_buffer(bytes(1 << bit_length))
+    """Return a column of missing cells, of any type but a category. Zeros are memory that takes no space."""
+    zeros = pa.py_buffer(np.zeros(length + 1, np.int64))
+    return pa.Array.from_buffers(kind, length, [zeros] * kind.num_buffers, length)
 
 
 def occurring(column: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -13,15 +13,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_sdk.object_table import lookup
 from mirror_sdk.tables.columns import TableColumn, Words, at, fixed_category_array, nulls, occurring, own, words_at
 from mirror_sdk.tables.payloads import TypedColumns, read_payloads
 from mirror_sdk.tables.state import STATE_COLUMNS, STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
+from mirror_sdk.tables.units import declared_units, instance_of, is_in_named_unit, names_unit
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.paths import matches_any
 from mirror_sdk.wire.snapshot import COLUMNS
 
-_UNITS_RESOURCE = f"/{SENSOR_UNITS}"
 _TEXT = list(ValueKind).index(ValueKind.TEXT)
 
 
@@ -171,42 +171,23 @@ def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
 
 
 def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
-    """The unit an object instance names in its resource 5701, else the declared one."""
+    """Return the unit that resource 5701 of an object instance names, else the declared one."""
     paths = resources.path.dictionary.to_pylist()
-    definitions = list(map(lookup, paths))
-    declared = pa.array([(definition and definition.unit) or None for definition in definitions], pa.string())
-    names_unit = np.array([path.endswith(_UNITS_RESOURCE) for path in paths], np.bool_)
-    if not names_unit.any():
-        return words_at(resources.path.indices, declared)
+    declared = declared_units(paths)
     index = resources.path.indices.to_numpy(zero_copy_only=False)
-    naming = np.flatnonzero(names_unit[index] & (reported.kind.to_numpy() == _TEXT))
+    is_naming, is_in_unit = (np.array([*map(test, paths)], np.bool_)[index] for test in (names_unit, is_in_named_unit))
+    naming = np.flatnonzero(is_naming & (reported.kind.to_numpy() == _TEXT))
     if not len(naming):
         return words_at(resources.path.indices, declared)
-    takes_unit = np.array([bool(one and one.resource_id in IN_SENSOR_UNITS) for one in definitions], np.bool_)
-    instances: dict[str, int] = {}
-    instance = np.array([instances.setdefault(_instance(path), len(instances)) for path in paths], np.int64)
-    keys = resources.devices() * len(instances) + instance[index]
-    taking = np.flatnonzero(takes_unit[index])
-    named = _positions(keys[naming], keys[taking])
-    named_units = reported.text.take(pa.array(naming))
-    words = pa.concat_arrays([declared, pc.if_else(pc.equal(named_units, ""), None, named_units)])
+    instances = pa.array(map(instance_of, paths), pa.string()).dictionary_encode()
+    keys = resources.devices() * len(instances.dictionary) + instances.indices.to_numpy()[index]
+    named = np.flatnonzero(is_in_unit)
+    found = pc.index_in(pa.array(keys[named]), pa.array(keys[naming])).fill_null(-1).to_numpy()
+    units = reported.text.take(pa.array(naming))
+    words = pa.concat_arrays([declared, pc.if_else(pc.equal(units, ""), None, units)])
     chosen = index.astype(np.int64)
-    chosen[taking[named >= 0]] = len(declared) + named[named >= 0]
+    chosen[named[found >= 0]] = len(declared) + found[found >= 0]
     return words.take(pa.array(chosen)).dictionary_encode()
-
-
-def _instance(path: str) -> str:
-    """``/3303/0`` of ``/3303/0/5700``, and what stands before 5701 of a path that names a unit."""
-    return path.removesuffix(_UNITS_RESOURCE) if path.endswith(_UNITS_RESOURCE) else "/".join(path.split("/")[:3])
-
-
-def _positions(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where in ``keys`` each of the wanted stands; -1 where it does not."""
-    # In order already, but for instances that stand in another order in some device; a stable sort is quick then.
-    order = np.argsort(keys, kind="stable")
-    place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = order[place]
-    return np.where(keys[found] == wanted, found, -1)
 
 
 def _only(table: pa.Table, path: pa.DictionaryArray, patterns: Sequence[str]) -> pa.Table:

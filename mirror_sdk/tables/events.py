@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.tables.columns import (
@@ -21,6 +21,7 @@ from mirror_sdk.tables.columns import (
     to_table,
     value_columns,
 )
+from mirror_sdk.tables.history import has_gap
 from mirror_sdk.tables.units import NamedUnits, Unitless, names_unit, unitless, with_units
 from mirror_sdk.values import NO_VALUE, ValueKind
 
@@ -81,16 +82,11 @@ class EventParts:
         self._columns = event_columns([])
         self._tables: list[pa.Table] = []
         self._naming: list[Event] = []
-        self._complete = True
-        self._taken_at: datetime | None = None
 
     def add(self, events: Sequence[Event]) -> None:
         """Make the rows of some events, which follow those before."""
         for name, values in event_columns(events).items():
             self._columns[name] += values
-        self._complete = self._complete and all(event.kind is not EventKind.GAP for event in events)
-        changes = filter(None, [self._taken_at, *(event.changed_at for event in events)])
-        self._taken_at = max(changes, default=None)
         if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
             self._end_table()
 
@@ -118,7 +114,8 @@ class EventParts:
         self._end_table()
         table = pa.concat_tables(self._tables)
         device_ids = table["device_id"].unique().to_pylist()
-        about = table_metadata(device_ids, self._taken_at, complete=self._complete, server=server)
+        taken_at = pc.max(table["changed_at"]).as_py()
+        about = table_metadata(device_ids, taken_at, complete=not has_gap(table), server=server)
         if position is not None:
             about["position"] = position
         if state is not None:
@@ -143,7 +140,7 @@ def event_columns(events: Iterable[Event]) -> dict[str, list[object]]:
 
 def _columns_of(rows: Sequence[Event]) -> dict[str, list[object]]:
     values = [event.value or NO_VALUE for event in rows]
-    columns: dict[str, list[object]] = {name: _told(name, rows) for name in _PLAIN}
+    columns: dict[str, list[object]] = {name: _copied(name, rows) for name in _PLAIN}
     columns |= value_columns("value", values)
     columns["event"] = [event.kind.value for event in rows]
     columns["value_kind"] = [value.kind.value for value in values]
@@ -151,12 +148,12 @@ def _columns_of(rows: Sequence[Event]) -> dict[str, list[object]]:
     return columns
 
 
-def _told(name: str, rows: Sequence[Event]) -> list[object]:
-    """A plain column. A service may tell texts and numbers that no table takes, which must keep no other event out."""
-    told = [getattr(event, name) for event in rows]
+def _copied(name: str, rows: Sequence[Event]) -> list[object]:
+    """Copy an attribute to a column. A text or number that Arrow cannot store must not affect the other events."""
+    cells = [getattr(event, name) for event in rows]
     if name == "status":
-        return [one if isinstance(one, int) and _LEAST_STATUS <= one <= _MOST_STATUS else None for one in told]
+        return [one if isinstance(one, int) and _LEAST_STATUS <= one <= _MOST_STATUS else None for one in cells]
     return [
         one.encode(errors="backslashreplace").decode() if isinstance(one, str) and not one.isascii() else one
-        for one in told
+        for one in cells
     ]

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import EventKind
-from mirror_sdk.object_table import lookup
 from mirror_sdk.tables.columns import (
     CATEGORY,
     INSTANT,
@@ -28,7 +27,7 @@ from mirror_sdk.tables.columns import (
     words_at,
 )
 from mirror_sdk.tables.payloads import read_payloads
-from mirror_sdk.tables.units import NamedUnits, Unitless, unitless, with_units
+from mirror_sdk.tables.units import NamedUnits, Unitless, declared_units, unitless, with_units
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
@@ -86,7 +85,7 @@ HISTORY_RAW_SCHEMA = schema_of(HISTORY_COLUMNS, raw=True)
 
 _REGISTRATIONS = ["registration", "reg_update", "deregistration", "expired"]
 
-Hole: TypeAlias = "tuple[datetime | None, datetime | None]"
+GapInterval: TypeAlias = "tuple[datetime | None, datetime | None]"
 
 
 def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
@@ -111,7 +110,7 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
     columns |= {
         "path": path,
         "reason": _reasons(columns["category"]),
-        "unit": _declared_units(path),
+        "unit": words_at(path.indices, declared_units(path.dictionary.to_pylist())),
         "value_num": typed.num,
         "value_text": typed.text,
         "value_bool": typed.bool,
@@ -136,7 +135,7 @@ def _reasons(category: pa.DictionaryArray) -> pa.DictionaryArray:
     return words_at(category.indices, pa.array(sentences, pa.string()))
 
 
-def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool = False) -> pa.Table:
+def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (), *, raw: bool = False) -> pa.Table:
     """The history table of an events table: of its observations, the values that were read, and registrations.
 
     What the notification log does not tell is missing: values that others read, values that nobody subscribed, ends of
@@ -144,7 +143,7 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
 
     Args:
         events: An events table for Arrow with plain texts; each entry once, in the order of the log.
-        holes: The intervals in which nothing could be heard: from when until when.
+        gap_intervals: The intervals in which nothing could be heard: from when until when.
         raw: Whether the payloads are a column too.
     """
     event = events["event"]
@@ -163,7 +162,7 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
     # A device may not say when its value changed; then it is when it was received.
     columns["changed_at"] = pc.coalesce(columns["changed_at"], columns["received_at"])
     columns |= {name: pa.nulls(rows.num_rows, pa.string()) for name in ("status", "category")}
-    table = pa.concat_tables([_of_texts(columns, schema, rows.num_rows), _of_holes(holes, schema)])
+    table = pa.concat_tables([_of_texts(columns, schema, rows.num_rows), _of_gap_intervals(gap_intervals, schema)])
     return _in_order(table.unify_dictionaries())
 
 
@@ -183,14 +182,12 @@ class HistoryParts:
 
     def without_rows(self, device_ids: Iterable[str]) -> list[str]:
         """Those of the devices that have none, once all rows were added."""
-        self._tables = [_joined(self._tables)]
-        heard = set(self._tables[0]["device_id"].unique().to_pylist())
+        heard = set(self._join()["device_id"].unique().to_pylist())
         return [device_id for device_id in device_ids if device_id not in heard]
 
     def unitless(self) -> Unitless | None:
         """Which resources are in a unit that their devices name, once all rows were added."""
-        self._tables = [_joined(self._tables)]
-        return unitless(self._tables[0])
+        return unitless(self._join())
 
     def finish(
         self, about: Mapping[str, object], *, units: NamedUnits | None = None
@@ -201,14 +198,14 @@ class HistoryParts:
             about: What it is based on, but for what its rows tell.
             units: What tells the units which devices name.
         """
-        whole = _joined(self._tables)
+        whole = self._join()
         self._tables.clear()
         told = {"devices": len(whole["device_id"].unique().drop_null()), "complete": not has_gap(whole)}
         return [whole if units is None else with_units(whole, units)], {**about, **told}
 
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables).unify_dictionaries()
+    def _join(self) -> pa.Table:
+        self._tables = [pa.concat_tables(self._tables).unify_dictionaries()]
+        return self._tables[0]
 
 
 def _words(column: pa.Array) -> pa.DictionaryArray:
@@ -231,15 +228,9 @@ def _known(column: pa.Array, field: pa.Field, known: Sequence[str]) -> pa.Dictio
     return fixed_category_array(places.take(words.indices), field)
 
 
-def _declared_units(path: pa.DictionaryArray) -> pa.DictionaryArray:
-    definitions = map(lookup, path.dictionary.to_pylist())
-    declared = pa.array([(definition and definition.unit) or None for definition in definitions], pa.string())
-    return words_at(path.indices, declared)
-
-
 def has_gap(table: pa.Table) -> bool:
-    """Whether a gap is among the rows."""
-    gap = HISTORY_EVENTS.index("gap")
+    """Return whether a history or events table contains a gap."""
+    gap = categories_of(table.schema.field("event")).index("gap")
     return any(pc.any(pc.equal(part.indices, gap)).as_py() for part in table["event"].chunks)
 
 
@@ -253,14 +244,14 @@ def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> p
     return pa.Table.from_arrays([given[name] for name in schema.names], schema=schema)
 
 
-def _of_holes(holes: Sequence[Hole], schema: pa.Schema) -> pa.Table:
+def _of_gap_intervals(gap_intervals: Sequence[GapInterval], schema: pa.Schema) -> pa.Table:
     columns = {
-        "changed_at": pa.array([begin for begin, _ in holes], INSTANT),
-        "until": pa.array([until for _, until in holes], INSTANT),
-        "event": pa.array(["gap"] * len(holes), pa.string()),
-        "value_kind": pa.array([ValueKind.NONE.value] * len(holes), pa.string()),
+        "changed_at": pa.array([begin for begin, _ in gap_intervals], INSTANT),
+        "until": pa.array([until for _, until in gap_intervals], INSTANT),
+        "event": pa.array(["gap"] * len(gap_intervals), pa.string()),
+        "value_kind": pa.array([ValueKind.NONE.value] * len(gap_intervals), pa.string()),
     }
-    return _of_texts(columns, schema, len(holes))
+    return _of_texts(columns, schema, len(gap_intervals))
 
 
 def _in_order(table: pa.Table) -> pa.Table:

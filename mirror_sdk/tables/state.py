@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from mirror_sdk._arguments import path_patterns
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.tables.columns import (
     CATEGORY,
@@ -28,6 +29,7 @@ from mirror_sdk.tables.columns import (
 )
 from mirror_sdk.values import NO_VALUE, ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import PathParts, matches_any, parse_path
 
 _KINDS = Words([kind.value for kind in ValueKind])
@@ -159,6 +161,10 @@ def _reader(column: TableColumn) -> tuple[str, Callable[[Any], object]]:
     return part, attrgetter(member)
 
 
+_ROWS_AT_A_TIME = 10_000
+"""The rows of a part of the table. Converting a part takes a thread some milliseconds per column."""
+
+
 class DeviceState(Protocol):
     """What of a device object its rows are made of; see :class:`mirror_sdk.DeviceObject`."""
 
@@ -182,16 +188,17 @@ class DeviceState(Protocol):
 def state_table(
     devices: Iterable[DeviceState], *, paths: Sequence[str] | None, raw: bool = False
 ) -> tuple[pa.Table, int]:
-    """The state table for Arrow, and the number of the devices; see :func:`mirror_sdk.frames.state_frame`."""
-    rows = StateRows(paths=paths, raw=raw)
-    for device in devices:
-        rows.add(rows.of(device))
-    return rows.pop_table(), rows.device_count
+    """Return the state table for Arrow, and the number of devices; see :func:`mirror_sdk.frames.state_frame`."""
+    tables: list[pa.Table] = []
+    rows = StateRows(tables.append, paths=paths, raw=raw)
+    rows.add(map(rows.rows_of, devices))
+    device_count = rows.finish()[1]
+    return pa.concat_tables(tables).unify_dictionaries(), device_count
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRows:
-    """The rows of one device: few objects, however many rows, since hundreds of devices may wait for their turn.
+    """The rows of one device. They are few objects, since hundreds of devices may wait for their turn.
 
     Attributes:
         taken_at: When the device was read, by the service's clock.
@@ -205,31 +212,29 @@ class DeviceRows:
 
 
 class StateRows:
-    """Rows of the state table, column by column, of which nothing of a device but its values is kept.
+    """Makes the state table of device objects in parts, column by column, so that no device object stays in memory.
 
     Args:
-        paths: Path patterns, checked; ``None`` takes every resource.
+        keep: Accepts the parts, in order; there is at least one.
+        paths: Path patterns; ``None`` takes every resource.
         raw: Whether the payloads are columns too.
 
-    Attributes:
-        device_count: Of how many devices they are.
-        taken_at: When the first of these was read, by the service's clock; ``None`` without any.
+    Raises:
+        InvalidValue: A pattern is not one.
     """
 
-    def __init__(self, *, paths: Sequence[str] | None, raw: bool) -> None:
-        self._paths = paths
+    def __init__(self, keep: Callable[[pa.Table], object], *, paths: Sequence[str] | None, raw: bool) -> None:
+        self._keep = keep
+        self._paths = path_patterns(paths)
         self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
         # The raw columns are the last ones.
         self._readers = list(map(_reader, STATE_COLUMNS[: len(self._schema)]))
         self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
-        self.device_count: int = 0
-        self.taken_at: datetime | None = None
+        self._device_count = 0
+        self._taken_at: datetime | None = None
 
-    def __len__(self) -> int:
-        return len(self._columns["device_id"])
-
-    def of(self, device: DeviceState) -> DeviceRows:
-        """The rows of a device, to be added when it is its turn."""
+    def rows_of(self, device: DeviceState) -> DeviceRows:
+        """Return the rows of a device, for :meth:`add`."""
         resources = [resource for resource in device.resources.values() if matches_any(self._paths, resource.path)]
         parts: dict[str, Sequence[object]] = {
             "device": [device] * len(resources),
@@ -240,17 +245,23 @@ class StateRows:
         cells = list(chain.from_iterable(map(read, parts[part]) for part, read in self._readers))
         return DeviceRows(device.created_at, len(resources), cells)
 
-    def add(self, rows: DeviceRows) -> None:
-        """The rows of one more device."""
-        self.device_count += 1
-        # The oldest, so that no row is older than the table says it is.
-        self.taken_at = min(self.taken_at or rows.taken_at, rows.taken_at)
-        for place, column in enumerate(self._columns.values()):
-            column.extend(rows.cells[place * rows.row_count : (place + 1) * rows.row_count])
+    def add(self, devices: Iterable[DeviceRows]) -> None:
+        """Append the rows of devices."""
+        for rows in devices:
+            self._device_count += 1
+            # The oldest, so that no row is older than the table claims.
+            self._taken_at = min(self._taken_at or rows.taken_at, rows.taken_at)
+            for index, column in enumerate(self._columns.values()):
+                column.extend(rows.cells[index * rows.row_count : (index + 1) * rows.row_count])
+            if len(self._columns["device_id"]) >= _ROWS_AT_A_TIME:
+                self._end_part()
 
-    def pop_table(self) -> pa.Table:
-        """All rows, for Arrow; none of them is here any more."""
-        table = to_table(self._columns, self._schema)
+    def finish(self) -> tuple[str | None, int]:
+        """Return when the first device was read, by the service's clock, and the number of devices."""
+        self._end_part()
+        return None if self._taken_at is None else write_timestamp(self._taken_at), self._device_count
+
+    def _end_part(self) -> None:
+        self._keep(to_table(self._columns, self._schema))
         for column in self._columns.values():
             column.clear()
-        return table

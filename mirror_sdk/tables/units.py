@@ -68,6 +68,11 @@ def names_unit(path: str) -> bool:
     return path.endswith(_NAMING)
 
 
+def declared_units(paths: Iterable[str]) -> pa.StringArray:
+    """Return the unit that the object table declares for each path; missing for none."""
+    return pa.array([(definition and definition.unit) or None for definition in map(lookup, paths)], pa.string())
+
+
 def naming_paths(paths: list[str]) -> list[str]:
     """The resources that name the units of others, each once."""
     return sorted({instance_of(path) + _NAMING for path in paths})
@@ -187,21 +192,19 @@ def _one_array(column: pa.ChunkedArray) -> pa.DictionaryArray:
 def _codes_of(
     device: pa.DictionaryArray, path: pa.DictionaryArray, known: Mapping[tuple[str, str], int]
 ) -> npt.NDArray[np.int64]:
-    """What is known of the resource of each row, as a number; -1 where nothing is."""
-    devices, paths = ({word: code for code, word in enumerate(one.dictionary.to_pylist())} for one in (device, path))
-    numbers = {
-        devices[device_id] * len(paths) + paths[resource]: number
-        for (device_id, resource), number in known.items()
-        if device_id in devices and resource in paths
-    }
-    if not numbers:
-        return np.full(len(device), -1)
-    keys = np.array(sorted(numbers))
-    values = np.array([numbers[key] for key in keys.tolist()])
-    rows = [one.indices.fill_null(-1).to_numpy().astype(np.int64) for one in (device, path)]
-    wanted = np.where((rows[0] < 0) | (rows[1] < 0), -1, rows[0] * len(paths) + rows[1])
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[place] == wanted, values[place], -1)
+    """Return the number known for the resource of each row; -1 for none."""
+    of_known = [
+        pc.index_in(pa.array([key[part] for key in known], pa.string()), column.dictionary)
+        for part, column in enumerate((device, path))
+    ]
+    # Device and path as one number; null for what does not occur.
+    keys, rows = (
+        pc.add(pc.multiply(one.cast(pa.int64()), len(path.dictionary)), other)
+        for one, other in (of_known, (device.indices, path.indices))
+    )
+    found = pc.index_in(rows, keys, skip_nulls=True).fill_null(-1).to_numpy()
+    numbers: npt.NDArray[np.int64] = np.array([*known.values(), -1])[found]
+    return numbers
 
 
 def is_in_named_unit(path: str) -> bool:

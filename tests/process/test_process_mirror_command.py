@@ -128,13 +128,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)
-def test_what_is_refused_is_told_in_a_line_of_words_of_the_shell(run, light, words):
+def test_rejections_are_one_line_with_commands_of_the_shell(run, light, words):
     result = run(*(word.format(light=light) for word in words), status=1)
     assert REFUSED[words].format(light=light) in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_no_failure_of_a_device_names_what_the_shell_has_not(monkeypatch):
+def test_no_device_failure_names_python_arguments(monkeypatch):
     for category in CATEGORY_HINTS:
 
         def fail(category: str = category, **_: object) -> None:
@@ -254,7 +254,7 @@ def test_without_a_key_nothing_is_written(run, monkeypatch, tmp_path, arguments,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_a_terminal_the_key_is_asked_for_and_not_shown(application, shared_server, light, tmp_path):
+def test_terminal_prompts_for_the_key_without_echo(application, shared_server, light, tmp_path):
     ours, theirs = pty.openpty()
     environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
     program = "from mirror_sdk.cli import main; main()"
@@ -352,7 +352,7 @@ def test_a_plan_may_come_from_a_spreadsheet_of_any_country(run, application, lig
     assert "a comma is no decimal point; write it like 21.5" in temperature["reason"]
 
 
-def test_what_is_refused_is_no_success_when_the_rest_is_applied(run, application, light, tmp_path):
+def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):
     wanted = tmp_path / "wanted.csv"
     wanted.write_text(
         f"device,path,value\n{application.name},{LEVEL},40\n{application.name},{SWITCH},bright\nnobody,{LEVEL},1\n"
@@ -377,13 +377,13 @@ def test_what_is_refused_is_no_success_when_the_rest_is_applied(run, application
         (b"device,path,value\nlight,/3311/0/5851," + b"9" * 200_000, "not a CSV file in UTF-8"),
     ],
 )
-def test_a_file_that_cannot_be_read_as_a_plan_is_told_in_one_line(run, tmp_path, content, words):
+def test_invalid_plan_file_is_reported_in_one_line(run, tmp_path, content, words):
     wanted = tmp_path / "wanted.csv"
     wanted.write_bytes(content)
     assert words in run("plan", str(wanted), status=2).stderr
 
 
-def test_what_cannot_be_written_is_told_in_one_line(run, tmp_path):
+def test_unwritable_file_is_reported_in_one_line(run, tmp_path):
     file = tmp_path / "file"
     file.touch()
     for words in (["snapshot", f"{file}/state.csv"], ["record", f"{file}/run", "--seconds", "0"]):
@@ -392,7 +392,7 @@ def test_what_cannot_be_written_is_told_in_one_line(run, tmp_path):
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_values_before_are_written_as_they_are_read_again(run, application, light, tmp_path):
+def test_undo_file_restores_the_same_values(run, application, light, tmp_path):
     clock, package, before = "/3/0/13", "/5/0/0", tmp_path / "before.csv"
     time = {"path": clock, "value": "1767225600", "writable": True}
     # Of three bytes base64 could be hex digits as well.

@@ -124,7 +124,7 @@ def test_a_table_without_rows_does_nothing_and_says_so(client, rooms):
     assert "mirror_sdk" not in told[0].filename
     with pytest.warns(EmptyTableWarning):
         client.subscribe(nothing)
-    assert "nothing is wanted" in repr(client.plan(nothing, value=3))
+    assert "no writes" in repr(client.plan(nothing, value=3))
     assert all(client.subscriptions.list(room) == [] for room in rooms)
 
 
@@ -134,7 +134,7 @@ def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
         client.fleet.snapshot(devices=gone)
     with pytest.raises(NotFound) as caught:
         client.subscribe(gone)
-    assert re.match(f"1 of 2 resources were refused, the others are done.*{'0' * 32}", caught.value.__notes__[0])
+    assert re.match(f"1 of 2 resources were rejected, the others are done.*{'0' * 32}", caught.value.__notes__[0])
     assert client.subscriptions.list(rooms[3]) == [TEMPERATURE]
     assert client.plan(gone, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
     with pytest.raises(UnknownDevice, match="room-9"):

@@ -8,14 +8,14 @@ from changed_answers import TEMPERATURE
 from mirror_sdk import InvalidValue, NotFound
 
 
-def test_a_device_can_have_a_value_that_is_wrong_only_as_a_text(client, simulator, device_id):
+def test_simulated_device_accepts_an_invalid_value_only_as_text(client, simulator, device_id):
     simulator.set_value(device_id, TEMPERATURE, "warm")
     assert client.requests.begin_read(device_id, TEMPERATURE).result().raw == b"warm"
     with pytest.raises(InvalidValue):
         simulator.set_value(device_id, TEMPERATURE, b"\x00\x01")
 
 
-def test_a_new_resource_is_known_after_an_update_and_a_removed_one_stays_in_the_mirror(client, simulator, device_id):
+def test_new_resource_appears_after_an_update_and_removed_one_stays(client, simulator, device_id):
     simulator.set_value(device_id, "/3303/1/5700", 5, observable=True)
     assert "/3303/1/5700" not in client.get_device(device_id)
     simulator.update_registration(device_id)
@@ -26,7 +26,7 @@ def test_a_new_resource_is_known_after_an_update_and_a_removed_one_stays_in_the_
     assert "/3303/1/5700" not in [resource.uri for resource in client.devices.resources(device_id)]
 
 
-def test_what_cannot_be_is_refused_by_name(simulator):
+def test_invalid_simulated_devices_are_rejected_by_name(simulator):
     with pytest.raises(ValueError, match="path"):
         simulator.add_device("s", [{"path": "3303"}])
     # Time moves on only, and not too far.

@@ -35,7 +35,7 @@ def values(told):
     return [row["value"] for row in rows(told)]
 
 
-def test_it_shows_what_happened_to_a_device(shell, times):
+def test_history_shows_the_events_of_a_device(shell, times):
     shown = shell("history", "a")
     assert shown.exit_code == 0
     assert "23.5" in shown.stdout
@@ -50,7 +50,7 @@ def test_it_shows_what_happened_to_a_device(shell, times):
     assert told[-1]["at"] == times[2].isoformat(timespec="milliseconds")
 
 
-def test_an_interval_is_told_by_instants_or_from_now(shell, times):
+def test_history_of_an_interval_by_instants_or_by_age(shell, times):
     begin, end = (f"{at:%Y-%m-%dT%H:%M:%S}Z" for at in times[1:])
     expected = {
         ("--begin", begin, "--end", end): [22.5],
@@ -62,7 +62,7 @@ def test_an_interval_is_told_by_instants_or_from_now(shell, times):
         assert values(shell("history", "a", TEMPERATURE, "--json", *words)) == found
 
 
-def test_a_span_longer_than_the_history_shows_what_there_is_of_it_and_says_so(shell, times):
+def test_span_longer_than_the_history_shows_all_of_it_with_a_notice(shell, times):
     whole = shell("history", "a", TEMPERATURE, "--json", "--since", "9d")
     assert values(whole) == [None, 21.5, 22.5, 23.5]
     (said,) = whole.stderr.splitlines()
@@ -73,7 +73,7 @@ def test_a_span_longer_than_the_history_shows_what_there_is_of_it_and_says_so(sh
     assert shell("history", "a", "--since", "1h").stderr == ""
 
 
-def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(shell, mirror, simulator):
+def test_span_longer_than_the_history_includes_values_dated_before_it(shell, mirror, simulator):
     device_id = simulator.add_device("early", RESOURCES)
     dated = int(simulator.get_clock().timestamp() * 1000) - 30_000
     value = Observation(device_id, TEMPERATURE, Content(b"19.5"), dated, is_unasked=True)
@@ -88,7 +88,7 @@ def test_a_span_longer_than_the_history_has_what_devices_dated_before_it(shell, 
     assert values(shell("history", "early", TEMPERATURE, "--json", "--since", "20s")) == [None]
 
 
-def test_wrong_usage_is_told(shell, tmp_path):
+def test_history_commands_reject_wrong_usage(shell, tmp_path):
     for words, told in (
         (["history", "a", "--begin", "2026-01-05T08:00"], "has no time zone; write 2026-01-05T08:00:00Z"),
         (["history", "a", "--begin", "yesterday"], "is not a time"),
@@ -104,7 +104,7 @@ def test_wrong_usage_is_told(shell, tmp_path):
         assert told in found.stderr
 
 
-def test_what_is_refused_is_told_in_a_line(shell, times, tmp_path):
+def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
     file = tmp_path / "then.csv"
     for words, told in (
         (["history", "a", "--begin", "2020-01-01T00:00Z"], "the history begins at"),
@@ -119,7 +119,7 @@ def test_what_is_refused_is_told_in_a_line(shell, times, tmp_path):
     assert not file.exists()
 
 
-def test_the_fleet_as_of_an_instant_is_written_into_a_file(shell, times, tmp_path):
+def test_as_of_writes_the_fleet_at_an_instant(shell, times, tmp_path):
     at = f"{times[1]:%Y-%m-%dT%H:%M:%S}Z"
     for ending, read in (("parquet", pd.read_parquet), ("csv", pd.read_csv)):
         file = tmp_path / f"then.{ending}"

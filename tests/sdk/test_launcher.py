@@ -15,7 +15,7 @@ KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
     ("host", "port"),
     [("http://127.0.0.1:4711", 4711), ("localhost:4712", 4712), ("http://[::1]:4713/", 4713), ("http://127.0.0.1", 80)],
 )
-def test_a_mirror_on_this_machine_is_shown_with_the_key(host: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_mirror_has_a_tile_with_the_key(host: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_HOST", host)
     monkeypatch.setenv("API_KEY", "ak_key")
     process = launcher.server_process()
@@ -29,7 +29,7 @@ def test_a_mirror_on_this_machine_is_shown_with_the_key(host: str, port: int, mo
 @pytest.mark.parametrize(
     "host", ["https://mirror.example.com", "https://127.0.0.1:1", "http://127.0.0.1:1/below", "http://a:b@[", "ftp://x"]
 )
-def test_a_mirror_elsewhere_has_no_tile(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_mirror_has_no_tile(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_HOST", host)
     monkeypatch.setenv("API_KEY", "ak_real")
     process = launcher.server_process()
@@ -37,7 +37,7 @@ def test_a_mirror_elsewhere_has_no_tile(host: str, monkeypatch: pytest.MonkeyPat
     assert "ak_real" not in str(process)
 
 
-def test_the_demo_has_another_key_each_time_that_no_command_line_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_has_a_new_key_that_is_on_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("API_HOST", raising=False)
     processes = [launcher.server_process() for _ in range(2)]
     keys = [KEY.search(tile_of(process)["path_info"])[0] for process in processes]

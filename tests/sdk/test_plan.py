@@ -27,7 +27,7 @@ def lights(client, simulator):
     return add_lights(simulator, 4, client)
 
 
-def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
+def test_planning_sends_nothing(client, lights):
     plan = client.plan(all_to(lights, 40))
     assert list(plan.frame.columns) == PLAN_SCHEMA.names
     assert plan.frame["decision"].tolist() == ["write"] * 4
@@ -38,13 +38,13 @@ def test_a_plan_is_looked_at_and_nothing_is_sent(client, lights):
     assert statuses(plan.result) == ["queued"] * 4
     assert client.requests.list() == []
     nothing = client.plan([])
-    assert "nothing is wanted" in repr(nothing)
+    assert "no writes" in repr(nothing)
     assert nothing.frame.dtypes.astype(str).equals(plan.frame.dtypes.astype(str))
     assert list(nothing.apply().columns) == REQUESTS_SCHEMA.names
 
 
 @pytest.mark.both_clients
-def test_an_applied_plan_is_a_ledger(client, lights):
+def test_apply_returns_the_requests_table(client, lights):
     result = client.plan(all_to(lights, 40)).apply()
     assert list(result.columns) == REQUESTS_SCHEMA.names
     assert statuses(result) == ["success"] * 4
@@ -59,7 +59,7 @@ def test_an_applied_plan_is_a_ledger(client, lights):
     assert levels(client, lights) == [40] * 4
 
 
-def test_every_check_is_told_in_its_row(client, simulator, lights):
+def test_each_check_is_in_its_row_of_the_plan_table(client, simulator, lights):
     simulator.deregister(lights[1])
     simulator.set_online(lights[2], False)
     client.requests.begin_write(lights[2], LEVEL, 5)
@@ -90,7 +90,7 @@ def test_every_check_is_told_in_its_row(client, simulator, lights):
     assert (lights[1], LEVEL, 10) in plan.values_before()
 
 
-def test_values_of_other_types_are_refused_in_their_rows(client, lights):
+def test_values_of_wrong_types_are_rejected_in_their_rows(client, lights):
     found = {}
     for value in (101, np.int64(400), np.int8(40), np.array([1, 2])):
         (row,) = client.plan([(lights[0], LEVEL, value)]).frame.to_dict("records")
@@ -103,7 +103,7 @@ def test_values_of_other_types_are_refused_in_their_rows(client, lights):
     assert statuses(plan.apply(expiry_seconds=np.int64(30))) == ["success"]
 
 
-def test_wanted_values_come_as_tables_too(client, lights):
+def test_writes_are_read_from_tables(client, lights):
     long = pd.DataFrame({"device_id": pd.Categorical(lights), "path": LEVEL, "value": [1, 2, 3, pd.NA]})
     assert client.plan(long).frame["wanted_num"].tolist() == [1.0, 2.0, 3.0]
     # As ``mirror plan --undo`` writes it.
@@ -118,7 +118,7 @@ def test_wanted_values_come_as_tables_too(client, lights):
     assert frame["reason"][3].startswith(f"device_id {frame['device_id'][3]}, column /3311/0/5851: ")
 
 
-def test_a_bad_cell_of_a_csv_refuses_its_row_alone(client, lights):
+def test_invalid_cell_of_a_csv_rejects_only_its_row(client, lights):
     file = f'device,path,value\nlight-0,{LEVEL},40\nlight-1,{LEVEL},abc\nlight-2,{SWITCH},on\nlight-3,{LEVEL},"5,5"\n'
     read = pd.read_csv(io.StringIO(file))
     typed = pd.read_csv(io.StringIO(file), dtype=str).rename(columns={"value": "text"})
@@ -132,7 +132,7 @@ def test_a_bad_cell_of_a_csv_refuses_its_row_alone(client, lights):
         assert "a comma is no decimal point" in frame["reason"][3]
 
 
-def test_what_is_nothing_to_write_is_refused_with_the_cure(client):
+def test_invalid_writes_are_rejected_with_the_cure(client):
     for wanted in (
         pd.DataFrame({"device_id": ["d"], "value": [1]}),
         pd.DataFrame({LEVEL: [1]}),
@@ -146,7 +146,7 @@ def test_what_is_nothing_to_write_is_refused_with_the_cure(client):
 
 
 @pytest.mark.both_clients
-def test_the_first_write_has_to_succeed_before_any_other_is_sent(client, simulator, lights):
+def test_canary_has_to_succeed_before_other_writes_are_sent(client, simulator, lights):
     simulator.set_answer(lights[0], "reject")
     plan = client.plan(all_to(lights, 40))
     result = plan.apply()
@@ -159,7 +159,7 @@ def test_the_first_write_has_to_succeed_before_any_other_is_sent(client, simulat
 
 
 @pytest.mark.both_clients
-def test_too_many_failures_end_it_and_the_rest_can_be_taken_up(client, simulator, lights):
+def test_too_many_failures_stop_the_plan_which_can_be_continued(client, simulator, lights):
     for device_id in lights[:3]:
         simulator.set_answer(device_id, "reject")
     simulator.deregister(lights[3])
@@ -173,7 +173,7 @@ def test_too_many_failures_end_it_and_the_rest_can_be_taken_up(client, simulator
 
 
 @pytest.mark.both_clients
-def test_a_plan_can_be_stopped_and_taken_up_again(client, simulator, lights):
+def test_plan_can_be_stopped_and_continued(client, simulator, lights):
     simulator.set_online(lights[1], False)
     plan = client.plan(all_to(lights, 40))
     applied = []
@@ -194,7 +194,7 @@ def test_a_plan_can_be_stopped_and_taken_up_again(client, simulator, lights):
 
 
 @pytest.mark.both_clients
-def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_twice(client, simulator, lights):
+def test_short_timeout_leaves_a_write_pending_which_is_not_sent_twice(client, simulator, lights):
     simulator.set_online(lights[1], False)
     plan = client.plan(all_to(lights, 40))
     all_but_one = ["success", "pending", "success", "success"]
@@ -207,7 +207,7 @@ def test_a_wait_shorter_than_the_expiry_leaves_a_write_pending_that_is_not_sent_
     assert statuses(plan.apply(expiry_seconds=3600)) == ["success"] * 4
 
 
-def test_undo_writes_what_was_there_before_where_something_may_have_happened(client, simulator, lights):
+def test_undo_restores_values_wherever_a_write_may_have_had_an_effect(client, simulator, lights):
     assert client.read_value(lights[1], LEVEL) == 10
     simulator.set_answer(lights[2], "reject")
     plan = client.plan([*all_to(lights, 40), (lights[0], SWITCH, True)])
@@ -224,9 +224,7 @@ def test_undo_writes_what_was_there_before_where_something_may_have_happened(cli
 @pytest.mark.parametrize(
     ("is_silent", "seconds", "category", "undone"), [(True, 300, "TIMEOUT", 1), (False, 60, "REQUEST_EXPIRED", 0)]
 )
-def test_a_write_is_undone_where_its_effect_is_not_known(
-    client, simulator, lights, is_silent, seconds, category, undone
-):
+def test_write_with_unknown_effect_is_undone(client, simulator, lights, is_silent, seconds, category, undone):
     simulator.set_answer(lights[0], "silent" if is_silent else "normal")
     simulator.set_online(lights[0], is_silent)
     plan = client.plan(all_to(lights[:1], 40))
@@ -242,14 +240,14 @@ def test_a_write_is_undone_where_its_effect_is_not_known(
 
 
 @pytest.mark.both_clients
-def test_a_key_that_may_not_write_ends_it_at_once(new_client, lights):
+def test_key_without_write_scope_stops_the_plan_at_once(new_client, lights):
     plan = new_client(Scope.READ).plan(all_to(lights, 40))
     with pytest.raises(AccessDenied):
         plan.apply()
     assert statuses(plan.result) == ["queued"] * 4
 
 
-def test_limits_that_are_none_are_refused_by_name(client, lights):
+def test_invalid_limits_are_rejected_by_name(client, lights):
     plan = client.plan(all_to(lights, 40))
     for name, values in (
         ("concurrency", (0, 1.5)),
@@ -278,7 +276,7 @@ def test_progress_is_shown_on_request_and_silent_otherwise(client, lights, capsy
     assert statuses(client.plan(all_to(lights, 60)).apply()) == ["success"] * 4
 
 
-def test_a_saved_plan_is_taken_up_by_another_client_and_nothing_is_written_twice(client, simulator, lights, tmp_path):
+def test_saved_plan_is_continued_by_another_client_without_writing_twice(client, simulator, lights, tmp_path):
     simulator.set_online(lights[2], False)
     plan = client.plan([*all_to(lights, 40), (lights[0], SWITCH, "on")])
     plan.save(tmp_path / "plan.json")
@@ -313,7 +311,7 @@ DAMAGES = [
 ]
 
 
-def test_a_saved_plan_is_checked_member_by_member(client, lights, tmp_path):
+def test_each_member_of_a_saved_plan_is_checked(client, lights, tmp_path):
     file = tmp_path / "plan.json"
     client.plan(all_to(lights, 40)).save(file)
     whole = file.read_text()

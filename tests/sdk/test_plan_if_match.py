@@ -31,7 +31,7 @@ def level(client, device):
     return client.get_device(device)[LEVEL].desired_value
 
 
-def test_what_was_written_before_the_plan_is_refused_in_it_but_for_what_is_so_already(client, somebody_else, lights):
+def test_if_match_rejects_rows_that_were_written_before_the_plan(client, somebody_else, lights):
     seen = client.fleet.snapshot()
     somebody_else.write_value(lights[1], LEVEL, 55)
     somebody_else.write_value(lights[2], LEVEL, 40)
@@ -47,7 +47,7 @@ def test_what_was_written_before_the_plan_is_refused_in_it_but_for_what_is_so_al
     assert [level(client, light) for light in lights] == [40, 55, 40, 40, 40]
 
 
-def test_what_was_written_after_the_plan_is_refused_and_the_rest_goes_on(client, somebody_else, lights):
+def test_if_match_rejects_rows_that_were_written_after_the_plan(client, somebody_else, lights):
     for light in lights:
         client.read_value(light, LEVEL)
     plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
@@ -73,7 +73,7 @@ def test_what_was_written_after_the_plan_is_refused_and_the_rest_goes_on(client,
     assert [level(client, device) for device in ordered] == [55, 10, 10, 55, 10]
 
 
-def test_of_all_canaries_overtaken_another_is_tried_first(client, somebody_else, simulator, lights):
+def test_overtaken_canary_is_replaced_by_another(client, somebody_else, simulator, lights):
     plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
     somebody_else.write_value(ordered[0], LEVEL, 55)
@@ -83,7 +83,7 @@ def test_of_all_canaries_overtaken_another_is_tried_first(client, somebody_else,
     assert "first write" in plan.stopped_because
 
 
-def test_a_saved_plan_keeps_what_was_seen(client, somebody_else, lights, tmp_path):
+def test_saved_plan_keeps_expected_revisions(client, somebody_else, lights, tmp_path):
     file = tmp_path / "plan.json"
     client.plan(client.fleet.snapshot(devices=lights[:2]), value=40, if_match=True).save(file)
     assert [write["if_match"] for write in json.loads(file.read_text())["writes"]] == [0, 0]
@@ -97,7 +97,7 @@ def test_a_saved_plan_keeps_what_was_seen(client, somebody_else, lights, tmp_pat
     assert level(client, lights[0]) == 55
 
 
-def test_revisions_are_those_that_were_seen_whatever_the_table_went_through(client, somebody_else, lights):
+def test_expected_revisions_survive_conversions_of_the_table(client, somebody_else, lights):
     client.write_value(lights[0], LEVEL, 30)
     client.write_value(lights[1], LEVEL, 30)
     seen = client.fleet.snapshot(paths=[LEVEL])
@@ -114,7 +114,7 @@ def test_revisions_are_those_that_were_seen_whatever_the_table_went_through(clie
         assert found.tolist() == ["changed", "ok", "changed", "ok", "ok"]
 
 
-def test_a_table_that_has_not_seen_is_refused(client, lights):
+def test_table_without_revisions_is_rejected(client, lights):
     client.write_value(lights[0], LEVEL, 30)
     seen = client.fleet.snapshot(devices=lights[:1])
     for wanted, options, said in (

@@ -46,9 +46,7 @@ def own_levels(simulator, devices):
     return [found[device_id][LEVEL] for device_id in devices]
 
 
-def test_each_row_has_the_expiry_of_its_device_which_is_longer_after_a_long_silence(
-    client, simulator, sleepers, lights
-):
+def test_expiry_is_longer_for_a_device_that_was_silent_for_long(client, simulator, sleepers, lights):
     frame = client.plan([*all_to([sleepers[0], lights[0]]), ("nobody", LEVEL, 1), (lights[1], LEVEL, 10)]).frame
     assert frame["expiry_seconds"].tolist()[:2] == [3 * DAY_SECONDS, 60]
     assert frame["sleeps"].tolist()[:2] == [True, False]
@@ -63,7 +61,7 @@ def test_each_row_has_the_expiry_of_its_device_which_is_longer_after_a_long_sile
     assert (result["expires_at"] - result["accepted_at"]).dt.total_seconds().tolist() == [3600]
 
 
-def test_a_sleeping_device_takes_its_write_at_its_next_contact_and_nobody_waits(client, simulator, sleepers, lights):
+def test_sleeping_device_accepts_its_write_at_its_next_contact_without_a_wait(client, simulator, sleepers, lights):
     plan = client.plan(all_to([*sleepers, *lights]))
     assert "3 devices sleep and take it at their next contact, within 3 days; nothing was sent" in repr(plan)
     result = plan.apply()
@@ -80,7 +78,7 @@ def test_a_sleeping_device_takes_its_write_at_its_next_contact_and_nobody_waits(
     assert own_levels(simulator, sleepers) == ["40"] * 3
 
 
-def test_a_wait_for_those_that_sleep_ends_with_the_time_and_with_a_stop(client, sleepers, lights):
+def test_wait_for_sleeping_devices_ends_at_timeout_and_stop(client, sleepers, lights):
     plan = client.plan(all_to([*sleepers, *lights]))
     plan.apply(timeout=0.2)
     until(lambda: statuses(plan.apply(timeout=0)) == ["pending"] * 3 + ["success"] * 2)
@@ -94,7 +92,7 @@ def test_a_wait_for_those_that_sleep_ends_with_the_time_and_with_a_stop(client, 
     assert statuses(applied[0]) == ["pending"] * 3 + ["success"] * 2
 
 
-def test_the_canary_is_one_that_is_awake(client, simulator, sleepers, lights, capsys):
+def test_canary_is_an_awake_device(client, simulator, sleepers, lights, capsys):
     simulator.set_answer(lights[0], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply()) == ["queued"] * 3 + ["failure", "queued"]
@@ -108,7 +106,7 @@ def test_the_canary_is_one_that_is_awake(client, simulator, sleepers, lights, ca
     assert "writes:   0%" in capsys.readouterr().err
 
 
-def test_an_unregistered_device_is_no_canary_though_it_is_written_to(client, simulator, add):
+def test_unregistered_device_is_never_a_canary(client, simulator, add):
     away, *lights = [add(f"light-{number}") for number in range(3)]
     simulator.deregister(away)
     simulator.set_answer(lights[0], "reject")
@@ -116,9 +114,7 @@ def test_an_unregistered_device_is_no_canary_though_it_is_written_to(client, sim
     assert statuses(plan.apply(include_offline=True, timeout=60)) == ["queued", "failure", "queued"]
 
 
-def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_often(
-    client, simulator, sleepers, lights
-):
+def test_sleeping_devices_are_written_to_after_awake_ones_and_are_no_failures(client, simulator, sleepers, lights):
     simulator.set_answer(lights[1], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply(max_failures=0)) == ["queued"] * 3 + ["success", "failure"]
@@ -128,7 +124,7 @@ def test_what_sleeps_is_no_failure_and_waits_until_those_awake_did_not_fail_too_
     assert plan.stopped_because is None
 
 
-def test_without_anybody_awake_there_is_no_canary_and_nothing_is_sent(client, simulator, sleepers):
+def test_plan_without_awake_devices_needs_canary_0(client, simulator, sleepers):
     plan = client.plan(all_to(sleepers))
     words = r"canary=1: none of the 3 writes .* is for a device that is awake.*canary=0"
     with pytest.raises(InvalidValue, match=words):
@@ -156,9 +152,7 @@ def fall_asleep(simulator, devices, days):
         simulator.set_online(device_id, True)
 
 
-def test_an_outcome_of_days_ago_is_found_and_not_written_again(
-    client, new_client, simulator, sleepers, lights, tmp_path
-):
+def test_outcome_of_days_ago_is_found_and_not_written_again(client, new_client, simulator, sleepers, lights, tmp_path):
     plan = client.plan(all_to([*sleepers, *lights]))
     first = plan.apply()
     plan.save(tmp_path / "plan.json")
@@ -182,7 +176,7 @@ def test_an_outcome_of_days_ago_is_found_and_not_written_again(
     assert client.plans.load(tmp_path / "plan.json").result["finished_at"].equals(again["finished_at"])
 
 
-def test_what_another_write_has_replaced_is_not_written_again_days_later(client, plain, simulator, sleepers, tmp_path):
+def test_write_that_was_replaced_is_not_sent_again_days_later(client, plain, simulator, sleepers, tmp_path):
     plan = client.plan(all_to(sleepers[:1]))
     plan.apply()
     plan.save(tmp_path / "plan.json")

@@ -28,7 +28,7 @@ def checks(plan, lights):
     return plan.frame.set_index("device_id").loc[lights, "check"].tolist()
 
 
-def test_undo_leaves_alone_what_was_changed_later(
+def test_undo_rejects_resources_that_were_changed_later(
     client, simulator, new_client, somebody_else, lights, applied, tmp_path
 ):
     applied.save(tmp_path / "plan.json")
@@ -56,7 +56,7 @@ def test_undo_leaves_alone_what_was_changed_later(
     assert levels(client, lights) == [77, 10, 10, 77, 88, 10, 10, 10, 10]
 
 
-def test_undo_leaves_a_write_alone_that_comes_before_it_is_applied(client, somebody_else, lights, applied, tmp_path):
+def test_undo_rejects_a_resource_written_before_it_is_applied(client, somebody_else, lights, applied, tmp_path):
     undo = applied.undo()
     undo.save(tmp_path / "undo.json")
     somebody_else.write_value(lights[2], LEVEL, 77)
@@ -69,7 +69,7 @@ def test_undo_leaves_a_write_alone_that_comes_before_it_is_applied(client, someb
         assert levels(client, lights) == [10, 10, 77, *[10] * 6]
 
 
-def test_plans_are_undone_in_reverse_order_also_where_the_device_rounds(client, simulator):
+def test_plans_are_undone_in_reverse_order_even_if_the_device_rounds(client, simulator):
     set_point = "/3308/0/5900"
     heater = simulator.add_device("heater", [{"path": set_point, "value": "19", "writable": True}])
     first = client.plan([(heater, set_point, 21.3)], read_first=True)
@@ -84,7 +84,7 @@ def test_plans_are_undone_in_reverse_order_also_where_the_device_rounds(client, 
     assert client.read_value(heater, set_point) == 19
 
 
-def test_undoing_twice_goes_back_and_forth(client, simulator, lights, applied):
+def test_undo_of_an_undo_restores_the_plan(client, simulator, lights, applied):
     simulator.advance(1)
     undo = applied.undo()
     undo.apply()

@@ -36,7 +36,7 @@ def undoable(plan):
     return plan.frame["undoable"].tolist()
 
 
-def test_what_cannot_be_written_back_is_told_before(client, simulator, lights):
+def test_plan_table_shows_what_cannot_be_undone(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
     simulator.set_value(lights[2], LEVEL, "1000")
     client.read_value(lights[2], LEVEL)
@@ -51,7 +51,7 @@ def test_what_cannot_be_written_back_is_told_before(client, simulator, lights):
     assert [back[device_id] for device_id in lights] == ["write", "refuse", "refuse"]
 
 
-def test_what_is_not_known_is_read_first(client, lights):
+def test_read_first_reads_unknown_values(client, lights):
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True] * 3
     assert plan.frame["current_num"].tolist() == [10.0] * 3
@@ -63,7 +63,7 @@ def test_what_is_not_known_is_read_first(client, lights):
     assert client.plan(all_to(lights, 10), read_first=True).frame["check"].tolist() == ["already_so"] * 3
 
 
-def test_a_device_is_asked_only_for_what_is_not_known(client, simulator, lights):
+def test_read_first_reads_only_unknown_values(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
     client.write_value(lights[1], LEVEL, 20)
     simulator.set_value(lights[0], LEVEL, 11)
@@ -74,7 +74,7 @@ def test_a_device_is_asked_only_for_what_is_not_known(client, simulator, lights)
     assert client.get_device(lights[2])[SWITCH].reported is None
 
 
-def test_a_write_that_may_have_acted_is_read_anew(client, simulator, lights):
+def test_read_first_reads_after_a_write_of_unknown_effect(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
     simulator.set_online(lights[0], False)
     request = client.requests.begin_write(lights[0], LEVEL, 20, expiry_seconds=200)
@@ -88,7 +88,7 @@ def test_a_write_that_may_have_acted_is_read_anew(client, simulator, lights):
     assert client.plan(all_to(lights[:1]), read_first=True).frame["current_num"].tolist() == [20.0]
 
 
-def test_a_device_that_sleeps_is_not_asked(client, simulator):
+def test_read_first_does_not_read_sleeping_devices(client, simulator):
     sleeper = simulator.add_device("sleeper", RESOURCES, queue_mode=True)
     simulator.advance(11)
     plan = client.plan(all_to([sleeper]), read_first=True)
@@ -97,9 +97,7 @@ def test_a_device_that_sleeps_is_not_asked(client, simulator):
 
 
 @pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no response)")])
-def test_one_that_does_not_tell_holds_a_plan_for_a_while_only_and_is_named(
-    client, simulator, lights, monkeypatch, is_online, told
-):
+def test_failed_read_delays_the_plan_briefly_and_is_named(client, simulator, lights, monkeypatch, is_online, told):
     monkeypatch.setattr(planner, "_LATE_SECONDS", 0.2)
     monkeypatch.setattr(planner, "_POLL_SECONDS", 0.1)
     simulator.set_answer(lights[1], "reject")
@@ -109,7 +107,7 @@ def test_one_that_does_not_tell_holds_a_plan_for_a_while_only_and_is_named(
     assert f"a read of its value failed {told}" in plan.frame["reason"][1]
 
 
-def test_the_time_of_the_call_holds_for_its_reads_too(client, simulator, lights):
+def test_timeout_of_a_plan_includes_its_reads(client, simulator, lights):
     simulator.set_online(lights[1], False)
     # Where what comes before the reads takes all of the time, it is tried with more.
     for timeout in (1, 5, 25):
@@ -120,7 +118,7 @@ def test_the_time_of_the_call_holds_for_its_reads_too(client, simulator, lights)
     pytest.fail(f"it never came to the reads: {caught.value}")
 
 
-def test_a_key_that_may_only_look_reads_nothing_first(new_client, lights):
+def test_key_without_write_scope_plans_without_reads(new_client, lights):
     reader = new_client(Scope.SUBSCRIBE, Scope.READ)
     plan = reader.plan(all_to(lights))
     assert undoable(plan) == [False] * 3
@@ -134,7 +132,7 @@ BEFORE = st.one_of(st.sampled_from(["0", "1", "10", "100", "101", "-3", "1e3", "
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.tuples(*(BEFORE for _ in PATHS)))
-def test_the_way_back_is_refused_for_what_was_said_not_to_be_undoable_alone(client, simulator, texts):
+def test_undo_rejects_exactly_the_rows_that_are_not_undoable(client, simulator, texts):
     device_id = simulator.add_device(f"any-{len(simulator.list_devices())}", RESOURCES)
     for path, text in zip(PATHS, texts, strict=True):
         simulator.set_value(device_id, path, text)
@@ -155,7 +153,7 @@ def check_one(want, before):
     return planned
 
 
-def test_a_multiple_resource_is_written_back_with_all_its_instances(tmp_path):
+def test_undo_restores_all_instances_of_a_multiple_resource(tmp_path):
     before, wanted = {0: 3800, 1: 5000}, {0: 3900}
     planned = check_one(RequestedWrite("015f00", "/10250/0/8", wanted), before)
     assert planned.undoable
@@ -165,6 +163,6 @@ def test_a_multiple_resource_is_written_back_with_all_its_instances(tmp_path):
     assert (loaded.wanted.python, loaded.undo) == (wanted, planned.undo)
 
 
-def test_the_json_that_a_table_shows_of_a_multiple_resource_is_not_written_as_a_text():
+def test_json_text_of_a_multiple_resource_is_not_written():
     for text, check in (('{"0": 3800, "1": 5000}', Check.ALREADY_SO), ('{"0": 3900}', Check.WRONG_TYPE)):
         assert check_one(RequestedWrite("015f00", OWN, text), {0: 3800, 1: 5000}).check is check

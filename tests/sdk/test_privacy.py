@@ -114,7 +114,7 @@ def found_in(table, ids):
     return {secret for secret in secrets for whole in wholes if secret in whole}
 
 
-def test_nothing_of_it_is_left_in_any_table(tables, homes):
+def test_no_personal_text_is_left_in_any_table(tables, homes):
     for name, table in tables.items():
         if name not in {"drift", "requests"}:
             assert found_in(table, homes), name
@@ -125,7 +125,7 @@ def test_nothing_of_it_is_left_in_any_table(tables, homes):
 
 
 @pytest.mark.parametrize("form", ["arrow", "polars"])
-def test_nothing_of_it_is_left_in_any_form(client, homes, form):
+def test_no_personal_text_is_left_in_any_library(client, homes, form):
     for table in (
         client.fleet.snapshot(raw=True, as_=form),
         client.notifications.events_frame(after=0, timeout=0, raw=True, as_=form),
@@ -148,7 +148,7 @@ def test_all_forms_have_the_same_pseudonyms(client, homes):
         assert pseudonymize(ask(raw=True, as_="polars"), KEY).to_dicts() == table.to_pylist()
 
 
-def test_it_can_be_computed_with_as_before(tables, homes):
+def test_table_with_pseudonyms_can_be_computed_with(tables, homes):
     state, drift, events, joined = (tables[name] for name in ("state", "drift", "events", "joined"))
     shared = {name: tables[name].mirror.pseudonymize(KEY) for name in ("state", "drift", "events", "joined")}
     names = dict(zip(state["device_id"], shared["state"]["device_id"], strict=True))
@@ -167,7 +167,7 @@ def values(frame, path, column="reported_text"):
     return frame.loc[frame["path"] == path, column].tolist()
 
 
-def test_each_resource_is_treated_as_the_list_says_and_the_report_counts_it(client, homes, tmp_path):
+def test_each_listed_resource_is_replaced_and_reported(client, homes, tmp_path):
     state = client.fleet.snapshot(raw=True).mirror.pseudonymize(KEY)
     assert re.fullmatch(r"serial-[0-9a-z]{12}", values(state, SERIAL)[1])
     assert len(set(values(state, ADDRESS))) == 1  # both have the same
@@ -194,7 +194,7 @@ def test_each_resource_is_treated_as_the_list_says_and_the_report_counts_it(clie
     assert basis_of_table(read_parquet(tmp_path / "state.parquet", as_="arrow"))["pseudonymized"] == report
 
 
-def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
+def test_key_determines_the_pseudonyms_and_is_stored_nowhere(client, homes):
     state = client.fleet.snapshot(raw=True)
     before, about = state.copy(deep=True), dict(state.attrs["mirror"])
     one, same, other = (state.mirror.pseudonymize(key) for key in (KEY, KEY.encode(), KEY + "!"))
@@ -212,7 +212,7 @@ def test_the_key_decides_the_pseudonyms_and_is_nowhere(client, homes):
         pickle.dumps(Pseudonyms(KEY))
 
 
-def test_what_cannot_be_replaced_is_refused(client, homes):
+def test_invalid_keys_and_tables_are_rejected(client, homes):
     state, table = client.fleet.snapshot(), client.fleet.snapshot(as_="arrow")
     for key in ("short", b"fifteen bytes..", "", 12345678901234567890, None):
         with pytest.raises(InvalidValue, match="the key") as refused:
@@ -237,7 +237,7 @@ def test_empty_tables_stay_empty(client):
     assert mirror(frame).pseudonymize(KEY).dtypes.astype(str).equals(frame.dtypes.astype(str))
 
 
-def test_an_object_that_was_registered_says_what_is_personal(client, simulator, monkeypatch):
+def test_declaration_of_a_registered_object_has_precedence(client, simulator, monkeypatch):
     monkeypatch.setattr(object_table, "_table", object_table._table)  # it goes again
     text, number = ResourceType.STRING, ResourceType.FLOAT
     declared = {
@@ -299,7 +299,7 @@ def words(*values):
         lambda frame: pl.DataFrame(PLAIN).with_columns(pl.lit(1).alias(NAME)),
     ],
 )
-def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
+def test_no_personal_text_is_left_in_column_names_and_buffers(change):
     table = change(pd.DataFrame(PLAIN))
     assert is_in(NAME, table)
     assert not is_in(NAME, pseudonymize(table, KEY))
@@ -318,7 +318,7 @@ def test_nothing_is_left_in_names_of_columns_and_behind_them(change):
     ],
     ids=lambda table: type(table).__module__,
 )
-def test_cells_in_which_nobody_looks_are_refused(table):
+def test_containers_in_cells_are_rejected(table):
     with pytest.raises(InvalidValue, match="has lists, structures or other containers in its cells"):
         pseudonymize(table, KEY)
 
@@ -361,7 +361,7 @@ def test_devices_that_became_columns_are_replaced_also_in_their_units():
     assert not {ANNA, BERT} & set(units)
 
 
-def test_ids_and_names_have_other_pseudonyms_also_where_an_id_is_a_name():
+def test_id_and_equal_name_have_different_pseudonyms():
     twins = mirror(pd.DataFrame({"device_id": [ID, NAME], "endpoint_name": [NAME, ID]})).pseudonymize(KEY)
     assert len({*twins["device_id"], *twins["endpoint_name"]}) == 4
     either = mirror(pd.DataFrame({"device": [ID, NAME], "device_id": [ID] * 2, "endpoint_name": [NAME] * 2}))

@@ -143,7 +143,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_value_is_reduced_in_every_form(kind):
+def test_every_type_of_value_is_replaced_in_every_library(kind):
     values, arrow_types = KINDS[kind]
     for path, arrow_type, last in product(("/6/0/0", "/3/0/2", "/9999/0/1"), arrow_types, (None, values[0])):
         for table in forms_of(pa.array([*values, last], arrow_type), path):

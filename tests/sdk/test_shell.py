@@ -38,7 +38,7 @@ NOTHING = {
         *((words, form) for words in ("devices", "watch --timeout 0") for form in ("--json", "--csv")),
     ],
 )
-def test_where_nothing_is_found_a_line_beside_the_output_says_so(shell, simulator, words, form):
+def test_empty_result_is_explained_on_standard_error(shell, simulator, words, form):
     if any(name in words for name in ("sensor-1", "empty")):
         simulator.add_device("sensor-1", [SENSOR])
         simulator.add_device("empty", [])
@@ -67,17 +67,17 @@ WRONG = {
     ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),
     ("write", "sensor-1", "/3311/0/5851", "1", "--if-match", "9" * 30): (1, "--if-match 999"),
     ("history", "sensor-1", "--since", "999999999d"): (2, "before the year 1"),
-    ("--timeout", "1e-9", "devices"): (3, "give a longer --timeout in front of the command"),
+    ("--timeout", "1e-9", "devices"): (3, "give a longer --timeout before the command"),
     ("plan", "{folder}/nothing.csv"): (2, "does not exist"),
     ("plan", "{folder}"): (2, "is a directory"),
     ("snapshot", "{folder}/folder.csv"): (2, "is a folder"),
     ("snapshot", "{folder}/none/state.csv"): (1, "there is no folder"),
     ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' makes one"),
-    ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (1, "large, give a larger --max-snapshot-bytes"),
+    ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (1, "(--max-snapshot-bytes)"),
 }
 
 
-def test_what_is_wrong_is_told_in_words_of_a_shell(shell, simulator, tmp_path):
+def test_errors_name_options_and_commands_of_the_shell(shell, simulator, tmp_path):
     simulator.add_device("sensor-1", [SENSOR | {"writable": True}, DIMMER])
     (tmp_path / "folder.csv").mkdir()
     for words, (status, complaint) in WRONG.items():
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_told_in_words_of_a_shell(shell, simulator, tmp_path):
         assert len(told.stderr.splitlines()) == (4 if status == 2 else 1), words
 
 
-def test_a_recording_of_nothing_says_how_values_come(shell, simulator, tmp_path):
+def test_empty_recording_explains_how_to_receive_values(shell, simulator, tmp_path):
     simulator.add_device("sensor-1", [SENSOR])
     told = shell("record", tmp_path / "nothing", "--seconds", "0")
     assert told.exit_code == 0, told.output
@@ -136,7 +136,7 @@ def file(tmp_path):
     return found
 
 
-def test_a_file_is_replaced_as_a_whole_and_stays_as_private_as_it_was_or_survives_an_interruption(file):
+def test_file_is_replaced_atomically_with_the_same_permissions(file):
     with pytest.raises(KeyboardInterrupt):
         write(file, "half", KeyboardInterrupt)
     assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "before")]
@@ -148,7 +148,7 @@ def test_a_file_is_replaced_as_a_whole_and_stays_as_private_as_it_was_or_survive
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
-def test_a_file_that_is_mounted_alone_is_overwritten(file, monkeypatch):
+def test_file_that_cannot_be_replaced_is_overwritten(file, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EBUSY, "busy")
 
@@ -162,7 +162,7 @@ def test_a_file_that_is_mounted_alone_is_overwritten(file, monkeypatch):
         write(missing)
 
 
-def test_a_pipe_and_a_link_are_written_and_stay_what_they_are(file):
+def test_pipe_and_link_are_written_and_not_replaced(file):
     pipe, link = file.with_name("pipe.csv"), file.with_name("latest.csv")
     os.mkfifo(pipe)
     link.symlink_to(file.name)
