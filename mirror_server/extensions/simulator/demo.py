@@ -89,8 +89,8 @@ def demo(
       export API_KEY=...
       # In a browser: ...
 
-    With --database sqlite:///FILE the key is stored in FILE.key, which only you can read. Programs and recordings can use
-    it after the next start. To get a new key, remove that file.
+    With --database sqlite:///FILE the key is stored in FILE.key, which only you can read. Programs and recordings can
+    use it after the next start. To get a new key, remove that file.
     """  # noqa: D301 - click wants the character, not its escape
     # Loads what serves, which a signal that raises must not interrupt.
     import mirror_server.web.serve  # noqa: F401, PLC0415
