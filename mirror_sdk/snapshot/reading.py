@@ -133,12 +133,13 @@ def read_snapshot(
     read = _DeviceReader(request)
     if request.selection.names_devices:
         read.missing.update(request.selection.device_ids or ())
+    batches = read_batches(headers, body, limit, COLUMNS, _batches_of_lines)
     total = _total_of(headers)
     if total is None and not body.peek(1):
         raise UnexpectedAnswer(f"the snapshot is empty{elsewhere(headers)}")
     end: SnapshotEnd | None = None
     with progress_bar(total or 0, "devices") as bar:
-        for batch, metadata in read_batches(headers, body, limit, COLUMNS, _batches_of_lines):
+        for batch, metadata in batches:
             with limit.checking():
                 table = read.table_of(batch)
                 if END_KEY in metadata:

@@ -109,7 +109,9 @@ def read_batches(
     columns: pa.Schema,
     convert_lines: ConvertLines,
 ) -> Iterator[Batch]:
-    """Yield the batches of a response, up to the one with the end; without that one the response was cut off.
+    """Return the batches of a response, up to the one with the end; without that one the response was cut off.
+
+    The headers are checked before the first byte of the body is read.
 
     Args:
         headers: The headers of the response.
@@ -126,8 +128,13 @@ def read_batches(
     if form not in {ARROW, NDJSON}:
         raise UnexpectedAnswer(f"the answer is no {limit.what}{elsewhere(headers)}")
     lines = _Lines(body, limit)
+    batches = _arrow_batches(body, limit, columns) if form == ARROW else lines.batches(convert_lines)
+    return _up_to_end(batches, lines, body, limit)
+
+
+def _up_to_end(batches: Iterator[Batch], lines: _Lines, body: BufferedReader[Any], limit: SizeLimit) -> Iterator[Batch]:
     has_ended = False
-    for batch, metadata in _arrow_batches(body, limit, columns) if form == ARROW else lines.batches(convert_lines):
+    for batch, metadata in batches:
         if has_ended:
             raise UnexpectedAnswer(f"the {limit.what} goes on after its end")
         has_ended = END_KEY in metadata
