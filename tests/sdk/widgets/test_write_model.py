@@ -425,7 +425,7 @@ def test_undo_shows_the_way_back_first_and_goes_it_on_apply(new_model, client, l
     assert not model.can_apply
     assert model.value.text.endswith(", accepted 10 % since")
     assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
-    assert model.result["asked_num"].tolist() == [10.0] * 3
+    assert model.result["requested_num"].tolist() == [10.0] * 3
     model.preview_undo()
     assert {row["wanted"] for row in model.rows} == {"40 %"}
     # When the input changes it is dropped.
