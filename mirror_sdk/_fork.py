@@ -57,7 +57,7 @@ class unlocked_property(cached_property[T_co]):  # noqa: N801 - used as its base
         return value
 
 
-def import_whole(*modules: str) -> None:
+def import_locked(*modules: str) -> None:
     """Import modules that are loaded when they are wanted only, without a fork meanwhile; a fork waits for the end.
 
     In a child a module that another thread was importing stays half made, and locked: whoever wants it waits for ever.

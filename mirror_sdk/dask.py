@@ -74,7 +74,7 @@ from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedAnswer
 from mirror_sdk.events import utc_now
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.history.reading import basis
@@ -301,7 +301,7 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
     True
     """
     dataset = SnapshotDataset(folder)
-    return _from_map(_load_file, [str(path) for path in dataset.paths], read_parquet(dataset.head))
+    return _from_map(read_parquet, [str(path) for path in dataset.paths], read_parquet(dataset.head))
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ class _ServicePart:
         )
         with client, without_progress():
             tables, about = self.load(client, bounds)
-        frame: pd.DataFrame = given(tables, about, as_="pandas", tz=self.tz)
+        frame: pd.DataFrame = to_pandas(tables, about, tz=self.tz)
         return frame if columns is None else frame[list(columns)]
 
     def load(self, client: MirrorClient, bounds: Any) -> _Loaded:
@@ -384,10 +384,6 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
         return table
     begins_here = pc.greater_equal(table["changed_at"], pa.scalar(begin, INSTANT))
     return table.filter(pc.or_(begins_here, pc.invert(pc.equal(table["event"].cast(pa.string()), "gap"))))
-
-
-def _load_file(path: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    return read_parquet(path, columns=columns)
 
 
 def _from_map(load: Callable[..., pd.DataFrame], parts: Sequence[object], empty: pd.DataFrame) -> dd.DataFrame:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Protocol
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 
 _switch: bool | None = None
 _is_told_elsewhere: ContextVar[bool] = ContextVar("is_told_elsewhere", default=False)
@@ -48,7 +48,7 @@ def progress_bar(total: int, label: str) -> AbstractContextManager[ProgressBar]:
     """A bar of ``tqdm`` for so many steps, in a ``with`` statement; a silent one where none is to be shown."""
     if not _is_shown():
         return nullcontext(_NoBar())
-    import_whole("tqdm.auto")  # an extra, and slow to import
+    import_locked("tqdm.auto")  # an extra, and slow to import
     from tqdm.auto import tqdm
 
     bar: AbstractContextManager[ProgressBar] = tqdm(total=total, desc=label, leave=False)

@@ -51,8 +51,8 @@ from mirror_sdk._protocol.operations import get_callback, put_callback
 from mirror_sdk._protocol.steps import Steps
 from mirror_sdk.errors import BadRequest, ChannelGone, ConfigError, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.channel import CallbackRegistration
-from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Entry, Gap
 from mirror_sdk.wire.errors import ErrorBody
+from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Entry, Gap
 
 __all__ = ["CallbackInbox", "WebhookReceiver", "parse_callback"]
 

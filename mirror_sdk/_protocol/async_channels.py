@@ -36,7 +36,7 @@ from mirror_sdk._protocol.unread import Patience, Unread
 from mirror_sdk._tasks import AsyncCondition, AsyncWorker, finish_call
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
-from mirror_sdk.wire.entries import Batch
+from mirror_sdk.wire.log_entries import Batch
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 

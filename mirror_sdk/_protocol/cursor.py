@@ -22,7 +22,7 @@ from mirror_sdk.errors import (
     ServerError,
     UnexpectedAnswer,
 )
-from mirror_sdk.wire.entries import NOTHING, Batch, Entries, Gap
+from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Gap
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
 _CUT_SECONDS = 2.0
@@ -78,7 +78,7 @@ class LogCursor:
                 f"a poll for what follows entry {self.seq} was answered with entry {poll.cursor} again"
             )
         entries = Entries(poll.message)
-        if fault := entries.fault(self.seq, poll.cursor):
+        if fault := entries.numbering_error(self.seq, poll.cursor):
             raise UnexpectedAnswer(f"in the answer to a poll {visible_line(fault)}")
         # Not before all of it was looked at: an answer that cannot be is asked for again from the same position.
         self._backoff.succeeded()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from weakref import WeakValueDictionary
 
-from mirror_sdk.wire.entries import Entry, Unreadable
+from mirror_sdk.wire.log_entries import Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse
 
 UNCLAIMED_KEPT = 10_000

@@ -14,7 +14,7 @@ from mirror_sdk._protocol.cursor import LogCursor
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import MirrorError
-from mirror_sdk.wire.entries import NOTHING, Batch
+from mirror_sdk.wire.log_entries import NOTHING, Batch
 
 T = TypeVar("T")
 

@@ -49,9 +49,9 @@ from mirror_sdk.wire.directory import (
     DeviceUpdate,
     EndpointResource,
 )
-from mirror_sdk.wire.entries import Gap
 from mirror_sdk.wire.errors import PATH_NOT_FOUND, ErrorBody
 from mirror_sdk.wire.health import OK, SERVICE, Health
+from mirror_sdk.wire.log_entries import Gap
 from mirror_sdk.wire.model import Timestamp, write_timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 from mirror_sdk.wire.paths import parse_path

@@ -17,7 +17,7 @@ from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method
-from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.log_entries import Gap
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakSet
 
 from mirror_sdk._arguments import count, place, seconds, text
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._members import WithMembers
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol import operations as _operations
@@ -25,13 +25,13 @@ from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.status import Channel
 from mirror_sdk._protocol.steps import Pause, Steps, Work
-from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
-from mirror_sdk._tables import places as places_in
+from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
+from mirror_sdk._table_keys import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, KnownNames, id_of, ids_of, send_about, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_about, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -76,7 +76,7 @@ class AsyncClientSession:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        import_whole("mirror_sdk._protocol.async_sender")
+        import_locked("mirror_sdk._protocol.async_sender")
         from mirror_sdk._protocol.async_sender import AsyncSender
 
         self.base_url: str = settings.base_url
@@ -87,7 +87,7 @@ class AsyncClientSession:
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: AsyncCallbackReader | None = None
         self.sockets: AsyncSockets | None = None
-        self.names: KnownNames = KnownNames()
+        self.names: NameCache = NameCache()
         self.pump: AsyncAnswerPump = AsyncAnswerPump(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
@@ -130,10 +130,10 @@ class AsyncClientSession:
         device: DeviceLike,
         operation: Callable[[str], Operation[T]],
         *,
-        anew: bool = False,
+        refresh: bool = False,
         timeout: float | None = None,
     ) -> T:
-        return await self.run(send_about(self.names, device, operation, anew=anew), timeout)
+        return await self.run(send_about(self.names, device, operation, refresh=refresh), timeout)
 
     async def act_on(
         self,
@@ -141,20 +141,20 @@ class AsyncClientSession:
         path: str | None,
         operation: Callable[..., Operation[None]],
         timeout: float | None,
-        seen: Mapping[Place, int] | None = None,
+        seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
         """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
         if not is_table(devices):
-            await self.about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
+            await self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
         whole = self.sender.whole(timeout)
-        named = await off_loop(places_in, devices, path, "device_id")
+        named = await off_loop(keys_in, devices, path, "device_id")
         warn_if_empty(named, "device_id")
         ids = await self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
         places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
         revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
 
-        async def act(place: Place) -> MirrorError | None:
+        async def act(place: ResourceKey) -> MirrorError | None:
             options = {"revision": revisions[place]} if place in revisions else {}
             try:
                 await self.sender.send(operation(*place, **options), whole)
@@ -271,7 +271,7 @@ class AsyncClientSession:
         deadline = self.sender.deadline(timeout)
         await self.sender.prepare()  # asynchronous alone: the first model of all would hold the loop
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = await self.run(id_of(self.names, device, anew=True), deadline)
+        device_id = await self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, moments = utc_now(), self.sender.moments
         begun_seconds = moments.seconds()
         expectation = await pump.expect(identity, deadline)
@@ -303,7 +303,7 @@ class AsyncClientSession:
 
     def reset(self) -> None:
         """Know no names and no position in the log, as a client that was just made."""
-        self.names = KnownNames()
+        self.names = NameCache()
         self.pump = self.new_pump(self.new_reader())
 
     def new_pump(self, reader: AsyncLogReader | AsyncCallbackReader) -> AsyncAnswerPump:

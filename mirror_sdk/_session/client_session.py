@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakSet
 
 from mirror_sdk._arguments import count, place, seconds, text
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._members import WithMembers
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.asked import RequestOptions
@@ -25,13 +25,13 @@ from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.status import Channel
 from mirror_sdk._protocol.steps import Pause, Steps, Work
-from mirror_sdk._tables import DeviceTable, Place, is_table, raise_first, warn_if_empty
-from mirror_sdk._tables import places as places_in
+from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
+from mirror_sdk._table_keys import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, KnownNames, id_of, ids_of, send_about, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_about, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -76,7 +76,7 @@ class ClientSession:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
-        import_whole("mirror_sdk._protocol.sender")
+        import_locked("mirror_sdk._protocol.sender")
         from mirror_sdk._protocol.sender import Sender
 
         self.base_url: str = settings.base_url
@@ -87,7 +87,7 @@ class ClientSession:
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: CallbackReader | None = None
         self.sockets: Sockets | None = None
-        self.names: KnownNames = KnownNames()
+        self.names: NameCache = NameCache()
         self.pump: AnswerPump = AnswerPump(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
@@ -125,10 +125,10 @@ class ClientSession:
         device: DeviceLike,
         operation: Callable[[str], Operation[T]],
         *,
-        anew: bool = False,
+        refresh: bool = False,
         timeout: float | None = None,
     ) -> T:
-        return self.run(send_about(self.names, device, operation, anew=anew), timeout)
+        return self.run(send_about(self.names, device, operation, refresh=refresh), timeout)
 
     def act_on(
         self,
@@ -136,20 +136,20 @@ class ClientSession:
         path: str | None,
         operation: Callable[..., Operation[None]],
         timeout: float | None,
-        seen: Mapping[Place, int] | None = None,
+        seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
         """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
         if not is_table(devices):
-            self.about(devices, partial(operation, path=text("path", path)), anew=True, timeout=timeout)
+            self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
         whole = self.sender.whole(timeout)
-        named = places_in(devices, path, "device_id")
+        named = keys_in(devices, path, "device_id")
         warn_if_empty(named, "device_id")
         ids = self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
         places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
         revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
 
-        def act(place: Place) -> MirrorError | None:
+        def act(place: ResourceKey) -> MirrorError | None:
             options = {"revision": revisions[place]} if place in revisions else {}
             try:
                 self.sender.send(operation(*place, **options), whole)
@@ -265,7 +265,7 @@ class ClientSession:
         )
         deadline = self.sender.deadline(timeout)
         operation(ANY_ID)  # refuses what cannot be sent before anything is asked
-        device_id = self.run(id_of(self.names, device, anew=True), deadline)
+        device_id = self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, moments = utc_now(), self.sender.moments
         begun_seconds = moments.seconds()
         expectation = pump.expect(identity, deadline)
@@ -297,7 +297,7 @@ class ClientSession:
 
     def reset(self) -> None:
         """Know no names and no position in the log, as a client that was just made."""
-        self.names = KnownNames()
+        self.names = NameCache()
         self.pump = self.new_pump(self.new_reader())
 
     def new_pump(self, reader: LogReader | CallbackReader) -> AnswerPump:

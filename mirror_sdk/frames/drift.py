@@ -164,7 +164,7 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
 def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
     """Return which values were certainly reported after the desired part became what it is.
 
-    :attr:`mirror_sdk.Resource.is_reported_since` is the same for one resource.
+    :attr:`mirror_sdk.Resource.is_reported_after_write` is the same for one resource.
     """
     by_time = (asked["reported_at"] > asked["desired_at"]).fillna(False).astype(bool)
     reported, desired = (asked[name].astype("Int64") for name in _REVISIONS)

@@ -11,8 +11,8 @@ import pandas as pd
 
 from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
-from mirror_sdk.forms import given
+from mirror_sdk._fork import import_locked
+from mirror_sdk.forms import to_form
 from mirror_sdk.history.changes import CHANGES_COLUMNS
 from mirror_sdk.history.request import check_interval
 from mirror_sdk.history.silent_paths import with_silent
@@ -85,13 +85,13 @@ class Recording:
         >>> Recording(folder / "run.parquet").events()["event"].tolist()
         ['registration', 'observation']
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         content = read_content(self.path)
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: content.events.column(name).to_pylist() for name in schema.names}
         found = audit(content)
         about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
-        return given([to_table(columns, schema)], about, as_=as_, tz=tz)
+        return to_form([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
         """Whether it is complete, from when to when, and what is missing.
@@ -186,7 +186,7 @@ class Recording:
         >>> recorder.recording.history()[["event", "value_num"]].values.tolist()
         [['reported', 21.5], ['reported', 22.5]]
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         most = count("limit", limit)
         content = read_content(self.path)
         first, last = check_interval(begin, end, content.now)
@@ -201,7 +201,7 @@ class Recording:
         )
         if most is None:
             about = with_silent(about, tables, paths)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -270,13 +270,13 @@ class Recording:
         >>> state["reported_num"].dropna().tolist()
         [21.5]
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         content, values = self._values(devices, paths)
         at = instant_like("instant", instant, content.now)
         complete = values.is_complete(content.spans, at)
         tables, about = replay.as_of(values, at, complete=complete, server=self._about.server)
         about = with_silent(about, tables, paths)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     @overload
     def changes(
@@ -347,13 +347,13 @@ class Recording:
         >>> len(recorder.recording.changes(begin, simulator.advance(60)))
         0
         """
-        import_whole(module_for(as_))
+        import_locked(module_for(as_))
         content, values = self._values(devices, paths)
         first = instant_like("begin", begin, content.now)
         last = content.now() if end is None else instant_like("end", end, content.now)
         check_interval(first, last, content.now)
         complete = values.is_complete(content.spans, first, last)
-        return given(*replay.changes(values, first, last, complete=complete), as_=as_, tz=tz)
+        return to_form(*replay.changes(values, first, last, complete=complete), as_=as_, tz=tz)
 
     def _select(
         self, content: RecordingContent, devices: DevicesLike | None, paths: Sequence[str] | None

@@ -17,7 +17,7 @@ from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.resources.base import ClientResource
 
@@ -263,4 +263,4 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         tables, about = await off_loop(
             parts.finish, server=self._session.base_url, position=events.position, state=state
         )
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))

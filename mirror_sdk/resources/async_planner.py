@@ -16,7 +16,7 @@ from mirror_sdk._protocol.async_each import ask_each
 from mirror_sdk._protocol.deadline import left_of
 from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk._tables import Place
+from mirror_sdk._table_keys import ResourceKey
 from mirror_sdk.errors import CallTimeout, MirrorError
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.resources.async_devices import AsyncDevices
@@ -101,7 +101,7 @@ class AsyncPlanner:
             known |= await off_loop(known_devices, listed, seen)
         return known
 
-    async def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
+    async def _read_each(self, places: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
         """Read from devices, several at a time. Returns why some reads failed.
 
         Raises:
@@ -109,9 +109,9 @@ class AsyncPlanner:
         """
         from mirror_sdk.plan.ledger import check_about_one_device
 
-        failures: dict[Place, str] = {}
+        failures: dict[ResourceKey, str] = {}
         ends_at = math.inf if timeout is None else time.monotonic() + left_of(timeout)
-        left, waiting = deque(places), dict[Place, tuple[AsyncDeviceRequest, float]]()
+        left, waiting = deque(places), dict[ResourceKey, tuple[AsyncDeviceRequest, float]]()
         with progress_bar(len(places), "reads") as bar:
             while left or waiting:
                 while left and len(waiting) < _CONCURRENT_READS:

@@ -14,7 +14,7 @@ from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_f
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
+from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.naming import DeviceLike, id_of
@@ -59,7 +59,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         deadline = self._session.sender.deadline(timeout)
         found = None
         if device_id is not None:
-            found = await self._session.run(id_of(self._session.names, device_id, anew=True), deadline)
+            found = await self._session.run(id_of(self._session.names, device_id, refresh=True), deadline)
         return await self._session.collect(partial(_operations.list_waiting_requests, found), deadline)
 
     async def begin_read(
@@ -208,7 +208,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         pump = self._session.new_pump(self._session.new_log_reader(0))
         return AsyncDeviceRequest(
             async_id=async_id,
-            device_id=await self._session.run(id_of(self._session.names, device_id, anew=True), timeout),
+            device_id=await self._session.run(id_of(self._session.names, device_id, refresh=True), timeout),
             path=path,
             method=method,
             issued_at=utc_now(),

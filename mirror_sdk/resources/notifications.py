@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.channels import AnswerPump
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
@@ -18,7 +18,7 @@ from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.resources.base import ClientResource
 
@@ -103,7 +103,7 @@ class Notifications(ClientResource[ClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        import_whole("mirror_sdk.webhook")
+        import_locked("mirror_sdk.webhook")
         from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, RegisteredWebhook, registered
 
         position = receiver.last
@@ -148,7 +148,7 @@ class Notifications(ClientResource[ClientSession]):
         if not self._session.sender.is_on_network:
             raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
-        import_whole("mirror_sdk._protocol.socket_reader")
+        import_locked("mirror_sdk._protocol.socket_reader")
         from mirror_sdk._protocol.socket_messages import Way
         from mirror_sdk._protocol.socket_reader import SocketReader
         from mirror_sdk._protocol.sockets import Sockets
@@ -243,7 +243,7 @@ class Notifications(ClientResource[ClientSession]):
         with self._session.open_events(
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
-            import_whole(module_for(as_), "mirror_sdk.tables.events")
+            import_locked(module_for(as_), "mirror_sdk.tables.events")
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
             parts = EventParts(raw=raw)
@@ -258,4 +258,4 @@ class Notifications(ClientResource[ClientSession]):
             parts.add(some)
         state = self._tables.units_of(parts.unitless())
         tables, about = parts.finish(server=self._session.base_url, position=events.position, state=state)
-        return given(tables, about, as_=as_, tz=tz)
+        return to_form(tables, about, as_=as_, tz=tz)

@@ -16,7 +16,7 @@ from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_answer
 from mirror_sdk._protocol.each import ask_each
 from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk._tables import Place
+from mirror_sdk._table_keys import ResourceKey
 from mirror_sdk.errors import CallTimeout, MirrorError
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.resources.devices import Devices
@@ -101,7 +101,7 @@ class Planner:
             known |= known_devices(listed, seen)
         return known
 
-    def _read_each(self, places: Sequence[Place], timeout: float | None) -> Mapping[Place, str]:
+    def _read_each(self, places: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
         """Read from devices, several at a time. Returns why some reads failed.
 
         Raises:
@@ -109,9 +109,9 @@ class Planner:
         """
         from mirror_sdk.plan.ledger import check_about_one_device
 
-        failures: dict[Place, str] = {}
+        failures: dict[ResourceKey, str] = {}
         ends_at = math.inf if timeout is None else time.monotonic() + left_of(timeout)
-        left, waiting = deque(places), dict[Place, tuple[DeviceRequest, float]]()
+        left, waiting = deque(places), dict[ResourceKey, tuple[DeviceRequest, float]]()
         with progress_bar(len(places), "reads") as bar:
             while left or waiting:
                 while left and len(waiting) < _CONCURRENT_READS:

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.asked import expected_revision, to_execute, to_write
 from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk._tables import DeviceTable, is_table, seen_revisions
+from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.naming import DeviceLike, id_of
@@ -60,7 +60,7 @@ class Requests(ClientResource[ClientSession]):
         deadline = self._session.sender.deadline(timeout)
         found = None
         if device_id is not None:
-            found = self._session.run(id_of(self._session.names, device_id, anew=True), deadline)
+            found = self._session.run(id_of(self._session.names, device_id, refresh=True), deadline)
         return self._session.collect(partial(_operations.list_waiting_requests, found), deadline)
 
     def begin_read(
@@ -209,7 +209,7 @@ class Requests(ClientResource[ClientSession]):
         pump = self._session.new_pump(self._session.new_log_reader(0))
         return DeviceRequest(
             async_id=async_id,
-            device_id=self._session.run(id_of(self._session.names, device_id, anew=True), timeout),
+            device_id=self._session.run(id_of(self._session.names, device_id, refresh=True), timeout),
             path=path,
             method=method,
             issued_at=utc_now(),
@@ -240,7 +240,7 @@ class Requests(ClientResource[ClientSession]):
         ['success']
         """
         rows = [*map(_as_placed, self.list())] if requests is None else require_requests(requests)
-        import_whole("mirror_sdk.frames")
+        import_locked("mirror_sdk.frames")
         from mirror_sdk.frames.requests import seen_requests_frame
 
         look_for_answers(rows)

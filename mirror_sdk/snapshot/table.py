@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk._caller import warn
 from mirror_sdk.errors import APIError, InvalidValue, SnapshotWarning
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_pandas
 from mirror_sdk.snapshot.reading import SnapshotResult
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
@@ -108,7 +108,7 @@ def refreshed(
         InvalidValue: ``tz`` is not a time zone.
     """
     parts, about = snapshot_parts(request, taken, _merged(frame, request, taken, tables))
-    return given(parts, about, as_="pandas", tz=request.tz)
+    return to_pandas(parts, about, tz=request.tz)
 
 
 def _merged(

@@ -45,7 +45,10 @@ MODULES = [
     "mirror_sdk",
     *(f"mirror_sdk.{name}" for name in ("examples", "frames", "frames.accessor", "history", "object_table", "plan")),
     *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymizing")),
-    *(f"mirror_sdk.{name}" for name in ("progress", "recording", "snapshot", "values", "values.typed", "widgets")),
+    *(
+        f"mirror_sdk.{name}"
+        for name in ("progress", "recording", "snapshot", "values", "values.typed_input", "widgets")
+    ),
 ]
 WITHOUT = {
     "DeviceObject.from_wire",

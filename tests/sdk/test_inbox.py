@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk._protocol.inbox import Inbox
-from mirror_sdk.wire.entries import Entries, Entry, Unreadable
+from mirror_sdk.wire.log_entries import Entries, Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
@@ -135,12 +135,15 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
 @pytest.mark.parametrize(
     ("numbers", "after", "fault"),
     [
-        *[([number], None, "which is none") for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))],
-        ([8, 5], 5, "an entry has the number 5, which is not behind 5 and up to 9"),
-        ([10], 5, "an entry has the number 10, which is not behind 5 and up to 9"),
-        ([0], None, "an entry has the number 0, which is not behind 0 and up to 9"),
+        *[
+            ([number], None, "which is no number")
+            for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))
+        ],
+        ([8, 5], 5, "an entry has the number 5, which is not above 5 and up to 9"),
+        ([10], 5, "an entry has the number 10, which is not above 5 and up to 9"),
+        ([0], None, "an entry has the number 0, which is not above 0 and up to 9"),
         ([7, 6, 7], 5, "two entries have the number 7"),
-        ([10**MAX_SEQ_DIGITS - 1], 5, "is not behind 5 and up to 9"),
+        ([10**MAX_SEQ_DIGITS - 1], 5, "is not above 5 and up to 9"),
         ([6, 9, 7], 5, None),
         ([1], None, None),
         ([None, 6], 5, None),
@@ -148,5 +151,7 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
     ],
 )
 def test_numbers_that_cannot_be_are_a_fault(numbers, after, fault):
-    told = Entries({"blips": [{"seq": number, "at": place} for place, number in enumerate(numbers)]}).fault(after, 9)
+    told = Entries({"blips": [{"seq": number, "at": place} for place, number in enumerate(numbers)]}).numbering_error(
+        after, 9
+    )
     assert told == fault or (fault is not None and str(told).endswith(fault))

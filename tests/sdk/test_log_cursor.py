@@ -9,8 +9,8 @@ from mirror_sdk._protocol.backoff import Backoff
 from mirror_sdk._protocol.cursor import LogCursor, poll_limit
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, api_error
-from mirror_sdk.wire.entries import NOTHING, Gap
 from mirror_sdk.wire.errors import ErrorBody
+from mirror_sdk.wire.log_entries import NOTHING, Gap
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -34,7 +34,7 @@ from mirror_sdk._protocol.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire.device_object import ResourceState
-from mirror_sdk.wire.entries import Batch, Entries
+from mirror_sdk.wire.log_entries import Batch, Entries
 
 pytestmark = pytest.mark.keeps_history
 

@@ -12,7 +12,7 @@ from mirror_sdk._protocol import operations as ops
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
 from mirror_sdk.simulator import operations as simulator_ops
-from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.log_entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 

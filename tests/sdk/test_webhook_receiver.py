@@ -13,7 +13,7 @@ from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
 from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
-from mirror_sdk.wire.entries import Unreadable
+from mirror_sdk.wire.log_entries import Unreadable
 
 
 @pytest.fixture
