@@ -133,7 +133,7 @@ def drift_frame(
 
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
     """Return the kind of each row, missing for rows without drift."""
-    is_since = _is_reported_since(asked)
+    is_since = _is_reported_after_write(asked)
     differs = ~_agree(asked, tolerance, relative)
     desired, reported = (
         asked[[f"{of}_{kind}" for kind in _TYPED]].notna().set_axis(_TYPED, axis="columns")
@@ -161,7 +161,7 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
     return kinds
 
 
-def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
+def _is_reported_after_write(asked: pd.DataFrame) -> pd.Series:
     """Return which values were certainly reported after the desired part became what it is.
 
     :attr:`mirror_sdk.Resource.is_reported_after_write` is the same for one resource.
