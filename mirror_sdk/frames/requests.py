@@ -59,9 +59,9 @@ REQUESTS_COLUMNS = (
     TableColumn("category", CATEGORY, "why it failed, in a word"),
     TableColumn("reason", CATEGORY, "the same in a sentence, with what can be done about it"),
     TableColumn("latency", pa.duration("ms"), "from its begin here until its answer was received here"),
-    TableColumn("asked_num", pa.float64(), "the number that was to be written"),
-    TableColumn("asked_text", pa.string(), "the text that was to be written"),
-    TableColumn("asked_bool", pa.bool_(), "the boolean that was to be written"),
+    TableColumn("requested_num", pa.float64(), "the number to write"),
+    TableColumn("requested_text", pa.string(), "the text to write"),
+    TableColumn("requested_bool", pa.bool_(), "the boolean to write"),
     TableColumn("value_num", pa.float64(), "the number that came back"),
     TableColumn("value_text", pa.string(), "the text that came back"),
     TableColumn("value_bool", pa.bool_(), "the boolean that came back"),
@@ -151,7 +151,7 @@ def seen_requests_frame(
         "reason": [_reason(request) for request in rows],
         "latency": [request.latency if isinstance(request, AcceptedRequest) else None for request in rows],
     }
-    columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
+    columns |= value_columns("requested", [request.asked or NO_VALUE for request in rows])
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
     taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)
