@@ -65,7 +65,7 @@ class Patience:
             raise failure
 
 
-class Unread:
+class EventBuffer:
     """Events to be taken, of those that are wanted.
 
     Args:
