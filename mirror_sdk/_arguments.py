@@ -1,4 +1,4 @@
-"""Checks of what a caller gives, where the next thing to look at it would say something odd, or nothing."""
+"""Checks of arguments whose errors would otherwise be unclear or late."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.wire.paths import check_path_pattern
 
 InstantLike: TypeAlias = datetime | timedelta | str
-"""An instant: with its time zone, as the text of one in ISO 8601, or how long ago it was: a timedelta, or ``2h``.
+"""An instant: a time with its zone, its text in ISO 8601, or how long ago it was: a timedelta, or ``2h``.
 
-How long ago is counted from the present by the service's clock, and of a table or a recording from its end.
+A time span counts back from the present of the service's clock, and for a table or a recording from its end.
 """
 
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|min|m|h|d|w))+", re.IGNORECASE | re.ASCII)
@@ -34,15 +34,15 @@ _UNITS = {
 
 
 def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
-    """The instant that a caller means; see :data:`InstantLike`.
+    """Return the instant that a caller means; see :data:`InstantLike`.
 
     Args:
         name: The parameter.
-        given: What was given for it.
-        now: From which instant a span counts back.
+        given: Its value.
+        now: Returns the instant from which a time span counts back.
 
     Raises:
-        InvalidValue: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+        InvalidValue: It is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
     """
     meant = given
     if isinstance(given, str):
@@ -53,7 +53,7 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
     try:
         if isinstance(meant, timedelta) and meant >= timedelta():
             meant = now() - meant
-        # Not a time of pandas that is none.
+        # NaT of pandas is a datetime, too.
         if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
             raise InvalidValue(
                 f"{name}={shown_time(given)} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC), its text like"
@@ -70,7 +70,7 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
 
 
 def is_span(given: object) -> bool:
-    """Whether an instant is given as how long ago it was."""
+    """Return whether an instant is passed as how long ago it was."""
     return isinstance(given, timedelta) or (isinstance(given, str) and _AGO.fullmatch(given) is not None)
 
 
@@ -84,15 +84,15 @@ def _zone_cure(name: str, given: object, meant: datetime) -> str:
 
 
 def shown_time(given: object) -> str:
-    """A time for a message; of what is none, how Python writes it."""
+    """Format a time for a message; anything else as Python writes it."""
     return str(given) if isinstance(given, datetime) else repr(given)
 
 
 def text(name: str, given: object) -> str:
-    """The text that was given.
+    """Return the value if it is a text.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not.
     """
     if isinstance(given, str):
         return given
@@ -100,17 +100,17 @@ def text(name: str, given: object) -> str:
 
 
 def real(given: object) -> float | None:
-    """A number; ``None`` for what is none, a boolean and NaN among it."""
+    """Return the value as a number; ``None`` if it is not a number, is a boolean or NaN."""
     if isinstance(given, bool):
         return None
     return float(given) if isinstance(given, numbers.Real) and not math.isnan(given) else None
 
 
 def seconds(name: str, given: object) -> float:
-    """A span of time to wait, infinity too.
+    """Return a time to wait in seconds, which may be infinite.
 
     Raises:
-        InvalidValue: It is no number, or less than 0.
+        InvalidValue: It is not a number, or negative.
     """
     span = real(given)
     if span is None or span < 0:
@@ -118,40 +118,41 @@ def seconds(name: str, given: object) -> float:
     return span
 
 
+def is_count(given: object) -> TypeGuard[int]:
+    """Return whether it is a whole number of 0 or more, of Python or of NumPy."""
+    return not isinstance(given, bool) and isinstance(given, numbers.Integral) and int(given) >= 0
+
+
 def count(name: str, given: object) -> int | None:
-    """How many at most; ``None`` for all.
+    """Return the most items to return; ``None`` for all.
 
     Raises:
-        InvalidValue: It is no whole number, or less than 0.
+        InvalidValue: It is not a whole number, or negative.
     """
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or int(given) < 0:
-        raise InvalidValue(f"{name}={given!r} must be a whole number, 0 or more, or None for all")
-    return int(given)
+    if given is None or is_count(given):
+        return None if given is None else int(given)
+    raise InvalidValue(f"{name}={given!r} must be a whole number, 0 or more, or None for all")
 
 
 def place(given: object) -> int | None:
-    """Number of the entry of the log to go on behind; ``None`` for its end.
+    """Return the number of the entry of the log to start after; ``None`` for the end of the log.
 
     Raises:
-        InvalidValue: It is no whole number, or less than 0.
+        InvalidValue: It is not a whole number, or negative.
     """
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or int(given) < 0:
-        raise InvalidValue(
-            f"after={given!r} must be the number of an entry, as events.position tells it, or None for the end; of a"
-            " text make one with int(...)"
-        )
-    return int(given)
+    if given is None or is_count(given):
+        return None if given is None else int(given)
+    raise InvalidValue(
+        f"after={given!r} must be the number of an entry, as events.position tells it, or None for the end; of a text"
+        " make one with int(...)"
+    )
 
 
 def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
-    """The patterns of resource paths; ``None`` for every path.
+    """Return the patterns of resource paths; ``None`` for every path.
 
     Raises:
-        TypeError: One of them is no text.
+        TypeError: One of them is not a text.
         InvalidValue: They are one text, a ``*`` is not at the end of one, or one can match no path.
     """
     if isinstance(paths, str):
@@ -163,7 +164,7 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
 
 
 def closest(wanted: str, known: Iterable[str]) -> str:
-    """Which of the known texts are close to one that is not among them; upper and lower case make no difference."""
+    """Name the known texts that are similar to an unknown one, ignoring case."""
     every = list(known)
     folded = [text.casefold() for text in every]
     close = difflib.get_close_matches(wanted.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
@@ -176,7 +177,7 @@ def closest(wanted: str, known: Iterable[str]) -> str:
 
 
 def shown(given: object) -> str:
-    """What was given, by its kind."""
+    """Describe the type of a value."""
     return "None" if given is None else f"a {type(given).__name__}"
 
 
@@ -191,10 +192,10 @@ _MODULES: Mapping[Form, str] = {
 
 
 def module_for(as_: Form) -> str:
-    """The module to import before tables of a form are made: it says what to install where that is missing.
+    """Return the module to import before tables of a form are made. Its import error says what to install.
 
     Raises:
-        InvalidValue: There is no such form.
+        InvalidValue: The form does not exist.
     """
     if as_ not in _MODULES:
         raise InvalidValue(f"as_={as_!r} is no form of a table; give {', '.join(map(repr, _MODULES))}")

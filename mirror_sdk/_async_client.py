@@ -1,11 +1,11 @@
-"""The asynchronous client: it sends operations and waits for answers, and knows nothing else of the interface."""
+"""The asynchronous client."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Self
 from weakref import ref
 
-from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
+from mirror_sdk._fork import cannot_be_sent, import_locked, unlocked_property
 from mirror_sdk._members import WithMembers, shown_as_its_own
 from mirror_sdk._methods.async_device_methods import AsyncDeviceMethods
 from mirror_sdk._methods.async_event_methods import AsyncEventMethods
@@ -136,7 +136,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         self._hold(session)
 
     def _hold(self, session: AsyncClientSession) -> None:
-        """Take what all methods share. A client for tests passes a session of its own."""
+        """Store what all methods share. A client for tests passes a session of its own."""
         self._session = session
         session.client = ref(self)  # a weak one: the client ends when nobody uses it any more
         self._tables = AsyncTableReader(session)
@@ -191,26 +191,26 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """A client with a cassette in it until it is closed; see ``client.cassettes.use()``.
+        """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
 
-        Played, it needs no service, no address and no key, so that a notebook can be shipped with its cassette and run
-        anywhere. Recorded, it is the client of :meth:`from_env`, and the file is there when it is closed.
+        To replay it needs no service, no address and no key, so that you can ship a notebook with its cassette and run
+        it anywhere. To record it is the client of :meth:`from_env`, and the file is written when it is closed.
 
         Args:
             path: The cassette.
             mode: As for ``client.cassettes.use()``.
             base_url: Address of the service to record, instead of ``API_HOST``.
             api_key: Access key, instead of ``API_KEY``.
-            timeout: Seconds a call may take as a whole.
-            transport: Carries the requests instead of the network, while it is recorded.
-            max_snapshot_bytes: How many bytes a snapshot may have after decompression.
-            max_retries: How often a request is sent again.
+            timeout: Seconds that a call may take.
+            transport: Sends the requests instead of the network while recording.
+            max_snapshot_bytes: The most bytes of a snapshot after decompression.
+            max_retries: How often a request is repeated.
 
         Raises:
-            CassetteDamaged: It is no cassette, or one of another version.
-            ConfigError: It is to be recorded, and there is no key, or something cannot be used.
-            FileNotFoundError: It is to be played, and is not there.
-            InvalidValue: There is no such mode.
+            CassetteDamaged: The file is not a cassette, or one of another version.
+            ConfigError: It is to be recorded, and there is no key or a value is invalid.
+            FileNotFoundError: It is to be replayed and does not exist.
+            InvalidValue: The mode does not exist.
 
         >>> async with client.cassettes.use(folder / "lights.zip"):
         ...     count = len(await client.devices.list())
@@ -218,7 +218,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         ...     len(await played.devices.list()) == count
         True
         """
-        import_whole("mirror_sdk.cassette")
+        import_locked("mirror_sdk.cassette")
         from mirror_sdk.cassette import address_of, is_played
 
         has_it = is_played(path, mode)
@@ -236,8 +236,8 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         except ConfigError as error:
             if has_it or mode != "once":
                 raise
-            # Whoever was given a cassette looks for it, not for a key.
-            raise ConfigError(f"there is no cassette {path} to play; to record one, {error}") from error
+            # The user is probably missing the cassette, not a key.
+            raise ConfigError(f"there is no cassette {path} to replay; to record one, {error}") from error
         made._session.cassette = made.cassettes.use(path, mode=mode)
         made._session.cassette.insert(made._session.cassette.open())
         return made
@@ -282,7 +282,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def devices(self) -> AsyncDevices:
         """The devices of the directory."""
-        import_whole("mirror_sdk.resources.async_devices")
+        import_locked("mirror_sdk.resources.async_devices")
         from mirror_sdk.resources.async_devices import AsyncDevices
 
         return AsyncDevices(self._session)
@@ -290,7 +290,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def requests(self) -> AsyncRequests:
         """The device requests of this application."""
-        import_whole("mirror_sdk.resources.async_requests")
+        import_locked("mirror_sdk.resources.async_requests")
         from mirror_sdk.resources.async_requests import AsyncRequests
 
         return AsyncRequests(self._session)
@@ -298,15 +298,15 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def subscriptions(self) -> AsyncSubscriptions:
         """The subscriptions of this application, and its presubscription rules."""
-        import_whole("mirror_sdk.resources.async_subscriptions")
+        import_locked("mirror_sdk.resources.async_subscriptions")
         from mirror_sdk.resources.async_subscriptions import AsyncSubscriptions
 
         return AsyncSubscriptions(self._session)
 
     @unlocked_property
     def notifications(self) -> AsyncNotifications:
-        """The channel by which notifications come, and what came."""
-        import_whole("mirror_sdk.resources.async_notifications")
+        """The notification channel, and what it received."""
+        import_locked("mirror_sdk.resources.async_notifications")
         from mirror_sdk.resources.async_notifications import AsyncNotifications
 
         return AsyncNotifications(self._session)
@@ -314,7 +314,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def fleet(self) -> AsyncFleet:
         """Tables of a whole fleet at one instant."""
-        import_whole("mirror_sdk.resources.async_fleet")
+        import_locked("mirror_sdk.resources.async_fleet")
         from mirror_sdk.resources.async_fleet import AsyncFleet
 
         return AsyncFleet(self._session)
@@ -322,15 +322,15 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def plans(self) -> AsyncPlans:
         """Saved plans."""
-        import_whole("mirror_sdk.resources.async_plans")
+        import_locked("mirror_sdk.resources.async_plans")
         from mirror_sdk.resources.async_plans import AsyncPlans
 
         return AsyncPlans(self._session)
 
     @unlocked_property
     def cassettes(self) -> AsyncCassettes:
-        """Cassettes, which record what a service sends and play it again."""
-        import_whole("mirror_sdk.resources.async_cassettes")
+        """Cassettes, which record the responses of a service and replay them."""
+        import_locked("mirror_sdk.resources.async_cassettes")
         from mirror_sdk.resources.async_cassettes import AsyncCassettes
 
         return AsyncCassettes(self._session)
@@ -338,7 +338,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     @unlocked_property
     def service(self) -> AsyncMirrorService:
         """The service itself: whether it is healthy, and its page."""
-        import_whole("mirror_sdk.resources.async_service")
+        import_locked("mirror_sdk.resources.async_service")
         from mirror_sdk.resources.async_service import AsyncMirrorService
 
         return AsyncMirrorService(self._session)

@@ -1,12 +1,12 @@
 # Made from _async_client.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The synchronous client: it sends operations and waits for answers, and knows nothing else of the interface."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Self
 from weakref import ref
 
-from mirror_sdk._fork import cannot_be_sent, import_whole, unlocked_property
+from mirror_sdk._fork import cannot_be_sent, import_locked, unlocked_property
 from mirror_sdk._members import WithMembers, shown_as_its_own
 from mirror_sdk._methods.device_methods import DeviceMethods
 from mirror_sdk._methods.event_methods import EventMethods
@@ -132,7 +132,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
         self._hold(session)
 
     def _hold(self, session: ClientSession) -> None:
-        """Take what all methods share. A client for tests passes a session of its own."""
+        """Store what all methods share. A client for tests passes a session of its own."""
         self._session = session
         session.client = ref(self)  # a weak one: the client ends when nobody uses it any more
         self._tables = TableReader(session)
@@ -187,26 +187,26 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """A client with a cassette in it until it is closed; see ``client.cassettes.use()``.
+        """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
 
-        Played, it needs no service, no address and no key, so that a notebook can be shipped with its cassette and run
-        anywhere. Recorded, it is the client of :meth:`from_env`, and the file is there when it is closed.
+        To replay it needs no service, no address and no key, so that you can ship a notebook with its cassette and run
+        it anywhere. To record it is the client of :meth:`from_env`, and the file is written when it is closed.
 
         Args:
             path: The cassette.
             mode: As for ``client.cassettes.use()``.
             base_url: Address of the service to record, instead of ``API_HOST``.
             api_key: Access key, instead of ``API_KEY``.
-            timeout: Seconds a call may take as a whole.
-            transport: Carries the requests instead of the network, while it is recorded.
-            max_snapshot_bytes: How many bytes a snapshot may have after decompression.
-            max_retries: How often a request is sent again.
+            timeout: Seconds that a call may take.
+            transport: Sends the requests instead of the network while recording.
+            max_snapshot_bytes: The most bytes of a snapshot after decompression.
+            max_retries: How often a request is repeated.
 
         Raises:
-            CassetteDamaged: It is no cassette, or one of another version.
-            ConfigError: It is to be recorded, and there is no key, or something cannot be used.
-            FileNotFoundError: It is to be played, and is not there.
-            InvalidValue: There is no such mode.
+            CassetteDamaged: The file is not a cassette, or one of another version.
+            ConfigError: It is to be recorded, and there is no key or a value is invalid.
+            FileNotFoundError: It is to be replayed and does not exist.
+            InvalidValue: The mode does not exist.
 
         >>> with client.cassettes.use(folder / "lights.zip"):
         ...     count = len(client.devices.list())
@@ -214,7 +214,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
         ...     len(played.devices.list()) == count
         True
         """
-        import_whole("mirror_sdk.cassette")
+        import_locked("mirror_sdk.cassette")
         from mirror_sdk.cassette import address_of, is_played
 
         has_it = is_played(path, mode)
@@ -232,8 +232,8 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
         except ConfigError as error:
             if has_it or mode != "once":
                 raise
-            # Whoever was given a cassette looks for it, not for a key.
-            raise ConfigError(f"there is no cassette {path} to play; to record one, {error}") from error
+            # The user is probably missing the cassette, not a key.
+            raise ConfigError(f"there is no cassette {path} to replay; to record one, {error}") from error
         made._session.cassette = made.cassettes.use(path, mode=mode)
         made._session.cassette.insert(made._session.cassette.open())
         return made
@@ -278,7 +278,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     @unlocked_property
     def devices(self) -> Devices:
         """The devices of the directory."""
-        import_whole("mirror_sdk.resources.devices")
+        import_locked("mirror_sdk.resources.devices")
         from mirror_sdk.resources.devices import Devices
 
         return Devices(self._session)
@@ -286,7 +286,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     @unlocked_property
     def requests(self) -> Requests:
         """The device requests of this application."""
-        import_whole("mirror_sdk.resources.requests")
+        import_locked("mirror_sdk.resources.requests")
         from mirror_sdk.resources.requests import Requests
 
         return Requests(self._session)
@@ -294,15 +294,15 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     @unlocked_property
     def subscriptions(self) -> Subscriptions:
         """The subscriptions of this application, and its presubscription rules."""
-        import_whole("mirror_sdk.resources.subscriptions")
+        import_locked("mirror_sdk.resources.subscriptions")
         from mirror_sdk.resources.subscriptions import Subscriptions
 
         return Subscriptions(self._session)
 
     @unlocked_property
     def notifications(self) -> Notifications:
-        """The channel by which notifications come, and what came."""
-        import_whole("mirror_sdk.resources.notifications")
+        """The notification channel, and what it received."""
+        import_locked("mirror_sdk.resources.notifications")
         from mirror_sdk.resources.notifications import Notifications
 
         return Notifications(self._session)
@@ -310,7 +310,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     @unlocked_property
     def fleet(self) -> Fleet:
         """Tables of a whole fleet at one instant."""
-        import_whole("mirror_sdk.resources.fleet")
+        import_locked("mirror_sdk.resources.fleet")
         from mirror_sdk.resources.fleet import Fleet
 
         return Fleet(self._session)
@@ -318,15 +318,15 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     @unlocked_property
     def plans(self) -> Plans:
         """Saved plans."""
-        import_whole("mirror_sdk.resources.plans")
+        import_locked("mirror_sdk.resources.plans")
         from mirror_sdk.resources.plans import Plans
 
         return Plans(self._session)
 
     @unlocked_property
     def cassettes(self) -> Cassettes:
-        """Cassettes, which record what a service sends and play it again."""
-        import_whole("mirror_sdk.resources.cassettes")
+        """Cassettes, which record the responses of a service and replay them."""
+        import_locked("mirror_sdk.resources.cassettes")
         from mirror_sdk.resources.cassettes import Cassettes
 
         return Cassettes(self._session)
@@ -334,7 +334,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     @unlocked_property
     def service(self) -> MirrorService:
         """The service itself: whether it is healthy, and its page."""
-        import_whole("mirror_sdk.resources.service")
+        import_locked("mirror_sdk.resources.service")
         from mirror_sdk.resources.service import MirrorService
 
         return MirrorService(self._session)

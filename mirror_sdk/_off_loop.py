@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, ParamSpec, TypeVar
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,11 +98,11 @@ def _import(module: str) -> None:
     """
     if gc.get_freeze_count():
         # The program has set objects aside itself, and these must stay so.
-        import_whole(module)
+        import_locked(module)
         return
     gc.freeze()
     try:
-        import_whole(module)
+        import_locked(module)
     finally:
         gc.unfreeze()
 

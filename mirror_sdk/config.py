@@ -1,4 +1,4 @@
-"""Where the service is and which access key it is asked with: arguments first, then the environment.
+"""The address of the service and the access key: from arguments, or else from the environment.
 
 Source: specification 5.2 (``API_HOST``, ``API_KEY``).
 """
@@ -13,19 +13,20 @@ from ipaddress import ip_address
 
 from pydantic import SecretStr
 
-from mirror_sdk._arguments import real
-from mirror_sdk._fork import import_whole
+from mirror_sdk._arguments import is_count, real
+from mirror_sdk._fork import import_locked
 from mirror_sdk.errors import ConfigError
 
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
 PAGE_VARIABLE = "API_PAGE"
-"""Leads to who has the page and its key, see :func:`page_address`."""
+"""Address of the page where people need no key; see :func:`page_address`."""
 DEFAULT_BASE_URL = "http://127.0.0.1:8080"
-"""Where ``mirror-server demo`` and ``mirror-server run`` are to be found on this machine, unless told otherwise."""
+"""The default address of ``mirror-server demo`` and ``mirror-server run`` on this machine."""
 _MARK_LENGTH = 16
 LONGEST_TIMEOUT_SECONDS = 86_400
 _MOST_RETRIES = 100
+_HIGHEST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,10 @@ class ClientSettings:
 
     @classmethod
     def of(cls, base_url: str, api_key: str) -> ClientSettings:
-        """Check both and bring the address into its full form, see :func:`read_base_url`.
+        """Check both and complete the address; see :func:`read_base_url`.
 
         Raises:
-            ConfigError: One of them cannot be used.
+            ConfigError: One of them is invalid.
         """
         return cls(read_base_url(base_url), SecretStr(_read_key(api_key)))
 
@@ -48,12 +49,12 @@ class ClientSettings:
     def load(
         cls, base_url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] = os.environ
     ) -> ClientSettings:
-        """Take what is not given as an argument from the environment. An empty variable counts as missing.
+        """Take missing arguments from the environment, where an empty variable counts as missing.
 
-        An address that is in neither place is :data:`DEFAULT_BASE_URL`.
+        The default address is :data:`DEFAULT_BASE_URL`.
 
         Raises:
-            ConfigError: The key is in neither place, or something cannot be used.
+            ConfigError: There is no key, or a value is invalid.
         """
         api_key = api_key or environ.get(KEY_VARIABLE)
         if not api_key:
@@ -65,42 +66,49 @@ class ClientSettings:
 
     @property
     def key_mark(self) -> str:
-        """Tells this access key from others, and nothing else of it."""
+        """A digest that distinguishes this access key from others and reveals nothing else about it."""
         return hashlib.sha256(self.api_key.get_secret_value().encode()).hexdigest()[:_MARK_LENGTH]
 
 
-def read_base_url(address: object) -> str:
-    """The full form of an address, without a slash at its end.
+def read_base_url(address: object, name: str = "base_url", example: str = "https://mirror.example.com") -> str:
+    """Return the full form of an address, without a slash at its end.
 
-    An address without a scheme (``localhost:8080``, ``mirror.example.com``) gets ``http`` when it is a loopback
-    address and ``https`` otherwise, so that a key never travels in the clear because four letters were left out.
+    An address without a scheme (``localhost:8080``, ``mirror.example.com``) gets ``http`` if it is a loopback address
+    and ``https`` otherwise, so that a key is never sent unencrypted because four letters were left out.
+
+    Args:
+        address: The address.
+        name: The setting, for errors.
+        example: A valid address, for errors.
 
     Raises:
-        ConfigError: It is no http address, or it carries a user name, a query or a fragment.
+        ConfigError: It is not an http address, or it contains a user name, a query or a fragment.
     """
+    cure = f"write it like {example}"
     if not isinstance(address, str):
-        raise ConfigError(f"base_url must be a text, not {address!r}; write it like {_EXAMPLE}")
-    import_whole("httpx")  # takes long to load, and is needed with a client only
+        raise ConfigError(f"{name} must be a text, not {address!r}; {cure}")
+    import_locked("httpx")  # takes long to load, and is needed with a client only
     import httpx
 
     text = address.strip()
     try:
         url = httpx.URL(text if "://" in text else f"//{text}")
     except httpx.InvalidURL as exc:
-        raise ConfigError(f"base_url is not an address ({exc}); write it like {_EXAMPLE}") from exc
+        raise ConfigError(f"{name} is not an address ({exc}); {cure}") from exc
     if url.userinfo or url.query or url.fragment:
-        raise ConfigError(f"base_url must be an address alone, without user name, query or fragment, like {_EXAMPLE}")
+        raise ConfigError(f"{name} must be an address alone, without user name, query or fragment; {cure}")
     if not url.scheme:
         url = url.copy_with(scheme="http" if _is_loopback(url.host) else "https")
-    if url.scheme not in {"http", "https"} or not url.host or any(map(str.isspace, text)):
-        raise ConfigError(f"base_url {address!r} is not an http address; write it like {_EXAMPLE}")
+    is_http = url.scheme in {"http", "https"} and bool(url.host) and (url.port or 0) <= _HIGHEST_PORT
+    if not is_http or any(map(str.isspace, text)):
+        raise ConfigError(f"{name} {address!r} is not an http address; {cure}")
     return str(url).rstrip("/")
 
 
 def page_address(base_url: str, device_id: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Where people look at the fleet, or at a device, without a key.
+    """Return the address of the page of the fleet or of a device.
 
-    That is what ``API_PAGE`` names, of the service that ``API_HOST`` names: ``mirror lab`` sets both.
+    ``mirror lab`` sets ``API_PAGE`` to the address at which the page of the service at ``API_HOST`` requires no key.
     """
     chosen = f"device={device_id}" if device_id else ""
     page, host = environ.get(PAGE_VARIABLE), environ.get(HOST_VARIABLE)
@@ -110,10 +118,10 @@ def page_address(base_url: str, device_id: str | None, environ: Mapping[str, str
 
 
 def read_timeout(given: object) -> float:
-    """The limit on a call.
+    """Check the time limit of a call.
 
     Raises:
-        ConfigError: It is no number of seconds, or not one that ends.
+        ConfigError: It is not a number of seconds up to a day.
     """
     seconds = real(given)
     if seconds is None or not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
@@ -122,41 +130,36 @@ def read_timeout(given: object) -> float:
 
 
 def read_max_retries(given: object) -> int:
-    """How often a request may be sent again.
+    """Check how often a request may be repeated.
 
     Raises:
-        ConfigError: It is no number of times.
+        ConfigError: It is not a number of times.
     """
-    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= _MOST_RETRIES:
-        raise ConfigError(
-            f"max_retries={given!r} must be a number of times, 0 for one attempt, {_MOST_RETRIES} at most"
-        )
-    return given
+    if is_count(given) and given <= _MOST_RETRIES:
+        return given
+    raise ConfigError(f"max_retries={given!r} must be a number of times, 0 for one attempt, {_MOST_RETRIES} at most")
 
 
 def read_max_snapshot_bytes(given: object) -> int:
-    """The limit on snapshots.
+    """Check the size limit of a snapshot.
 
     Raises:
-        ConfigError: It is no number of bytes.
+        ConfigError: It is not a number of bytes.
     """
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise ConfigError(f"max_snapshot_bytes={given!r} must be a number of bytes, 1 or more")
-    return given
+    if is_count(given) and given > 0:
+        return given
+    raise ConfigError(f"max_snapshot_bytes={given!r} must be a number of bytes, 1 or more")
 
 
 def is_loopback(base_url: str) -> bool:
-    """Whether an address leads to this machine."""
+    """Return whether an address belongs to this machine."""
     import httpx  # as above
 
     return _is_loopback(httpx.URL(base_url).host)
 
 
-_EXAMPLE = "https://mirror.example.com"
-
-
 def _read_key(api_key: object) -> str:
-    """Refuse what cannot stand in a header: httpx would show the key in its own error."""
+    """Reject a key that cannot be sent in a header: httpx would show it in its own error."""
     key = api_key.strip() if isinstance(api_key, str) else ""
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("api_key must be one word of printable ASCII characters; check how it was copied")

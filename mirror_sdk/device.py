@@ -1,18 +1,18 @@
-"""A device as the mirror shows it, and the list of devices of the directory; both readable in a notebook.
+"""Devices as the mirror shows them, and lists of devices of the directory. Both have a table in notebooks.
 
 Source: specification 1.3, 2.1, 2.2 and E1; wire.md 1 and 6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from mirror_sdk._arguments import InstantLike, closest
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
 from mirror_sdk.errors import InvalidValue, UnknownResource
@@ -26,32 +26,31 @@ from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mirror_sdk.naming import DeviceLike
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
 class KeepsHistory(Protocol[T_co]):
-    """A client."""
+    """A client that returns the history of devices."""
 
-    def history(
-        self,
-        devices: Iterable[DeviceLike] | None = None,
-        paths: Sequence[str] | None = None,
-        *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> T_co:
-        """What happened."""
+    @property
+    def history(self) -> Callable[..., T_co]:
+        """Its method ``history``; that of an asynchronous client is awaited."""
+
+
+class DeviceHistoryOptions(TypedDict, total=False):
+    """The options of :meth:`DeviceObject.history`."""
+
+    begin: InstantLike | None
+    end: InstantLike | None
+    raw: bool
+    tz: str | None
+    limit: int | None
+    timeout: float | None
 
 
 class _Unread:
-    """Where a device object has its resources as they came, until they are looked at, and who gave it."""
+    """The slots for resources that have not been decoded yet, and for the client that the device object comes from."""
 
     __slots__ = ("_client", "_states")
     _states: Sequence[wire_object.ResourceState] | None
@@ -60,15 +59,15 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
-    """The mirror of one device at ``created_at``; a mapping of resource path to resource, in the order of the answer.
+    """The mirror of one device at ``created_at``; a mapping of resource path to resource, in the order of the response.
 
     It is a mapping (``collections.abc.Mapping``): ``device[path]``, ``device.get(path)``, ``path in device``,
-    ``len(device)``, ``device.items()``, ``dict(device)``. Two are equal where all their attributes are, the times among
-    them.
+    ``len(device)``, ``device.items()``, ``dict(device)``. Two are equal if all their attributes are, including the
+    times.
 
-    Its values get their types when ``resources`` is first looked at, all at once. ``updated_at`` is the device's last
-    registration event, ``last_reported_at`` and ``last_desired_at`` are the newest over all resources. Times are UTC;
-    a time the service did not give is ``None``.
+    All values are decoded at the first access to ``resources``. ``updated_at`` is the time of the device's last
+    registration event, ``last_reported_at`` and ``last_desired_at`` are the newest of all resources. Times are UTC; a
+    time that the service did not return is ``None``.
     """
 
     device_id: str
@@ -81,11 +80,11 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
     @classmethod
     def from_wire(cls, wire: wire_object.DeviceObjectBody, client: KeepsHistory[Any] | None = None) -> DeviceObject:
-        """Read the answer of E1; a payload that is not what its path declares becomes an opaque value.
+        """Read the response of E1. A payload that does not match the declaration of its path becomes an opaque value.
 
         Args:
-            wire: The answer.
-            client: Who is asked for more of the device.
+            wire: The response.
+            client: The client for :meth:`history`.
 
         Source: wire.md 1.
         """
@@ -99,20 +98,20 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     if not TYPE_CHECKING:  # which would believe that there are attributes of any name
 
         def __getattr__(self, name: str) -> object:
-            """The resources, the first time: to read 20 values takes as long as to read and check their JSON."""
+            """Decode the resources at the first access. Decoding 20 values takes as long as parsing their JSON."""
             if name != "resources":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             states = self._states
-            if states is not None:  # else another thread was quicker
+            if states is not None:  # otherwise another thread was faster
                 object.__setattr__(self, "resources", resources_of(states))
                 object.__setattr__(self, "_states", None)
             return self.resources
 
     def __getitem__(self, path: str) -> Resource:
-        """The resource of this path.
+        """Return the resource with this path.
 
         Raises:
-            UnknownResource: The device never introduced it; the message lists close paths. It is a ``KeyError`` too.
+            UnknownResource: The device never had it; the message lists similar paths. It is a ``KeyError`` too.
         """
         try:
             return self.resources[path]
@@ -125,13 +124,13 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     @overload
     def get(self, key: str, /, default: Resource | T) -> Resource | T: ...
     def get(self, key: str, /, default: Resource | T | None = None) -> Resource | T | None:
-        """The resource of this path, or the default where the device never introduced it.
+        """Return the resource with this path, or the default if the device never had it.
 
         >>> device = client.get_device(light)
         >>> device.get("/3311/0/5850").label, device.get("/3303/0/5700")
         ('Light Control · On/Off', None)
         """
-        # Without the search for close paths, which would be for nothing.
+        # ``__getitem__`` would search for similar paths in vain.
         return self.resources.get(key, default)
 
     def __contains__(self, path: object) -> bool:
@@ -147,43 +146,25 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         return list(self.resources)
 
     @overload
-    def history(
-        self,
-        path: str | None = None,
-        *,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
-    ) -> pd.DataFrame: ...
+    def history(self, path: str | None = None, **options: Unpack[DeviceHistoryOptions]) -> pd.DataFrame: ...
     @overload
     def history(
-        self,
-        path: str | None = None,
-        *,
-        client: KeepsHistory[T_co],
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        raw: bool = False,
-        tz: str | None = None,
-        limit: int | None = None,
-        timeout: float | None = None,
+        self, path: str | None = None, *, client: KeepsHistory[T_co], **options: Unpack[DeviceHistoryOptions]
     ) -> T_co: ...
     def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **options: Any) -> Any:
-        """What happened to this device; see :meth:`mirror_sdk.MirrorClient.history`.
+        """Return the history of this device; see :meth:`mirror_sdk.MirrorClient.history`.
 
-        The client is asked that gave the device object, and of an :class:`~mirror_sdk.AsyncMirrorClient` it is to be
-        awaited; with ``client=`` type checkers know that too. One that was pickled has lost its client.
+        It is requested from the client that the device object comes from. With an
+        :class:`~mirror_sdk.AsyncMirrorClient` it is awaited, which type checkers know if you pass ``client=``. A device
+        object that was pickled has lost its client.
 
         Args:
-            path: A resource or a pattern (``/3303/*``); ``None`` for all of the device.
-            client: Who is asked in the place of the client that gave it.
+            path: A resource or a pattern (``/3303/*``); ``None`` for the whole device.
+            client: Another client to request it from.
             options: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
 
         Raises:
-            InvalidValue: It came of no client, and none is given.
+            InvalidValue: The device object has no client, and none was passed.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -196,12 +177,12 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         return asker.history([self.device_id], None if path is None else [path], **options)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
-        """The state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.
+        """Return the state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.
 
         >>> client.get_device(light).to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
         """
-        import_whole("mirror_sdk.frames")
+        import_locked("mirror_sdk.frames")
         from mirror_sdk.frames import state_frame
 
         return state_frame([self], raw=raw, taken_at=self.created_at)
@@ -230,7 +211,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
 
 class DeviceList(Sequence[Device], JsonForm):
-    """Devices of the directory, in its order; a slice is a device list again.
+    """Devices of the directory, in its order; a slice is a device list too.
 
     A text is an endpoint name: ``devices["light-01"]`` is ``devices.by_name("light-01")``, with completion.
     """
@@ -265,10 +246,10 @@ class DeviceList(Sequence[Device], JsonForm):
         return [device.id for device in self._devices]
 
     def by_name(self, name: str) -> Device:
-        """The one device with this endpoint name.
+        """Return the device with this endpoint name.
 
         Raises:
-            KeyError: No device has it, or more than one; the message lists close names or the ids to choose from.
+            KeyError: No device has it, or several have; the message lists similar names, or the ids to choose from.
 
         >>> client.devices.list().by_name("light-01").endpoint_type
         'Light'
@@ -283,7 +264,7 @@ class DeviceList(Sequence[Device], JsonForm):
         raise KeyError(f"no device has the endpoint name {name!r}; {closest(name, names)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """A list of all ``devices``, for any JSON encoder.
+        """Return the list as ``{"devices": [...]}``, for any JSON encoder.
 
         >>> [device["endpoint_name"] for device in client.devices.list(endpoint_type="Light").to_dict()["devices"]]
         ['light-01']
@@ -291,12 +272,12 @@ class DeviceList(Sequence[Device], JsonForm):
         return {"devices": plain(self._devices)}
 
     def to_frame(self) -> pd.DataFrame:
-        """The directory as a table, one row per device; see ``directory_frame``.
+        """Return the directory as a table, one row per device; see ``directory_frame``.
 
         >>> client.devices.list().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
         """
-        import_whole("mirror_sdk.frames")
+        import_locked("mirror_sdk.frames")
         from mirror_sdk.frames import directory_frame
 
         return directory_frame(self)

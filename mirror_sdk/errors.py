@@ -38,12 +38,11 @@ Exceptions::
           x ExecuteRejected
         x DeviceUnavailable
 
-Those with a ``+`` have kinds of their own. ``NoSuchResource`` and ``ResourceNotFound`` are an ``UnknownResource`` too:
-that is what every call raises that needs a resource the device does not have; to ask for its subscription, or to end
-it, needs none. Some are errors of Python as well:
-``InvalidValue`` and ``AmbiguousName`` are a ``ValueError``, ``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and
-``WaitTimeout`` are a ``TimeoutError``.
-Web applications that tell their users of them are in ``help(mirror_sdk)``.
+Classes with a ``+`` have subclasses. ``NoSuchResource`` and ``ResourceNotFound`` are an ``UnknownResource`` too: every
+call that needs a resource which the device does not have raises it. Reading the state of a subscription, or ending it,
+needs no resource. Some are also errors of Python: ``InvalidValue`` and ``AmbiguousName`` are a ``ValueError``,
+``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and ``WaitTimeout`` are a ``TimeoutError``. ``help(mirror_sdk)``
+has web applications that report them to their users.
 
 Warnings::
 
@@ -55,7 +54,7 @@ Warnings::
       x EmptyTableWarning
       x UnitWarning
 
-An access key is in no message and in no attribute of any of them.
+No message and no attribute contains an access key.
 """
 
 from __future__ import annotations
@@ -75,14 +74,14 @@ if TYPE_CHECKING:
 
 
 class MirrorError(Exception):
-    """Anything that goes wrong in this package."""
+    """The base class of all errors of this package."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
 
 
 class ConfigError(MirrorError):
-    """A setting is missing or cannot be used; the message says which one and where it was looked for."""
+    """A setting is missing or invalid; the message names it and the places where it is looked for."""
 
 
 class ClientClosed(MirrorError):
@@ -90,10 +89,9 @@ class ClientClosed(MirrorError):
 
 
 class UnknownResource(MirrorError, KeyError):
-    """The device does not have this resource; what a device object or ``explain`` raises lists close paths.
+    """The device does not have this resource; the message of a device object and of ``explain`` lists similar paths.
 
-    Where the service says so it is a :class:`NoSuchResource` as well, and where the device does a
-    :class:`ResourceNotFound`.
+    It is also a :class:`NoSuchResource` if the service says so, and a :class:`ResourceNotFound` if the device does.
     """
 
     def __str__(self) -> str:
@@ -102,19 +100,19 @@ class UnknownResource(MirrorError, KeyError):
 
 
 class AmbiguousName(MirrorError, ValueError):
-    """Several devices have this endpoint name; the message lists their ids, of which one is to be given."""
+    """Several devices have this endpoint name; the message lists their ids. Pass one of them."""
 
 
 class RecordingDamaged(MirrorError):
-    """A file of a recording is not as it was written; the message names it."""
+    """A file of a recording was changed or damaged; the message names it."""
 
 
 class CassetteDamaged(MirrorError):
-    """A file is no cassette, or is not as it was written; the message names it."""
+    """A file is not a cassette, or was changed or damaged; the message names it."""
 
 
 class NotRecorded(MirrorError):
-    """A cassette has no answer to a request, since that was not made when it was recorded; the message names both."""
+    """A cassette has no response to a request, because that was not sent while recording; the message names both."""
 
 
 class InvalidValue(MirrorError, ValueError):
@@ -122,10 +120,10 @@ class InvalidValue(MirrorError, ValueError):
 
 
 class ConnectionFailed(MirrorError):
-    """The service could not be reached, or the connection was lost before its answer was complete.
+    """The service could not be reached, or the connection was lost before the response was complete.
 
     Attributes:
-        attempts: How often it was tried.
+        attempts: How often the request was sent.
         was_sent: Whether the last request may have arrived, so that the service may have acted.
     """
 
@@ -137,33 +135,33 @@ class ConnectionFailed(MirrorError):
 
 
 class CallTimeout(ConnectionFailed, TimeoutError):
-    """The call took longer than its ``timeout``, all its attempts and pages together.
+    """The call took longer than its ``timeout``, with all attempts and pages.
 
-    Whether the service acted is not known; what is placed by its async-id may be placed again under the same one.
+    Whether the service acted is unknown. A device request can be sent again with the same async-id.
     """
 
 
 class UnexpectedAnswer(MirrorError):
-    """What answered does not speak this interface; most often the address is that of something else."""
+    """The response does not follow the interface; most often the address belongs to another program."""
 
 
 class WaitTimeout(MirrorError, TimeoutError):
-    """The wait is over, the request is not: it may still finish, and its handle can be asked again."""
+    """The wait ended, but the request did not: it may still finish, and you can wait again with its handle."""
 
 
 class APIError(MirrorError):
-    """The service refused a request. Source: wire.md 0.
+    """The service rejected a request. Source: wire.md 0.
 
     Attributes:
         status: HTTP status.
         type: The kind of error in one word, for example ``not_found``.
-        reason: The error word of the public API (``QUEUE_IS_FULL``) where it has one, else ``None``.
+        reason: The error word of the public API (``QUEUE_IS_FULL``) if it has one, else ``None``.
         message: What is wrong and what to do next, in the service's words.
-        fields: What is wrong with which field.
-        request_id: What the service's log calls this request.
-        retry_after_seconds: How long the service asks to wait before the next try, where it says so.
-        attempts: How often it was tried.
-        hint: What else may be the reason, where the client knows something that the service does not; empty elsewhere.
+        fields: The invalid fields, with what is wrong with each.
+        request_id: The id of this request in the service's log.
+        retry_after_seconds: How long to wait before the next attempt, if the service says so.
+        attempts: How often the request was sent.
+        hint: Another possible reason that the client knows of and the service does not; empty if there is none.
     """
 
     attempts: int = 1
@@ -186,19 +184,19 @@ class APIError(MirrorError):
 
 
 class BadRequest(APIError):
-    """400: the request is not one the service understands; ``fields`` says what is wrong with it."""
+    """400: the request is invalid; ``fields`` says which part of it."""
 
 
 class NoSuchResource(BadRequest, UnknownResource):
-    """400 with the reason ``RESOURCE_NOT_FOUND``: the service knows of no such resource of the device."""
+    """400 with the reason ``RESOURCE_NOT_FOUND``: the service does not know this resource of the device."""
 
 
 class BeforeHistory(BadRequest):
-    """400 with the reason ``BEFORE_HISTORY``: an instant lies before what the service's history keeps."""
+    """400 with the reason ``BEFORE_HISTORY``: an instant is before the stored history of the service."""
 
     @property
     def oldest_at(self) -> datetime | None:
-        """The oldest instant there is; ``None`` where the service does not tell it."""
+        """The oldest possible instant; ``None`` if the service does not return it."""
         body: ErrorBody = self.args[1]
         try:
             return wire_history.BeforeHistoryBody.model_validate(body.model_dump()).oldest_at
@@ -211,27 +209,27 @@ class AuthenticationError(APIError):
 
 
 class AccessDenied(APIError):
-    """403: the access key does not have the scope this needs."""
+    """403: the access key lacks the scope that this call requires."""
 
 
 class NotFound(APIError):
-    """404: there is no such device, or nothing of this kind."""
+    """404: the device, or the requested object, does not exist."""
 
 
 class UnknownDevice(NotFound):
-    """No device has this id or endpoint name; the message lists close names."""
+    """No device has this id or endpoint name; the message lists similar names."""
 
 
 class UnknownQuery(NotFound):
-    """No filter of the directory is saved under this name; the message tells how to list those that are."""
+    """No saved query has this name; the message says how to list them."""
 
 
 class NoHistory(NotFound):
-    """404: the service keeps no history; its operator switches one on with ``mirror-server run --keep-history 30d``."""
+    """404: the service keeps no history; its operator enables it with ``mirror-server run --keep-history 30d``."""
 
 
 class Conflict(APIError):
-    """409: it contradicts something that is there already, such as another request with the same async-id."""
+    """409: the request conflicts with an existing object, such as another request with the same async-id."""
 
 
 class ChannelGone(APIError):
@@ -239,18 +237,18 @@ class ChannelGone(APIError):
 
 
 class PreconditionFailed(APIError):
-    """412: what was to be changed is not what was read any more; nothing was changed. Read it again and go on.
+    """412: the object has changed since it was read, so nothing was changed. Read it again and repeat the call.
 
     Attributes:
-        resource: Of a write with ``if_match``, the resource as it is now, for another look; if the write is still
-            wanted, ``if_match=error.resource`` goes with it. ``None`` where the service does not tell.
+        resource: For a write with ``if_match``, the resource as it is now. If you still want to write, pass
+            ``if_match=error.resource``. ``None`` if the service does not return it.
     """
 
     resource: Resource | None = None
 
 
 class LimitExceeded(APIError):
-    """429: too much at once, for example a full queue of device requests (``reason`` is ``QUEUE_IS_FULL``)."""
+    """429: a limit is reached, for example a full queue of device requests (``reason`` is ``QUEUE_IS_FULL``)."""
 
 
 class ServerError(APIError):
@@ -258,16 +256,16 @@ class ServerError(APIError):
 
 
 class DeviceRequestFailed(MirrorError):
-    """A device request was accepted, and its async response says that it failed. Source: wire.md 5.
+    """A device request was accepted, and its async response reports a failure. Source: wire.md 5.
 
     Attributes:
-        category: Why, in one word. An open set: a service may send words this version does not know.
+        category: The cause in one word. A service may send words that this version does not know.
         status: Status of the async response.
-        device_id: The device that was asked.
-        path: The resource path that was asked for.
-        async_id: What the request and its async response have in common.
-        method: ``GET`` read, ``PUT`` write, ``POST`` execute; ``None`` where that is not known.
-        hint: What can be done about it.
+        device_id: The device.
+        path: The resource path.
+        async_id: The id of the request and its async response.
+        method: ``GET`` read, ``PUT`` write, ``POST`` execute; ``None`` if unknown.
+        hint: What to do next.
     """
 
     def __init__(
@@ -289,60 +287,60 @@ class DeviceRequestFailed(MirrorError):
 class RequestExpired(DeviceRequestFailed):
     """The request was not delivered before ``expiry_seconds`` were over.
 
-    The device was not connected, or had an earlier request in hand: it is sent one at a time.
+    The device was not connected, or was still processing an earlier request: it gets one at a time.
     """
 
 
 class ResourceNotFound(DeviceRequestFailed, UnknownResource):
-    """The device says that it has no such resource."""
+    """The device reports that it does not have this resource."""
 
 
 class WriteRejected(DeviceRequestFailed):
-    """The device refused: the resource is not writeable, or the value is none it takes.
+    """The device rejected the request: the resource is not writable, or the value is not valid for it.
 
-    A read or an execution that a device refused is one too, by the name all refusals once had.
+    Rejected reads and executions are subclasses of this error.
     """
 
 
 class ReadRejected(WriteRejected):
-    """The device refused to be read: the resource is executable or write-only, or it cannot answer as was wished."""
+    """The device rejected a read: the resource is executable or write-only, or ``accept`` is not supported."""
 
 
 class ExecuteRejected(WriteRejected):
-    """The device refused to execute: the resource is none to be executed, or the argument is none it takes."""
+    """The device rejected an execution: the resource is not executable, or the argument is not valid."""
 
 
 class DeviceUnavailable(DeviceRequestFailed):
-    """The device left, could not be reached, or did not answer; whether it acted is not known."""
+    """The device left, was not reachable or did not respond; whether it acted is unknown."""
 
 
 class GapWarning(UserWarning):
-    """Entries of the notification log were gone before they could be read.
+    """Entries of the notification log were deleted before they could be read.
 
-    Who reads events has lost some; who waits for an answer is told where it has not come, for it may be among them.
+    An iterator over events has lost some. A missing response to a request may be among them.
     """
 
 
 class CompatibilityWarning(UserWarning):
-    """The service sends something this version does not know; it was kept, not understood."""
+    """The service sends something that this version does not know; it was kept without interpretation."""
 
 
 class SnapshotWarning(UserWarning):
-    """A snapshot was taken in another way than was asked for: one device after another, or whole instead of changes."""
+    """A snapshot was taken in another way than requested: device by device, or complete instead of the changes."""
 
 
 class NotSubscribedWarning(UserWarning):
-    """What is to be recorded is covered by no rule and no subscription of the key: nothing of it comes."""
+    """No rule and no subscription of the key covers a path that is to be recorded: its values do not arrive."""
 
 
 class EmptyTableWarning(UserWarning):
-    """A table that was to name devices or resources has no rows; or no device has any of the paths."""
+    """A table that names devices or resources has no rows, or no device has any of the paths."""
 
 
 class UnitWarning(UserWarning):
-    """The numbers of a resource are in several units, or the unit of some is unknown.
+    """The numbers of a resource have several units, or the unit of some is unknown.
 
-    A device may change the unit it names in resource 5701, and the unit before the first known name is unknown.
+    A device may change the unit in resource 5701, and the unit before its first value is unknown.
     """
 
 
@@ -351,7 +349,7 @@ def _after(attempts: int) -> str:
 
 
 def failure_reason(category: str, method: Method | None) -> str:
-    """Say in a sentence why a device request failed and what can be done about it, by its category and method."""
+    """Describe why a device request failed and what to do next, by its category and method."""
     unknown = "ask the operator of the device what this category means"
     return _OTHER_HINTS.get((category, method)) or CATEGORY_HINTS.get(category, unknown)
 
@@ -372,7 +370,7 @@ CATEGORY_HINTS = {
     "NOT_CONNECTED": "the device cannot be reached; ask again later",
     "TIMEOUT": "the device did not answer in time; read the resource to see whether it acted",
 }
-"""What can be done about each category of a failed device request, in the words of a write."""
+"""What to do next for each category of a failed device request, worded for a write."""
 
 _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("METHOD_NOT_ALLOWED", "GET"): "the resource cannot be read; it may be executable or write-only",
@@ -386,7 +384,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("TIMEOUT", "GET"): "the device did not answer in time; ask again later",
     ("TIMEOUT", "POST"): "the device did not answer in time; whether it acted is not known",
 }
-"""The same of reads and executions, where the words of a write do not fit."""
+"""The same for reads and executions, where they need other words."""
 
 _RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
 
@@ -424,11 +422,11 @@ _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
 _REJECTED: dict[Method | None, type[WriteRejected]] = {"GET": ReadRejected, "POST": ExecuteRejected}
 
 UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.items() if kind is DeviceUnavailable)
-"""Categories of failures after which nobody knows whether the device acted."""
+"""Categories of failures after which it is unknown whether the device acted."""
 
 
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:
-    """The error of an answer with this status; a 4xx without a class of its own is a plain ``APIError``."""
+    """Return the error for a response with this status; a 4xx without a class of its own is a plain ``APIError``."""
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
     kind = _BY_REASON.get((kind, body.reason), kind)
     return kind(status, body, retry_after_seconds)
@@ -437,7 +435,7 @@ def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = 
 def device_request_failed(
     *, category: str, status: int, device_id: str, path: str, async_id: str, method: Method | None = None
 ) -> DeviceRequestFailed:
-    """The error of an async response with this category; one without a class is a plain ``DeviceRequestFailed``."""
+    """Return the error for an async response; a category without a class is a plain ``DeviceRequestFailed``."""
     kind = _BY_CATEGORY.get(category, DeviceRequestFailed)
     if kind is WriteRejected:
         kind = _REJECTED.get(method, WriteRejected)

@@ -1,4 +1,4 @@
-"""What happens to devices, as the notification log tells it: one :class:`Event` for each entry.
+"""Events of devices: one :class:`Event` for each entry of the notification log.
 
 Source: specification 6; wire.md 5.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from itertools import chain, pairwise
 
 from mirror_sdk._arguments import text
@@ -16,16 +17,16 @@ from mirror_sdk._visible import visible
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, decode
-from mirror_sdk.wire.entries import Batch, Entry, EntryBody, Gap, Unreadable
+from mirror_sdk.wire.log_entries import Batch, Entry, EntryBody, Gap, Unreadable
 from mirror_sdk.wire.model import JsonForm
-from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
+from mirror_sdk.wire.notifications import Notification, RegistrationEvent
 from mirror_sdk.wire.paths import check_path_pattern, matches
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EventKind(StrEnum):
-    """What an event tells. ``GAP`` is a loss, ``UNKNOWN`` is an entry this version cannot read."""
+    """The kind of an event. ``GAP`` is a loss, ``UNKNOWN`` is an entry that this version cannot read."""
 
     OBSERVATION = "observation"
     ASYNC_RESPONSE = "async_response"
@@ -39,28 +40,27 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Event(JsonForm):
-    """One entry of the notification log. What an entry of its kind does not have is ``None``.
+    """One entry of the notification log. Attributes that its kind does not have are ``None``.
 
     Attributes:
-        kind: What it tells.
-        received_at: When this client received it, by the clock here; no other instant of an event is of that clock.
-        seq: Its number in the log: a larger one is later. A service that does not tell it of each entry tells that
-            of the last one of the message only, and the events of a message then come kind by kind. For a gap, the
-            last number that is missing.
-        first_seq: For a gap, the first number that is missing.
-        device_id: The device it is about.
-        endpoint_name: The name that device registers with.
-        path: The resource path it is about; of an async response the one its request was about.
-        unit: The unit of a number under this path, as it is declared; one that a device itself names (resource 5701)
-            stands in its device object, and in the tables of ``client.notifications.events_frame`` and of recordings.
-        value: The new value of an observation; the value a device request brought. Where a service does not tell the
-            path of an async response, a text in it is left as text.
-        changed_at: When the value changed, as the device tells it; for other kinds when it happened.
-        async_id: The device request an async response belongs to.
+        kind: The kind of the event.
+        received_at: When this client received it, by the local clock. All other times are of other clocks.
+        seq: Its number in the log: later entries have larger ones. A service may number only the last entry of a
+            message; the events of a message then come kind by kind. For a gap, the last missing number.
+        first_seq: For a gap, the first missing number.
+        device_id: The device.
+        endpoint_name: The endpoint name of the device.
+        path: The resource path; for an async response, the path of its request.
+        unit: The declared unit of a number under this path. A unit that the device reports in resource 5701 is in its
+            device object, and in the tables of ``client.notifications.events_frame`` and of recordings.
+        value: The new value of an observation, or the value in a response. If the service does not send the path of an
+            async response, a text in it stays a text.
+        changed_at: When the value changed, according to the device; for other kinds, when the event happened.
+        async_id: The device request of an async response.
         status: Status of an async response.
         category: Why a device request failed.
-        uid: The entry's identity, the same however often it is read.
-        content: The entry as it was read, with all that has no place above; of an unknown one, as it came.
+        uid: The identity of the entry, the same however often it is read.
+        content: The entry as it was read, with all other members; of an unknown one, as it was received.
     """
 
     kind: EventKind
@@ -97,7 +97,7 @@ _KINDS = {
 
 
 def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
-    """The events of a batch; a loss comes first, since it lies before the rest."""
+    """Yield the events of a batch. A loss comes first, because it is before the rest."""
     if batch.gap is not None:
         yield _of_gap(batch.gap, received_at)
     for entry in batch.entries:
@@ -105,19 +105,19 @@ def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
 
 
 def read_positions(batch: Batch, position: int | None, received_at: datetime) -> Iterator[tuple[Event, int | None]]:
-    """The events of a batch, each with the number to go on behind once it was taken.
+    """Yield the events of a batch, each with the position after it.
 
-    Where the service does not number its entries, that is the position before the batch until the last one was taken:
-    what is read again after a stop in between is not lost.
+    If the service does not number its entries, that is the position before the batch until the last event: after a stop
+    in between they are read again, and none is lost.
 
     Args:
-        batch: What was read.
-        position: The number behind which it was read.
-        received_at: When it came.
+        batch: The batch.
+        position: The position before the batch.
+        received_at: When the batch was received.
     """
     if batch.gap is not None:
         last = batch.gap.last_seq
-        # One that ends elsewhere than before what was read tells of no place to go on behind.
+        # A gap that does not end right before the batch says nothing about the next position.
         position = last if last is not None and (position or 0) < last <= (batch.seq or last) else position
         yield _of_gap(batch.gap, received_at), position
     for entry, following in pairwise(chain(batch.entries, [None])):
@@ -128,24 +128,24 @@ def read_positions(batch: Batch, position: int | None, received_at: datetime) ->
 
 
 def every_event(_: Event) -> bool:
-    """Want all."""
+    """Match every event."""
     return True
 
 
 def unreadable_keys(events: Iterable[Event]) -> set[str]:
-    """The names of the lists in which something could not be read."""
+    """Return the names of the lists in which an entry could not be read."""
     return {event.content.key for event in events if isinstance(event.content, Unreadable)}
 
 
 def event_filter(paths: Collection[str] | None, devices: Collection[str] | None) -> Callable[[Event], bool]:
-    """Which events are wanted; gaps and unknown ones always are.
+    """Return a function that says whether an event matches. Gaps and unknown entries always match.
 
     Args:
-        paths: Path patterns (``/3303/*``); then of all other events only observations of these.
-        devices: Ids of devices; then of all other events only those of these, ends of their requests among them.
+        paths: Path patterns (``/3303/*``); of all other events, only observations of these match.
+        devices: Device ids; of all other events, only those of these devices match, including responses.
 
     Raises:
-        TypeError: A single text was given where a collection of texts belongs, or something else than texts.
+        TypeError: A single text was passed instead of a list, or something else than texts.
         InvalidValue: A pattern can match no path.
     """
     for name, texts in (("paths", paths), ("devices", devices)):
@@ -177,62 +177,30 @@ def _of_gap(gap: Gap, received_at: datetime) -> Event:
 
 
 def _of_entry(entry: Entry, seq: int | None, received_at: datetime) -> Event:
-    match entry.body:
-        case Notification():
-            return _of_notification(entry.body, seq, received_at)
-        case AsyncResponse():
-            return _of_async_response(entry.body, seq, received_at)
-        case RegistrationEvent():
-            return _of_registration(_KINDS[entry.key], entry.body, seq, received_at)
-        case Unreadable():
-            return Event(kind=EventKind.UNKNOWN, received_at=received_at, seq=seq, content=entry.body)
-
-
-def _of_notification(body: Notification, seq: int | None, received_at: datetime) -> Event:
-    return Event(
-        kind=EventKind.OBSERVATION,
+    body = entry.body
+    if isinstance(body, Unreadable):
+        return Event(kind=EventKind.UNKNOWN, received_at=received_at, seq=seq, content=body)
+    event = partial(
+        Event,
         received_at=received_at,
         seq=seq,
         device_id=body.ep,
         endpoint_name=body.original_ep,
-        path=body.path,
-        unit=_unit_of(body.path),
-        value=decode(body.payload, body.ct, body.path),
         changed_at=instant_of(body.timestamp),
         uid=body.uid,
         content=body,
     )
-
-
-def _of_async_response(body: AsyncResponse, seq: int | None, received_at: datetime) -> Event:
-    return Event(
+    if isinstance(body, RegistrationEvent):
+        return event(kind=_KINDS[entry.key])
+    event = partial(event, path=body.path, unit=_unit_of(body.path))
+    if isinstance(body, Notification):
+        return event(kind=EventKind.OBSERVATION, value=decode(body.payload, body.ct, body.path))
+    return event(
         kind=EventKind.ASYNC_RESPONSE,
-        received_at=received_at,
-        seq=seq,
-        device_id=body.ep,
-        endpoint_name=body.original_ep,
-        path=body.path,
-        unit=_unit_of(body.path),
         value=decode(body.payload, body.ct, body.path or "") if body.payload else None,
-        changed_at=instant_of(body.timestamp),
         async_id=body.id,
         status=body.status,
         category=body.error,
-        uid=body.uid,
-        content=body,
-    )
-
-
-def _of_registration(kind: EventKind, body: RegistrationEvent, seq: int | None, received_at: datetime) -> Event:
-    return Event(
-        kind=kind,
-        received_at=received_at,
-        seq=seq,
-        device_id=body.ep,
-        endpoint_name=body.original_ep,
-        changed_at=instant_of(body.timestamp),
-        uid=body.uid,
-        content=body,
     )
 
 
@@ -242,15 +210,15 @@ def _unit_of(path: str | None) -> str | None:
 
 
 def utc_now() -> datetime:
-    """The present, aware: when what arrives now was received."""
+    """Return the present time in UTC."""
     return datetime.now(UTC)
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:
-    """The instant a ``timestamp`` of the wire tells; ``None`` where it tells none. Source: wire.md 5."""
+    """Return the instant of a ``timestamp`` of the wire; ``None`` if it has none. Source: wire.md 5."""
     if milliseconds is None:
         return None
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:  # a device's clock may say anything; its events must still be read
+    except OverflowError:  # a device's clock may have any time; its events must still be readable
         return None

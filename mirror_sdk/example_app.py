@@ -1,6 +1,8 @@
-"""A small application: it subscribes resources and tells what they report. ``python -m mirror_sdk.example_app``.
+"""A small application that subscribes to resources and prints what they report.
 
-It is configured by the environment, as the specification's example application is. A variable that is empty counts as
+Start it with ``python -m mirror_sdk.example_app``.
+
+Environment variables configure it, like the example application of the specification. An empty variable counts as
 missing:
 
 ==========================  ========================================================================================
@@ -8,16 +10,16 @@ variable                    meaning
 ==========================  ========================================================================================
 API_KEY                     access key
 API_HOST                    address of the service; that of a local ``mirror-server demo`` or ``run`` by default
-LONG_POLLING_ENABLED        ``true`` reads by long polling; ``false``, the default, has a webhook
+LONG_POLLING_ENABLED        ``true`` uses long polling; ``false``, the default, a webhook
 APP_HOST                    public address of this application, as ``https://app.example.com``; needed for a webhook
 APP_LISTEN_HOST             host to listen on for the webhook's calls; ``127.0.0.1`` by default
-APP_LISTEN_PORT             port to listen on; that of ``APP_HOST`` by default, where it has one
+APP_LISTEN_PORT             port to listen on; by default the port in ``APP_HOST``
 DEVICE_ID                   ids of devices, separated by commas; ``*``, the default, for all
 RESOURCE                    resource paths, separated by commas; ``/3303/*`` by default
 ==========================  ========================================================================================
 
-The service calls ``APP_HOST`` with ``/callback`` behind it. A proxy may stand there, and pass the calls on to where
-this application listens. When it stops it removes its webhook, its rules, and the subscriptions that these made; other
+The service calls ``APP_HOST`` with ``/callback`` appended. A proxy at that address may forward the calls to this
+application. When the application stops, it removes its webhook, its rules and the subscriptions that these made. Other
 rules of the same key stay. Source: specification 5.2 and 6.
 """
 
@@ -30,21 +32,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import NamedTuple, NoReturn
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import click
 from pydantic import ValidationError
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._protocol.operation import first_fault
-from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
+from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE, read_base_url
 from mirror_sdk.errors import BadRequest, ConfigError, MirrorError
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.subscriptions import PRESUBSCRIPTION_RULES, PresubscriptionRule
 
-__all__ = ["Place", "listening", "presubscriptions", "read_place", "run"]
+__all__ = ["WebhookAddress", "listening", "presubscriptions", "read_webhook_address", "run"]
 
 _WORDS = {"true": True, "false": False}
 _LOOPBACK = "127.0.0.1"
@@ -52,8 +54,8 @@ _EXAMPLE = "https://app.example.com or http://127.0.0.1:8090"
 _HIGHEST_PORT = 65535
 
 
-class Place(NamedTuple):
-    """Where the service calls this application, and where it listens."""
+class WebhookAddress(NamedTuple):
+    """The URL that the service calls, and the host and port on which this application listens."""
 
     url: str
     listen_host: str
@@ -61,11 +63,11 @@ class Place(NamedTuple):
 
 
 def run(environ: Mapping[str, str]) -> None:
-    """Subscribe, and tell every observation, until it is interrupted.
+    """Subscribe, and print every observation until interrupted.
 
     Raises:
-        ConfigError: A variable is missing or cannot be used.
-        MirrorError: The service refuses.
+        ConfigError: A variable is missing or invalid.
+        MirrorError: The service rejects a request.
     """
     with listening(environ) as events:
         for event in events:
@@ -75,20 +77,20 @@ def run(environ: Mapping[str, str]) -> None:
 
 @contextmanager
 def listening(environ: Mapping[str, str]) -> Iterator[Iterator[Event]]:
-    """The events of an application for which the resources are subscribed while this lasts.
+    """Return the events of the application. The resources are subscribed for the duration of the block.
 
     Raises:
-        ConfigError: A variable is missing or cannot be used.
-        MirrorError: The service refuses.
+        ConfigError: A variable is missing or invalid.
+        MirrorError: The service rejects a request.
     """
     polls = _read_boolean(environ, "LONG_POLLING_ENABLED")
     rules = _read_rules(environ)
-    place = None if polls else read_place(environ)
+    address = None if polls else read_webhook_address(environ)
     host, key = environ.get(HOST_VARIABLE), environ.get(KEY_VARIABLE)
     with MirrorClient.from_env(base_url=host, api_key=key) as client, ExitStack() as stack:
-        if place is not None:
-            stack.enter_context(_webhook(client, place))
-        # However long nothing comes: a value after a quiet week is told too.
+        if address is not None:
+            stack.enter_context(_webhook(client, address))
+        # Without a time limit: a value after a quiet week is printed too.
         events = client.events(timeout=math.inf)
         stack.enter_context(_subscribed(client, rules))
         click.echo(f"listening by {'long polling' if polls else 'webhook'}")
@@ -96,52 +98,36 @@ def listening(environ: Mapping[str, str]) -> Iterator[Iterator[Event]]:
 
 
 def presubscriptions(device_ids: str, paths: str) -> list[dict[str, object]]:
-    """The rules that subscribe these resources of these devices; each is a list separated by commas."""
+    """Return the rules that subscribe these resources of these devices; both are lists separated by commas."""
     listed = [path.strip() for path in paths.split(",") if path.strip()]
     named = [device_id.strip() for device_id in device_ids.split(",") if device_id.strip()]
     return [{"endpoint_name": device_id, "resource_path": listed} for device_id in named or ["*"]]
 
 
-def read_place(environ: Mapping[str, str]) -> Place:
-    """Where the service calls, and where this application listens.
+def read_webhook_address(environ: Mapping[str, str]) -> WebhookAddress:
+    """Return the addresses of the webhook.
 
     Raises:
-        ConfigError: A variable is missing or cannot be used; the message names it.
+        ConfigError: A variable is missing or invalid; the message names it.
     """
-    address = environ.get("APP_HOST", "").strip().rstrip("/")
-    if not address:
+    text = environ.get("APP_HOST", "").strip()
+    if not text:
         raise ConfigError(f"APP_HOST is missing: the public address of this application, like {_EXAMPLE}")
-    parts = _read_address(address)
-    port = environ.get("APP_LISTEN_PORT", "").strip() or parts.port
+    address = read_base_url(text, "APP_HOST", _EXAMPLE)  # without the port, where it is that of the scheme
+    port = environ.get("APP_LISTEN_PORT", "").strip() or urlsplit(text if "://" in text else f"//{text}").port
     if port is None:
         raise ConfigError(
-            f"APP_HOST={address!r} names no port to listen on: set APP_LISTEN_PORT to the port on this machine to which"
-            " the calls are passed on"
+            f"APP_HOST={address!r} has no port to listen on: set APP_LISTEN_PORT to the port on this machine to which"
+            " the calls are forwarded"
         )
     if not str(port).isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
-        raise ConfigError(f"APP_LISTEN_PORT={port!r} is no port; write a number from 1 to {_HIGHEST_PORT}")
-    return Place(f"{address}/callback", environ.get("APP_LISTEN_HOST", "").strip() or _LOOPBACK, int(port))
-
-
-def _read_address(address: str) -> SplitResult:
-    if "://" not in address:
-        raise ConfigError(f"APP_HOST={address!r} has no scheme; write http:// or https:// before it, like {_EXAMPLE}")
-    try:
-        parts = urlsplit(address)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError as error:
-        raise ConfigError(f"APP_HOST={address!r} is no address ({error}); write it like {_EXAMPLE}") from error
-    if not is_address or parts.username is not None or parts.query or parts.fragment:
-        raise ConfigError(
-            f"APP_HOST={address!r} is no http address alone, without user name, query or fragment; write it like"
-            f" {_EXAMPLE}"
-        )
-    return parts
+        raise ConfigError(f"APP_LISTEN_PORT={port!r} is not a port; write a number from 1 to {_HIGHEST_PORT}")
+    return WebhookAddress(f"{address}/callback", environ.get("APP_LISTEN_HOST", "").strip() or _LOOPBACK, int(port))
 
 
 @contextmanager
-def _webhook(client: MirrorClient, place: Place) -> Iterator[None]:
-    with WebhookReceiver(place.listen_host, place.listen_port, public_url=place.url) as receiver:
+def _webhook(client: MirrorClient, address: WebhookAddress) -> Iterator[None]:
+    with WebhookReceiver(address.listen_host, address.listen_port, public_url=address.url) as receiver:
         _register(client, receiver)
         try:
             yield
@@ -150,7 +136,7 @@ def _webhook(client: MirrorClient, place: Place) -> Iterator[None]:
 
 
 def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
-    """Register the webhook; a poll channel that the key still has gives way to it."""
+    """Register the webhook, in place of a poll channel that the key may still have."""
     try:
         client.notifications.use_webhook(receiver)
     except BadRequest as refusal:
@@ -160,13 +146,13 @@ def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
         client.notifications.use_webhook(receiver)
         click.echo("ended the poll channel that this key had")
     except ValueError as error:
-        raise ConfigError(f"APP_HOST makes no address of a webhook: {error}") from error
+        raise ConfigError(f"APP_HOST cannot be the address of a webhook: {error}") from error
 
 
 @contextmanager
 def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> Iterator[None]:
-    """Have these rules beside the other ones of the key, and remove them at the end with what they subscribed."""
-    # One that a run left behind that was killed is one of these.
+    """Add these rules to the other ones of the key, and remove them at the end with what they subscribed."""
+    # A rule that a killed run left behind is one of these.
     client.subscriptions.rules.add(rules, apply_now=True)
     try:
         yield
@@ -181,13 +167,8 @@ def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> I
 
 
 def _about(device: Device, rules: Sequence[PresubscriptionRule]) -> list[PresubscriptionRule]:
-    return [
-        rule
-        for rule in rules
-        if rule.matches_device(
-            device_id=device.id, endpoint_name=device.endpoint_name, endpoint_type=device.endpoint_type or ""
-        )
-    ]
+    about = {"device_id": device.id, "endpoint_name": device.endpoint_name, "endpoint_type": device.endpoint_type or ""}
+    return [rule for rule in rules if rule.matches_device(**about)]
 
 
 def _match(rules: Sequence[PresubscriptionRule], path: str) -> bool:
@@ -204,18 +185,18 @@ def _read_rules(environ: Mapping[str, str]) -> list[PresubscriptionRule]:
         return PRESUBSCRIPTION_RULES.validate_python(presubscriptions(device_ids, paths))
     except ValidationError as error:
         raise ConfigError(
-            f"DEVICE_ID={device_ids!r} and RESOURCE={paths!r} make no rule: {first_fault(error)}"
+            f"DEVICE_ID={device_ids!r} and RESOURCE={paths!r} are not a valid rule: {first_fault(error)}"
         ) from error
 
 
 def _read_boolean(environ: Mapping[str, str], name: str) -> bool:
     word = environ.get(name, "").strip().lower() or "false"
     if word not in _WORDS:
-        raise ConfigError(f"{name}={word!r} is neither true nor false")
+        raise ConfigError(f"{name}={word!r} must be true or false")
     return _WORDS[word]
 
 
-# As it is, rather than filled up to the width of the terminal.
+# Keep the lines of the table, instead of filling them up to the width of the terminal.
 _HELP = __doc__.replace("\n\n===", "\n\n\b\n===").replace("``", "")
 
 

@@ -1,11 +1,11 @@
-"""Why a value is what it is, in words, out of what the mirror, the directory and the application's rules tell.
+"""Explains in words why a value is what it is, from the device object, the directory and this application's rules.
 
-Nothing in here asks anybody. Source: specification 2.1, 2.2, 3.1 to 3.3; wire.md 1 to 3 and 6.
+This module sends no requests. Source: specification 2.1, 2.2, 3.1 to 3.3; wire.md 1 to 3 and 6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from html import escape
@@ -28,61 +28,60 @@ _ORIGINS = {
     "subscription": "the device sent it, because the resource was subscribed",
     "auto_observation": "the device sent it by itself: it is auto-observed",
 }
-_UNMET = {
-    SubscriptionState.ASKED: "This application asked for a subscription, which the device has not accepted yet.",
-    SubscriptionState.REFUSED: "This application asked for a subscription, which the device refused; it is asked again"
-    " when it next registers or updates its registration.",
+_NOT_ACTIVE = {
+    SubscriptionState.ASKED: "This application requested a subscription, which the device has not accepted yet.",
+    SubscriptionState.REFUSED: "This application requested a subscription, which the device rejected; it is requested"
+    " again when the device next registers or updates its registration.",
     SubscriptionState.ENDED: "This application had subscribed it, which ended with the device's registration; a"
     " presubscription rule would hold for the next one too.",
 }
-_OR_UPDATES = " or updates its registration"
-_COMING = {
-    SubscriptionState.ASKED: "later changes come when the device has accepted the subscription that was asked for",
-    SubscriptionState.REFUSED: "the subscription is asked for again when the device next registers or updates its"
+_LATER_CHANGES = {
+    SubscriptionState.ASKED: "later changes come when the device has accepted the requested subscription",
+    SubscriptionState.REFUSED: "the subscription is requested again when the device next registers or updates its"
     " registration",
 }
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_METHODS = {"GET": "A read", "PUT": "A write", "POST": "An execution"}
+_UNITS = ((86400, "day", "days"), (3600, "hour", "h"), (60, "minute", "min"))
+"""Seconds of a unit, and its names in "3 hours ago" and in "every 3 h"."""
 _FEWEST_PAUSES = 5
-"""A light that was switched a few times has no rhythm."""
-_ONE_CONTACT = timedelta(seconds=1)
-"""What comes within it is of one contact: a device that wakes up sends several values."""
-_LATE_BY = 3
-"""A device is heard when a value changes, and a value may well stay twice as long as ever before."""
+"""A light that was switched a few times does not report regularly."""
+_SAME_CONTACT = timedelta(seconds=1)
+"""Values within this time belong to one contact: a device that wakes up sends several values."""
+_LATE_FACTOR = 3
+"""A device reports when a value changes, and a value may well stay twice as long as ever before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """The pauses between the contacts that are known: the usual one, their median, and the longest one."""
+class ReportingInterval:
+    """The pauses between the known contacts with a device: the usual one, which is their median, and the longest."""
 
     usual: timedelta
     longest: timedelta
 
     def is_late(self, silence: timedelta) -> bool:
-        """Whether a silence is three times as long as any pause that is known."""
-        return silence > _LATE_BY * self.longest
+        """Return whether a silence is more than three times as long as any known pause."""
+        return silence > _LATE_FACTOR * self.longest
 
 
-def rhythm_of(contacts: Iterable[datetime]) -> Rhythm | None:
-    """The rhythm of a device that was heard at these instants; ``None`` before there are five pauses between them."""
-    pauses = [later - earlier for earlier, later in pairwise(sorted(contacts)) if later - earlier >= _ONE_CONTACT]
-    if len(pauses) < _FEWEST_PAUSES:
-        return None
-    return Rhythm(median_low(pauses), max(pauses))
+def reporting_interval(contacts: Iterable[datetime]) -> ReportingInterval | None:
+    """Return the reporting interval of a device with these contacts; ``None`` if there are fewer than five pauses."""
+    pauses = [later - earlier for earlier, later in pairwise(sorted(contacts)) if later - earlier >= _SAME_CONTACT]
+    return ReportingInterval(median_low(pauses), max(pauses)) if len(pauses) >= _FEWEST_PAUSES else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of one resource; what may not be asked, or is not told by this service, is ``None``.
+    """The known facts about one resource. ``None`` if the key has no access to them or the service lacks them.
 
     Attributes:
         device: The device as the directory lists it.
         mirrored: The device object.
         path: The resource path.
         announced: The resources the device has now.
-        subscription: What became of this application's subscription of the resource.
+        subscription: The state of this application's subscription to the resource.
         rules: The presubscription rules of this application.
-        waiting: The requests of this application for the device that have no answer yet.
-        contacts: When values came that the device sent because of a subscription of this application.
+        waiting: The requests of this application to the device that have no response yet.
+        contacts: When values arrived that the device sent because of a subscription of this application.
         connection: How the device is connected.
     """
 
@@ -97,42 +96,72 @@ class Facts:
     connection: DeviceConnection | None
 
     @property
-    def way(self) -> str:
-        """The protocols by which values of a real device come, in words; empty for a simulated one."""
+    def now(self) -> datetime:
+        """The time of the service when it sent the device object."""
+        return self.mirrored.created_at
+
+    @property
+    def protocols(self) -> str:
+        """The protocols of a real device, in words; empty for a simulated one."""
         connection = self.connection
         return connection.way if connection is not None and connection.lwm2m_version is not None else ""
 
     @property
     def is_registered(self) -> bool:
-        """Whether the device can be asked at all."""
+        """Whether requests can be sent to the device at all."""
         return self.device.state == "registered"
 
     @property
+    def is_reachable(self) -> bool:
+        """Whether the service knows that a request would reach the device now."""
+        return self.connection is not None and self.connection.reachable
+
+    @property
     def is_asleep(self) -> bool:
-        """Whether a device in queue mode takes no requests now; it does while it is awake, where that is known."""
-        return self.device.queue_mode and not (self.connection is not None and self.connection.reachable)
+        """Whether a device in queue mode accepts no requests now."""
+        return self.device.queue_mode and not self.is_reachable
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether the last request did not get through to a real device that is always awake."""
-        connection = self.connection if self.way and not self.device.queue_mode else None
-        return connection is not None and not connection.reachable
+        """Whether the last request did not reach a real device that never sleeps."""
+        return bool(self.protocols) and not self.device.queue_mode and not self.is_reachable
 
     @property
     def last_contact_at(self) -> datetime | None:
-        """When the device was last heard, as far as anything tells; a service may tell parts of it only."""
-        # A registration may have ended by itself, because nothing was heard of the device.
+        """The time of the last known contact with the device."""
+        # A deregistration is no contact: the registration may have expired.
         registered_at = self.mirrored.updated_at if self.is_registered else None
-        told = (self.device.last_contact_at, registered_at, self.mirrored.last_reported_at)
-        return max((*filter(None, told), *(self.contacts or ())), default=None)
+        known = (self.device.last_contact_at, registered_at, self.mirrored.last_reported_at)
+        return max((*filter(None, known), *(self.contacts or ())), default=None)
+
+    @property
+    def interval(self) -> ReportingInterval | None:
+        """How often the device reports to this application, if that is known."""
+        return reporting_interval(self.contacts or ())
 
     @property
     def is_silent(self) -> bool | None:
-        """Whether a registered device has been silent for much longer than its rhythm has it; ``None`` if unknown."""
-        rhythm, last_contact_at = rhythm_of(self.contacts or ()), self.last_contact_at
-        if rhythm is None or last_contact_at is None or not self.is_registered:
+        """Whether a registered device has been silent for much longer than usual; ``None`` if unknown."""
+        if self.interval is None or self.last_contact_at is None or not self.is_registered:
             return None
-        return rhythm.is_late(self.mirrored.created_at - last_contact_at)
+        return self.interval.is_late(self.now - self.last_contact_at)
+
+    @property
+    def resource_now(self) -> EndpointResource | None:
+        """The resource, if the device still has it."""
+        return next((one for one in self.announced if one.uri == self.path), None)
+
+    @property
+    def rule(self) -> PresubscriptionRule | None:
+        """The first rule of this application that matches the resource."""
+        device = self.device
+        about = {
+            "device_id": device.id,
+            "endpoint_name": device.endpoint_name,
+            "endpoint_type": device.endpoint_type or "",
+        }
+        matching = (rule for rule in self.rules or () if rule.matches_device(**about) and rule.matches_path(self.path))
+        return next(matching, None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -155,218 +184,192 @@ class Explanation(JsonForm):
 
 
 def explain(facts: Facts) -> Explanation:
-    """The explanation of one resource.
+    """Explain the value of one resource.
 
     Raises:
-        UnknownResource: The device never introduced the resource; the message lists close paths.
+        UnknownResource: The device never had this resource; the message lists similar paths.
     """
     resource = facts.mirrored[facts.path]
-    now = facts.mirrored.created_at
-    name = resource.label or facts.path
-    why = (
-        *_of_reported(resource, facts.way, now),
+    why = [
+        *_of_reported(resource, facts),
         *_of_subscription(resource, facts),
-        *_of_desired(resource, now),
+        *_of_desired(resource, facts.now),
         *_of_waiting(facts),
-        *_of_device(facts, now),
-    )
+        *_of_device(facts),
+    ]
     # Names, units and values are texts of the device.
     return Explanation(
-        visible(f"{name} of {facts.device.endpoint_name} ({facts.path})"),
+        visible(f"{resource.label or facts.path} of {facts.device.endpoint_name} ({facts.path})"),
         tuple(map(visible, why)),
-        tuple(map(visible, _refreshing(resource, facts))),
+        tuple(map(visible, _of_refreshing(resource, facts))),
     )
 
 
-def _of_reported(resource: Resource, way: str, now: datetime) -> list[str]:
+def _of_reported(resource: Resource, facts: Facts) -> Iterator[str]:
     reported = resource.reported
     if reported is None:
-        return ["Nothing was ever reported: it was never read with success, and the device never sent it."]
+        yield "Nothing was ever reported: it was never read with success, and the device never sent it."
+        return
     unit = f" {resource.unit}" if resource.unit else ""
-    lines = [f"The last reported value is {reported.value}{unit}, received at {_when(reported.reported_at, now)}."]
+    yield f"The last reported value is {reported.value}{unit}, received at {_when(reported.reported_at, facts.now)}."
     if reported.origin in _ORIGINS:
-        how = f"by {way}" if way else "so"
-        lines.append(f"It came {how}: {_ORIGINS[reported.origin]}.")
-    lines += _of_freshness(reported, now)
-    return lines
+        yield f"It came {f'by {facts.protocols}' if facts.protocols else 'so'}: {_ORIGINS[reported.origin]}."
+    if reported.expires_at is not None:
+        over = "" if reported.expires_at > facts.now else ", which is over"
+        yield f"The device said that it holds until {write_timestamp(reported.expires_at)}{over}."
 
 
-def _of_freshness(reported: ReportedValue, now: datetime) -> list[str]:
-    if reported.expires_at is None:
-        return []
-    if reported.expires_at > now:
-        return [f"The device said that it holds until {write_timestamp(reported.expires_at)}."]
-    return [f"The device said that it holds until {write_timestamp(reported.expires_at)}, which is over."]
-
-
-def _of_subscription(resource: Resource, facts: Facts) -> list[str]:
-    rule, state, announced = _rule_for(facts), facts.subscription, _announced(facts)
+def _of_subscription(resource: Resource, facts: Facts) -> Iterator[str]:
+    state, rule, now = facts.subscription, facts.rule, facts.resource_now
     since = "" if resource.subscribed_at is None else f" since {write_timestamp(resource.subscribed_at)}"
     if state is SubscriptionState.ACTIVE:
         by = "" if rule is None else f", through the rule {rule.to_wire()}"
-        return [f"It is subscribed{since}, by this application{by}: the device is to send each change."]
-    lines = [_UNMET[state]] if state in _UNMET else []
-    if not lines and rule is not None and announced is not None and announced.obs:
-        lines.append(
-            f"The rule {rule.to_wire()} matches, but it takes effect when the device next registers{_OR_UPDATES}."
+        yield f"It is subscribed{since}, by this application{by}: the device is to send each change."
+        return
+    is_rule_pending = state not in _NOT_ACTIVE and rule is not None and now is not None and now.obs
+    if state in _NOT_ACTIVE:
+        yield _NOT_ACTIVE[state]
+    elif is_rule_pending and rule is not None:
+        yield (
+            f"The rule {rule.to_wire()} matches, but it takes effect when the device next registers or updates its"
+            " registration."
         )
     if resource.subscribed and state is None:
-        lines.append(f"It is subscribed{since}, by some application; this key may not ask by which.")
+        yield f"It is subscribed{since}, by some application; this key has no access to which one."
     elif resource.subscribed:
-        lines.append(
+        yield (
             f"It is subscribed{since}, by another application: the mirror has each change the device sends, but this"
-            " application is told of none."
+            " application does not receive it."
         )
-    return lines or ["Nobody is subscribed to it."]
+    elif state not in _NOT_ACTIVE and not is_rule_pending:
+        yield "Nobody is subscribed to it."
 
 
-def _of_desired(resource: Resource, now: datetime) -> list[str]:
+def _of_desired(resource: Resource, now: datetime) -> Iterator[str]:
     desired = resource.desired
     if desired is None:
-        return ["Nothing was ever written to it through this service."]
-    match desired.status:
-        case DesiredStatus.PENDING:
-            return [f"A write of {desired.value} is under way, asked for at {_when(desired.requested_at, now)}."]
-        case DesiredStatus.FAILURE:
-            failed = f"The last write, of {desired.value}, failed at {_when(desired.desired_at, now)}"
-            acknowledged = _of_acknowledgement(desired, now)
-            return [f"{failed}: {_because(desired)}.", *acknowledged, *_of_late_success(resource, desired)]
-    written = f"The last write, of {desired.value}, succeeded at {_when(desired.desired_at, now)}."
-    return [written, *_of_difference(resource, desired)]
+        yield "Nothing was ever written to it through this service."
+    elif desired.status is DesiredStatus.PENDING:
+        yield f"A write of {desired.value} is under way, requested at {_when(desired.requested_at, now)}."
+    elif desired.status is DesiredStatus.FAILURE:
+        yield f"The last write, of {desired.value}, failed at {_when(desired.desired_at, now)}: {_cause(desired)}."
+        if desired.acknowledged_at is not None:
+            by = visible(desired.acknowledged_by or "")
+            yield f"It was acknowledged at {_when(desired.acknowledged_at, now)} by {by}, and does not count as failed."
+        reported = resource.reported if resource.is_reported_after_write else None
+        if reported is not None and reported.value.python == desired.value.python:
+            yield "The device has reported that value since: it accepted the write too late, or had the value already."
+    else:
+        yield f"The last write, of {desired.value}, succeeded at {_when(desired.desired_at, now)}."
+        yield _difference(resource, desired)
 
 
-def _because(desired: DesiredValue) -> str:
+def _cause(desired: DesiredValue) -> str:
     if desired.category is None:
-        return "why is told only to the application that placed it"
+        return "only the application that requested it can see why"
     hint = CATEGORY_HINTS.get(desired.category)
     return desired.category if hint is None else f"{desired.category}, {hint}"
 
 
-def _of_acknowledgement(desired: DesiredValue, now: datetime) -> list[str]:
-    if desired.acknowledged_at is None:
-        return []
-    by = visible(desired.acknowledged_by or "")
-    return [f"It was acknowledged at {_when(desired.acknowledged_at, now)} by {by}, and does not count as failed."]
-
-
-def _of_late_success(resource: Resource, desired: DesiredValue) -> list[str]:
-    if not resource.is_reported_since or resource.reported is None:
-        return []
-    if resource.reported.value.python != desired.value.python:
-        return []
-    return ["The device has reported that value since: it took the write too late to be told of, or had it already."]
-
-
-def _of_difference(resource: Resource, desired: DesiredValue) -> list[str]:
-    reported, is_since = resource.reported, resource.is_reported_since
+def _difference(resource: Resource, desired: DesiredValue) -> str:
+    """Compare the reported value with that of a successful write."""
+    reported, is_since = resource.reported, resource.is_reported_after_write
     if reported is None:
-        return ["The device has reported nothing since."]
+        return "The device has reported nothing since."
     if reported.value.python != desired.value.python:
         if is_since:
-            return ["The device has reported another value since: it was changed at the device, or not kept."]
-        return [of_unconfirmed(resource, desired, reported)]
+            return "The device has reported another value since: it was changed at the device, or not kept."
+        return unconfirmed_write(resource, desired, reported)
     if is_since:
-        return ["The device has reported it since."]
+        return "The device has reported it since."
     if is_since is None:
-        return ["The reported value may be older than that write, which their times do not tell."]
-    return ["The reported value is older than that write: the device has reported nothing since."]
+        return "The reported value may be older than that write: their times do not show it."
+    return "The reported value is older than that write: the device has reported nothing since."
 
 
-def of_unconfirmed(resource: Resource, desired: DesiredValue, reported: ReportedValue) -> str:
-    """What to say of a write that succeeded, and of another value that was reported before, as far as is known."""
-    older = "may be older, which their times do not tell" if resource.is_reported_since is None else "is older"
+def unconfirmed_write(resource: Resource, desired: DesiredValue, reported: ReportedValue) -> str:
+    """Describe a write that succeeded while the last report, as far as is known an older one, has another value."""
+    older = "may be older: their times do not show it" if resource.is_reported_after_write is None else "is older"
     confirming = "read it" if resource.subscribed else "read it, or subscribe,"
-    return f"The device took {desired.value}; the last report, {reported.value}, {older}: {confirming} to confirm."
+    return f"The device accepted {desired.value}; the last report, {reported.value}, {older}; {confirming} to confirm."
 
 
-def _of_waiting(facts: Facts) -> list[str]:
-    words = {"GET": "A read", "PUT": "A write", "POST": "An execution"}
-    return [
-        f"{words.get(request.method, request.method)} of this application waits since"
-        f" {write_timestamp(request.placed_at)}, until {write_timestamp(request.expires_at)} at most."
-        for request in facts.waiting or ()
-        if request.uri == facts.path
-    ]
+def _of_waiting(facts: Facts) -> Iterator[str]:
+    for request in facts.waiting or ():
+        if request.uri == facts.path:
+            since, until = write_timestamp(request.placed_at), write_timestamp(request.expires_at)
+            method = _METHODS.get(request.method, request.method)
+            yield f"{method} of this application waits since {since}, until {until} at most."
 
 
-def _of_device(facts: Facts, now: datetime) -> list[str]:
-    lines = _of_connection(facts)
+def _of_device(facts: Facts) -> Iterator[str]:
+    if facts.protocols and facts.connection is not None:
+        address = facts.connection.address
+        yield f"The device speaks {facts.protocols}{'' if address is None else f'; its messages come from {address}'}."
     if not facts.is_registered:
-        lines.append("The device is not registered: it cannot be asked now.")
+        yield "The device is not registered: no request can be sent to it now."
     elif facts.is_asleep:
-        lines.append("The device sleeps: it takes requests when it next makes contact.")
+        yield "The device sleeps: it accepts requests at its next contact."
     elif facts.device.queue_mode:
-        lines.append("The device is awake, and will sleep again soon: then requests wait for its next contact.")
+        yield "The device is awake, and will sleep again soon: then requests wait for its next contact."
     elif facts.is_out_of_reach:
-        lines.append("The device cannot be reached now: it takes requests when it next makes contact.")
-    last_event = facts.mirrored.updated_at
-    if last_event is not None:
-        lines.append(f"Its last registration event was at {_when(last_event, now)}.")
-    lines += _of_contact(facts, now)
-    if _announced(facts) is None:
-        lines.append("The device does not have this resource any more; the mirror keeps its last value.")
-    return lines
+        yield "The device cannot be reached now: it accepts requests at its next contact."
+    if facts.mirrored.updated_at is not None:
+        yield f"Its last registration event was at {_when(facts.mirrored.updated_at, facts.now)}."
+    if facts.last_contact_at is not None:
+        yield _contact(facts, facts.last_contact_at)
+    if facts.resource_now is None:
+        yield "The device does not have this resource any more; the mirror keeps its last value."
 
 
-def _of_connection(facts: Facts) -> list[str]:
-    if not facts.way or facts.connection is None:
-        return []
-    address = facts.connection.address
-    place = "" if address is None else f"; its messages come from {address}"
-    return [f"The device speaks {facts.way}{place}."]
-
-
-def _of_contact(facts: Facts, now: datetime) -> list[str]:
-    if facts.last_contact_at is None:
-        return []
-    heard = f"was last heard at {_when(facts.last_contact_at, now)}"
-    rhythm = rhythm_of(facts.contacts or ())
+def _contact(facts: Facts, last_contact_at: datetime) -> str:
+    seen, interval = f"was last seen at {_when(last_contact_at, facts.now)}", facts.interval
     if not facts.is_registered:
-        return [f"It {heard}."]
-    if rhythm is None:
-        return [f"It {heard}; its rhythm is not known."]
-    usually = f"It usually reports to this application every {_span(rhythm.usual)} and {heard}"
+        return f"It {seen}."
+    if interval is None:
+        return f"It {seen}; its reporting interval is unknown."
+    usually = f"It usually reports to this application every {_span(interval.usual)} and {seen}"
     if facts.is_silent:
-        return [f"{usually}: it seems cut off, unless nothing has changed since."]
-    if now - facts.last_contact_at > rhythm.usual:
-        return [f"{usually}: its longest silence before was {_span(rhythm.longest)}."]
-    return [f"{usually}, as was to be expected."]
+        return f"{usually}: it seems cut off, unless nothing has changed since."
+    if facts.now - last_contact_at > interval.usual:
+        return f"{usually}: its longest silence before was {_span(interval.longest)}."
+    return f"{usually}, as expected."
 
 
-def _refreshing(resource: Resource, facts: Facts) -> list[str]:
-    announced = _announced(facts)
-    if announced is None:
-        return ["nothing, before the device introduces the resource again"]
-    definition = lookup(facts.path)
-    if definition is not None and "R" not in definition.access:
-        return [f"nothing: {definition.label} cannot be read"]
-    return [_reading(facts), _later_changes(resource, facts, announced)]
+def _of_refreshing(resource: Resource, facts: Facts) -> Iterator[str]:
+    now, definition = facts.resource_now, lookup(facts.path)
+    if now is None:
+        yield "nothing, before the device has this resource again"
+    elif definition is not None and "R" not in definition.access:
+        yield f"nothing: {definition.label} cannot be read"
+    else:
+        yield f"client.read_value({facts.mirrored.device_id!r}, {facts.path!r}){_when_read(facts)}"
+        yield _later_changes(resource, facts, is_observable=now.obs)
 
 
-def _reading(facts: Facts) -> str:
-    read = f"client.read_value({facts.mirrored.device_id!r}, {facts.path!r})"
+def _when_read(facts: Facts) -> str:
     if not facts.is_registered:
-        return f"{read}, once the device has registered again"
+        return ", once the device has registered again"
     if facts.is_silent:
-        return f"{read}, which tells whether the device is cut off: then it waits for the next contact"
+        return ", which shows whether the device is cut off: then it waits for the next contact"
     if facts.is_asleep or facts.is_out_of_reach:
-        return f"{read}, which waits until the device next makes contact"
-    return read
+        return ", which waits until the device next makes contact"
+    return ""
 
 
-def _later_changes(resource: Resource, facts: Facts, announced: EndpointResource) -> str:
-    """What brings later changes to this application, or has brought them about already."""
-    state, rule = facts.subscription, _rule_for(facts)
+def _later_changes(resource: Resource, facts: Facts, *, is_observable: bool) -> str:
+    """Say what brings later changes to this application, or does so already."""
+    state, rule = facts.subscription, facts.rule
     if state is SubscriptionState.ACTIVE:
         return _sent_changes(facts)
-    if state in _COMING:
-        return _COMING[state]
-    if not announced.obs:
+    if state in _LATER_CHANGES:
+        return _LATER_CHANGES[state]
+    if not is_observable:
         return "a subscription is not possible: the device does not let this resource be observed"
-    by_itself = resource.subscribed or (
-        resource.reported is not None and resource.reported.origin == "auto_observation"
-    )
-    meanwhile = "; the mirror has what the device sends meanwhile, as client.get_device shows" if by_itself else ""
+    is_auto_observed = resource.reported is not None and resource.reported.origin == "auto_observation"
+    meanwhile = ""
+    if resource.subscribed or is_auto_observed:
+        meanwhile = "; the mirror has what the device sends meanwhile, as client.get_device shows"
     if state is None:
         return f"a key with the scope subscribe can subscribe it, to have each later change{meanwhile}"
     if state is SubscriptionState.NONE and rule is not None and facts.is_registered:
@@ -379,42 +382,23 @@ def _later_changes(resource: Resource, facts: Facts, announced: EndpointResource
 
 def _sent_changes(facts: Facts) -> str:
     if facts.is_silent:
-        return "later changes come by themselves once the device is heard again, and not before"
-    known = "" if facts.is_silent is False else ", as long as it is in contact"
-    return f"nothing needs to be done for later changes: the device sends them{known}"
-
-
-def _announced(facts: Facts) -> EndpointResource | None:
-    return next((one for one in facts.announced if one.uri == facts.path), None)
-
-
-def _rule_for(facts: Facts) -> PresubscriptionRule | None:
-    device = facts.device
-    for rule in facts.rules or ():
-        is_of_device = rule.matches_device(
-            device_id=device.id, endpoint_name=device.endpoint_name, endpoint_type=device.endpoint_type or ""
-        )
-        if is_of_device and rule.matches_path(facts.path):
-            return rule
-    return None
+        return "later changes come by themselves once the device is in contact again, and not before"
+    condition = "" if facts.is_silent is False else ", as long as it is in contact"
+    return f"nothing needs to be done for later changes: the device sends them{condition}"
 
 
 def _when(instant: datetime | None, now: datetime) -> str:
-    """An instant, and how long before the answer of the service it was."""
+    """Format an instant, and how long before the service's response it was."""
     if instant is None:
-        return "a time that is not known"
-    seconds = int((now - instant).total_seconds())
-    for size, word in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
-        if seconds >= size:
-            count = seconds // size
+        return "an unknown time"
+    seconds = max(int((now - instant).total_seconds()), 0)
+    for size, word, _ in _UNITS:
+        if count := seconds // size:
             return f"{write_timestamp(instant)}, {count} {word}{'s' if count > 1 else ''} ago"
-    return f"{write_timestamp(instant)}, {max(seconds, 0)} s ago"
+    return f"{write_timestamp(instant)}, {seconds} s ago"
 
 
 def _span(pause: timedelta) -> str:
-    """A pause in the unit that suits it; two of a unit are told in it, so that little is rounded away."""
+    """Format a pause in the largest unit of which it has two, so that little is rounded away."""
     seconds = pause.total_seconds()
-    for size, word in ((_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {word}"
-    return f"{seconds:.0f} s"
+    return next((f"{seconds / size:.0f} {word}" for size, _, word in _UNITS if seconds >= 2 * size), f"{seconds:.0f} s")

@@ -1,9 +1,9 @@
-"""In which form a table is given: for pandas, for Arrow or for Polars."""
+"""The forms of a table: a frame of pandas or Polars, or a table of Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import Form
 
@@ -15,46 +15,35 @@ if TYPE_CHECKING:
     from mirror_sdk.tables.arrow_types import ArrowTable
 
 
-@overload
-def given(
-    tables: list[pa.Table], about: Mapping[str, object], *, as_: Literal["pandas"], tz: str | None
-) -> pd.DataFrame: ...
-@overload
-def given(
-    tables: list[pa.Table], about: Mapping[str, object], *, as_: Literal["arrow"], tz: str | None
-) -> ArrowTable: ...
-@overload
-def given(
-    tables: list[pa.Table], about: Mapping[str, object], *, as_: Literal["polars"], tz: str | None
-) -> pl.DataFrame: ...
-@overload
-def given(
-    tables: list[pa.Table], about: Mapping[str, object], *, as_: Form, tz: str | None
-) -> pd.DataFrame | ArrowTable | pl.DataFrame: ...
-def given(
+def to_pandas(tables: list[pa.Table], about: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
+    """Make a frame of the parts of a table; arguments and errors as for :func:`to_form`."""
+    from mirror_sdk.frames.columns import frame_of
+    from mirror_sdk.tables.columns import taken_apart
+
+    return frame_of(taken_apart(tables), about, tz=tz)
+
+
+def to_form(
     tables: list[pa.Table], about: Mapping[str, object], *, as_: Form, tz: str | None
 ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-    """The table of some parts, one after another, in the form that was asked for.
+    """Make a table of its parts, in the requested form.
 
     Args:
-        tables: The parts, all of one schema of this package; the list is emptied, so that memory holds them once.
-        about: What the table is based on: ``attrs["mirror"]`` for pandas, metadata for Arrow, and lost for Polars.
+        tables: The parts, all of one schema. The list is emptied, so that memory holds them once.
+        about: The metadata: ``attrs["mirror"]`` for pandas, the schema's metadata for Arrow, and none for Polars.
         as_: The form.
         tz: Time zone of the time columns; UTC by default.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
     """
     if as_ == "pandas":
-        from mirror_sdk.frames.columns import frame_of
-        from mirror_sdk.tables.columns import taken_apart
-
-        return frame_of(taken_apart(tables), about, tz=tz)
+        return to_pandas(tables, about, tz=tz)
     from mirror_sdk.tables.columns import whole_table
 
+    table: ArrowTable = whole_table(tables, about, tz=tz)
     if as_ == "arrow":
-        table: ArrowTable = whole_table(tables, about, tz=tz)
         return table
     from mirror_sdk.tables.polars_frames import polars_frame
 
-    return polars_frame(whole_table(tables, about, tz=tz))
+    return polars_frame(table)

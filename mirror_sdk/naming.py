@@ -1,18 +1,19 @@
-"""Which device is meant: by its id, by its endpoint name, or by something that has its id.
+"""Finds out which device is meant: by its id, by its endpoint name, or by an object that has its id.
 
-A text of 32 hexadecimal digits is a device id and nothing else, so it costs no question, and no device can take the
-place of another by calling itself so. Any other text is looked up in the directory: it is the device with this id or
-else the one with this endpoint name. Of several devices with one name the one that is registered is meant; where none
-or more than one of them is, the text is refused with :class:`~mirror_sdk.AmbiguousName`.
+A text of 32 hexadecimal digits is a device id and nothing else. It needs no request, and no device can take the place
+of another by using its id as a name. Any other text is looked up in the directory: it means the device with this id, or
+else the one with this endpoint name. Of several devices with the same name, the registered one is meant. If none or
+several of them are registered, the text is rejected with :class:`~mirror_sdk.AmbiguousName`.
 
-A client remembers for half a minute what a name led to, for what only looks. Whatever acts on a device or subscribes
-asks the directory anew, so that a name which another device has taken over meanwhile never leads to the earlier one.
+A client caches the result for half a minute, for calls that only read the mirror. Calls that act on a device or
+subscribe look up the name every time, so that a name that another device has taken over never leads to the earlier one.
 
-Nothing in here does I/O: what has to be asked is yielded, and the client sends it. Source: wire.md 6.
+This module does no I/O: it yields requests, and the client sends them. Source: wire.md 6.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import defaultdict
@@ -27,8 +28,8 @@ from mirror_sdk._arguments import closest, shown
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.steps import Steps, Work
-from mirror_sdk._tables import DeviceTable, is_table, warn_if_empty
-from mirror_sdk._tables import device_ids as ids_in
+from mirror_sdk._table_keys import DeviceTable, is_table, warn_if_empty
+from mirror_sdk._table_keys import device_ids as ids_in
 from mirror_sdk._visible import visible, visible_line
 from mirror_sdk.errors import (
     AccessDenied,
@@ -49,16 +50,16 @@ REMEMBERED_SECONDS = 30.0
 _MOST_REMEMBERED = 10_000
 _LONGEST_QUERY = 3000
 _MOST_SEARCHED = 5000
-"""How many devices are searched for close names at most."""
+"""How many devices are searched for similar names at most."""
 _MOST_TOLD = 10
-"""How many texts that lead nowhere are told with close names; to find these takes hundredths of a second a text."""
+"""How many unknown texts are listed with similar names; finding these takes hundredths of a second for each text."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
 ANY_ID = "0" * 32
-"""Stands in the place of an id that is not known yet."""
+"""A placeholder for an id that is not known yet."""
 
 
 class ListedDevice(Protocol):
-    """A device as a list of devices has it, such as :class:`~mirror_sdk.Device`."""
+    """A device of a list of devices, such as :class:`~mirror_sdk.Device`."""
 
     @property
     def id(self) -> str:
@@ -70,24 +71,24 @@ class ListedDevice(Protocol):
 
 
 class OfDevice(Protocol):
-    """What belongs to one device, such as a :class:`~mirror_sdk.DeviceObject` or the handle of a device request."""
+    """An object that belongs to a device, such as a :class:`~mirror_sdk.DeviceObject` or a device request."""
 
     @property
     def device_id(self) -> str:
-        """The device's id."""
+        """The id of the device."""
 
 
 DeviceLike: TypeAlias = str | ListedDevice | OfDevice
-"""A device: its id, its endpoint name, a ``Device``, a ``DeviceObject``, or a request's handle."""
+"""A device: its id, its endpoint name, a ``Device``, a ``DeviceObject``, or a device request."""
 DevicesLike: TypeAlias = Iterable[DeviceLike] | DeviceTable
-"""Several devices: a list of them, or a table whose rows name them in a column or an index ``device_id``."""
+"""Several devices: a list of them, or a table that names them in a column or an index ``device_id``."""
 
 
-class KnownNames:
-    """What texts led to: for a while what name they are, and for good that they are an id.
+class NameCache:
+    """A cache of device names, for a while, and of texts that are ids, for good.
 
     Args:
-        now: Seconds, of a clock that only goes on.
+        now: Returns seconds, of a monotonic clock.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -96,7 +97,7 @@ class KnownNames:
         self._ids: set[str] = set()
 
     def recall(self, texts: Iterable[str], *, only_ids: bool) -> dict[str, str]:
-        """The ids of those texts that are remembered."""
+        """Return the ids of the texts that are cached."""
         oldest = self._now() - REMEMBERED_SECONDS
         found = {}
         for text in texts:
@@ -108,7 +109,7 @@ class KnownNames:
         return found
 
     def keep(self, ids: Mapping[str, str]) -> None:
-        """Remember to which ids texts led now."""
+        """Cache the ids of texts."""
         if len(self._names) + len(self._ids) + len(ids) > _MOST_REMEMBERED:
             self._names.clear()
             self._ids.clear()
@@ -117,13 +118,13 @@ class KnownNames:
         self._names.update({text: (device_id, at) for text, device_id in ids.items() if text != device_id})
 
     def forget(self, name: str) -> None:
-        """The name is to be looked up again."""
+        """Remove a name, so that it is looked up again."""
         self._names.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What texts lead to: the ids, the texts that lead nowhere, and the devices of those that lead to several."""
+class LookupResult:
+    """The result for texts: ids, texts that match no device, and the devices of texts that match several."""
 
     ids: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
@@ -131,10 +132,10 @@ class Found:
 
 
 def known_id(argument: str, device: object) -> str | None:
-    """The id that is known without a question; ``None`` for a text that may be an endpoint name.
+    """Return the id if it is known without a request; ``None`` for a text that may be an endpoint name.
 
     Raises:
-        TypeError: It is no device.
+        TypeError: It is not a device.
     """
     if isinstance(device, str):
         return device if _ID.fullmatch(device) or not device else None
@@ -145,32 +146,32 @@ def known_id(argument: str, device: object) -> str | None:
 
 
 def send_about(
-    names: KnownNames, device: DeviceLike, operation: Callable[[str], Operation[T]], *, anew: bool
+    names: NameCache, device: DeviceLike, operation: Callable[[str], Operation[T]], *, refresh: bool
 ) -> Steps[T]:
-    """Send what is about one device.
+    """Send an operation about one device.
 
     Args:
-        names: What is remembered.
+        names: The cache of names.
         device: The device.
-        operation: Makes the operation, of a device id.
-        anew: Whether a name is looked up though it is remembered.
+        operation: Makes the operation for a device id.
+        refresh: Whether to look up a name even if it is cached.
 
     Raises:
         AmbiguousName: Several devices have this name.
-        NotFound: There is no such device.
-        TypeError: It is no device.
-        ValueError: Something cannot be sent; the message names it.
+        NotFound: The device does not exist.
+        TypeError: It is not a device.
+        ValueError: An argument cannot be sent; the message names it.
     """
     if known_id("device_id", device) is None:
-        # What cannot be sent is refused before anything is asked.
+        # Reject invalid arguments before the directory is queried.
         operation(ANY_ID)
-    device_id = yield from id_of(names, device, anew=anew)
+    device_id = yield from id_of(names, device, refresh=refresh)
     try:
         return (yield from send_to(device, operation(device_id)))
     except NotFound:
-        if anew or not isinstance(device, str) or device == device_id:
+        if refresh or not isinstance(device, str) or device == device_id:
             raise
-        # The service may be another one than half a minute ago.
+        # The service may have been replaced since the name was cached.
         names.forget(device)
         if (again := (yield from id_of(names, device))) == device_id:
             raise
@@ -178,11 +179,11 @@ def send_about(
 
 
 def send_to(device: DeviceLike, operation: Operation[T]) -> Steps[T]:
-    """Send what is about a device, named so; where it is not there, say what else may have been meant.
+    """Send an operation about a device that was passed like this. If it does not exist, say what else may be meant.
 
     Raises:
-        AccessDenied: It may be a name, and this key may not read the directory.
-        NotFound: There is no such device.
+        AccessDenied: The text may be a name, and this key has no access to the directory.
+        NotFound: The device does not exist.
     """
     try:
         answer: T = yield operation
@@ -193,37 +194,37 @@ def send_to(device: DeviceLike, operation: Operation[T]) -> Steps[T]:
     return answer
 
 
-def id_of(names: KnownNames, device: DeviceLike, *, anew: bool = False) -> Steps[str]:
-    """The id of one device.
+def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Steps[str]:
+    """Return the id of one device.
 
     Raises:
         AmbiguousName: Several devices have this name.
-        TypeError: It is no device.
+        TypeError: It is not a device.
         UnknownDevice: No device has this id or name.
     """
     if (device_id := known_id("device_id", device)) is None:
-        (device_id,) = yield from ids_of(names, [device], "devices", anew=anew)
+        (device_id,) = yield from ids_of(names, [device], "devices", refresh=refresh)
     return device_id
 
 
 def require_known(device_ids: Sequence[str]) -> Steps[None]:
-    """Make sure that devices are there.
+    """Check that devices exist.
 
     Raises:
-        UnknownDevice: One is not.
+        UnknownDevice: One does not exist.
     """
     listed = {device.id for device in (yield from devices_with("id", device_ids))}
     if unknown := [device_id for device_id in device_ids if device_id not in listed]:
         raise (yield from unknown_device(unknown, (yield from _endpoint_names())))
 
 
-def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool = True) -> Steps[list[str]]:
-    """The ids of devices, in their order; their names are looked up together.
+def ids_of(names: NameCache, devices: DevicesLike, argument: str, *, refresh: bool = True) -> Steps[list[str]]:
+    """Return the ids of devices, in their order; their names are looked up together.
 
     Errors as for :func:`id_of`, and:
 
     Raises:
-        InvalidValue: A text is empty, or a row of a table names no device.
+        InvalidValue: A text is empty, or a row of a table has no device.
 
     Warns:
         EmptyTableWarning: A table has no rows.
@@ -232,14 +233,14 @@ def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool
         in_table: list[str] = yield Work(partial(ids_in, devices, argument))
         warn_if_empty(in_table, argument)
         devices = in_table
-    given, each = given_devices(devices, argument), f"each of {argument}"
+    given, each = devices_in(devices, argument), f"each of {argument}"
     known = [known_id(each, device) for device in given]
     if "" in known:
         raise InvalidValue(
             f"{each} has to be an id or an endpoint name, not ''; client.devices.list() shows the known ones"
         )
     sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
-    found = yield from look_up(names, sought, anew=anew)
+    found = yield from look_up(names, sought, refresh=refresh)
     if found.several:
         raise AmbiguousName("; ".join(starmap(_of_several, found.several.items())))
     if found.unknown:
@@ -247,35 +248,35 @@ def ids_of(names: KnownNames, devices: DevicesLike, argument: str, *, anew: bool
     return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
 
 
-def given_devices(devices: DevicesLike, argument: str) -> list[DeviceLike]:
-    """The devices that were given, in a list or a table.
+def devices_in(devices: DevicesLike, argument: str) -> list[DeviceLike]:
+    """Return the devices in a list or a table.
 
     Raises:
-        TypeError: A single one was, in the place of a list.
-        InvalidValue: A row of a table names no device.
+        TypeError: A single device was passed instead of a list.
+        InvalidValue: A row of a table has no device.
     """
     if is_table(devices):
         return [*ids_in(devices, argument)]
-    # A text and a device object can be iterated over too.
+    # A text and a device object are iterable, too.
     if isinstance(devices, str) or own_id(devices) is not None:
         raise TypeError(f"{argument} takes a list of device ids; write {argument}=[{devices!r}]")
     return list(devices)
 
 
-def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> Steps[Found]:
-    """What texts lead to. Where the directory cannot be asked for names, they are taken for ids."""
+def look_up(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Steps[LookupResult]:
+    """Look up texts. If the key has no access to the directory, or it cannot be searched by name, they count as ids."""
     sought = list(dict.fromkeys(texts))
-    found = Found(names.recall(sought, only_ids=anew))
+    found = LookupResult(names.recall(sought, only_ids=refresh))
     sought = [text for text in sought if text not in found.ids]
     try:
         named = defaultdict(list)
         for device in (yield from devices_with("endpoint_name", sought)):
             named[device.endpoint_name].append(device)
-        # A service with ids of another form: a name could be the id of another device, which goes first.
+        # In a service whose ids have another form, a name could be the id of another device. The id takes precedence.
         doubtful = [text for text in sought if not all(_ID.fullmatch(one.id) for one in named[text]) or not named[text]]
         identified = {device.id for device in (yield from devices_with("id", doubtful))}
     except (AccessDenied, BadRequest, NotFound, UnexpectedAnswer):
-        return Found(found.ids | {text: text for text in sought})
+        return LookupResult(found.ids | {text: text for text in sought})
     for text in sought:
         registered = [device for device in named[text] if device.state == "registered"]
         fitting = registered or named[text]
@@ -291,59 +292,62 @@ def look_up(names: KnownNames, texts: Iterable[str], *, anew: bool = True) -> St
     return found
 
 
-def unclear(found: Found) -> Steps[dict[str, str]]:
-    """Why texts lead to no device, in words."""
+def lookup_failures(found: LookupResult) -> Steps[dict[str, str]]:
+    """Return why texts match no single device, in words."""
     reasons = {}
     if found.unknown:
         reasons = yield from _search(found.unknown, (yield from _endpoint_names()))
     return reasons | {text: _of_several(text, devices) for text, devices in found.several.items()}
 
 
-def told(several: Sequence[Device]) -> str:
-    """The devices that have one name: their ids, and which of them are registered."""
+def describe_devices(several: Sequence[Device]) -> str:
+    """List devices with the same name: their ids and states."""
     return ", ".join(f"{visible(device.id)} ({visible(device.state)})" for device in several)
 
 
 def own_id(device: object) -> str | None:
-    """The id that something has; ``None`` where it is no device."""
+    """Return the id that an object has; ``None`` if it is not a device."""
     of_device = getattr(device, "device_id", None)
     listed = getattr(device, "id", None) if hasattr(device, "endpoint_name") else None
     return next((one for one in (of_device, listed) if isinstance(one, str)), None)
 
 
 def _of_several(name: str, several: Sequence[Device]) -> str:
-    return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {told(several)}"
+    return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {describe_devices(several)}"
 
 
 def _say_more(device: str, error: NotFound) -> Steps[None]:
-    """Where a text was taken for an id that is not there, raise what tells more."""
+    """Raise a more helpful error for a text that was sent as an id and is unknown, if there is one."""
     is_id = _ID.fullmatch(device) is not None
     try:
         namesakes = yield from devices_with("endpoint_name", [device])
     except AccessDenied as denied:
         if is_id:
             return
-        denied.hint = f"it is for looking up {device!r}, which is no id: give the device's id, or have that scope"
-        raise  # it may be a name, and this key may not ask for it
+        denied.hint = (
+            f"looking up {device!r}, which is not an id, requires this scope: pass the device's id, or use a key with"
+            " the scope"
+        )
+        raise  # the text may be a name, and this key has no access to names
     except MirrorError:
         return
     if is_id and namesakes:
         raise _not_found(
-            f"no device has the id {device!r}, and 32 hexadecimal digits are taken for an id; to name the device with"
-            f" this endpoint name, give its id: {told(namesakes)}"
+            f"no device has the id {device!r}, and 32 hexadecimal digits are always an id; for the device with this"
+            f" endpoint name, pass its id: {describe_devices(namesakes)}"
         ) from error
 
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Steps[UnknownDevice]:
-    """The error for texts that lead nowhere: it tells of the first ones, and which known names are close to them."""
+    """Return the error for texts that match no device: it lists the first ones, with similar known names."""
     reasons = yield from _search(texts[:_MOST_TOLD], known)
-    untold = len(texts) - len(reasons)
-    more = [f"and {untold} more of {len(texts)} lead to no device"] if untold else []
+    further = len(texts) - len(reasons)
+    more = [f"and {further} more of {len(texts)} match no device"] if further else []
     return _not_found("; ".join([*reasons.values(), *more]))
 
 
 def _search(texts: Sequence[str], known: Collection[str]) -> Steps[dict[str, str]]:
-    """Why each of the texts leads to no device, in words; for the first ones with the known names close to them."""
+    """Return why each of the texts matches no device, in words; for the first ones with similar known names."""
 
     def find() -> dict[str, str]:
         told = {text: f"no device has the id or endpoint name {text!r}" for text in texts}
@@ -361,46 +365,43 @@ def _not_found(message: str) -> UnknownDevice:
 
 
 def _endpoint_names() -> Steps[list[str]]:
-    names: list[str] = []
-    pages = _operations.Pages()
-    after: str | None = None
-    while len(names) < _MOST_SEARCHED:
-        page = yield _operations.list_devices({}, limit=None, after=after)
-        names += [device.endpoint_name for device in page.data]
-        after = pages.next_after(page)
-        if after is None:
-            break
-    return names
+    return [device.endpoint_name for device in (yield from all_devices({}, at_most=_MOST_SEARCHED))]
 
 
 def devices_with(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
-    """The devices for which this is one of the texts."""
+    """Return the devices that match one of the texts in this condition."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
         listed += yield from all_devices(filters)
     return listed
 
 
-def all_devices(filters: Mapping[str, object]) -> Steps[list[Device]]:
-    """All devices that meet these conditions, of whatever number of pages."""
+def all_devices(filters: Mapping[str, object], *, at_most: float = math.inf) -> Steps[list[Device]]:
+    """Return the devices that match the conditions, from all pages.
+
+    Args:
+        filters: The conditions.
+        at_most: After this many devices no further page is read.
+    """
     listed: list[Device] = []
     pages = _operations.Pages()
     after: str | None = None
-    while True:
+    while len(listed) < at_most:
         page = yield _operations.list_devices(filters, limit=None, after=after)
         listed += page.data
         after = pages.next_after(page)
         if after is None:
-            return listed
+            break
+    return listed
 
 
 def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:
-    """One for each question: as many texts at once as a URL takes that everything on the way takes."""
+    """Yield the conditions of each request, with as many texts as every part of the network accepts in a URL."""
     part: list[str] = []
     length = 0
     for text in texts:
         size = len(quote(text, safe="")) + len("%2C")
-        # On the wire a comma stands between several texts, so that one with a comma is asked for alone.
+        # A comma separates texts on the wire, so a text with a comma needs a request of its own.
         if part and ("," in text or "," in part[0] or length + size > _LONGEST_QUERY):
             yield _condition(condition, part)
             part, length = [], 0

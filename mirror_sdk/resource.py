@@ -1,4 +1,4 @@
-"""A resource of a device as the mirror shows it: what was reported last, and what was asked for last.
+"""A resource of a device: its last reported value and its last desired value.
 
 Source: specification 2.1 and 2.2; wire.md 1.
 """
@@ -17,10 +17,11 @@ from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReportedValue(JsonForm):
-    """The last value received from the device; fresh until ``expires_at`` where the device said how long it holds.
+    """The last value received from the device. It is fresh until ``expires_at``, if the device sent an expiry.
 
-    ``origin`` is ``read``, ``subscription`` or ``auto_observation``, where the service tells that. ``revision`` is the
-    number of the mirror's change that brought it, ``None`` where the service does not tell it (wire.md 1).
+    ``origin`` is ``read``, ``subscription`` or ``auto_observation``; ``None`` if the service does not return it.
+    ``revision`` is the number of the change in the mirror that stored it; ``None`` if the service does not return it
+    (wire.md 1).
     """
 
     value: Value
@@ -30,7 +31,7 @@ class ReportedValue(JsonForm):
     revision: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What :meth:`Value.to_dict` gives with the other attributes beside it, for any JSON encoder."""
+        """Return :meth:`Value.to_dict` together with the other attributes, for any JSON encoder."""
         told = JsonForm.to_dict(self)
         return {**told.pop("value"), **told}
 
@@ -40,14 +41,14 @@ class ReportedValue(JsonForm):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DesiredValue(JsonForm):
-    """The last value requested to be written, and what became of the write.
+    """The last value requested to be written, and the result of the write.
 
     ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
-    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` says why the
-    write failed; the service tells that only to the application that placed it (specification 3.1 and 7). ``revision``
-    is the number of the mirror's change that made all of this what it is, ``None`` where the service does not tell it.
-    ``acknowledged_at`` and ``acknowledged_by`` say when and by whom a failed write was acknowledged; ``None`` if it was
-    not.
+    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` is the cause of
+    a failed write; the service returns it only to the application that requested the write (specification 3.1 and 7).
+    ``revision`` is the number of the change in the mirror that stored all of this; ``None`` if the service does not
+    return it. ``acknowledged_at`` and ``acknowledged_by`` are when and by whom a failed write was acknowledged;
+    ``None`` if it was not.
     """
 
     value: Value
@@ -61,7 +62,7 @@ class DesiredValue(JsonForm):
     acknowledged_by: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What :meth:`Value.to_dict` gives with the other attributes beside it, for any JSON encoder."""
+        """Return :meth:`Value.to_dict` together with the other attributes, for any JSON encoder."""
         told = JsonForm.to_dict(self)
         return {**told.pop("value"), **told}
 
@@ -74,9 +75,10 @@ class DesiredValue(JsonForm):
 class Resource(JsonForm):
     """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
 
-    ``value`` and ``desired_value`` are the plain values of the two; ``reported.value`` has the payload too.
-    ``label`` and ``unit`` are empty where nothing declares them; a unit the device reports in resource 5701 of the
-    same object instance goes before the declared one. ``subscribed_at`` is ``None`` where the service does not tell it.
+    ``value`` and ``desired_value`` are the plain Python values of the two; ``reported.value`` also has the payload.
+    ``label`` and ``unit`` are empty if they are not declared. A unit that the device reports in resource 5701 of the
+    same object instance takes precedence over the declared one. ``subscribed_at`` is ``None`` if the service does not
+    return it.
     """
 
     path: str
@@ -91,9 +93,9 @@ class Resource(JsonForm):
     def value(self) -> PythonValue | InstanceValues | None:
         """The last reported value as a plain Python value; ``None`` before the first one.
 
-        A number, a text, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` where the payload is opaque or
-        could not be read as what is declared; ``reported.value`` then says why, in ``problem``. Of a resource with
-        several instances, a mapping of these by instance id: ``{0: 3800, 1: 5000}``.
+        It is a number, a text, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` for an opaque payload. It
+        is also ``bytes`` if the payload does not match the declaration; ``reported.value.problem`` then says why. For a
+        resource with several instances it is a mapping by instance id: ``{0: 3800, 1: 5000}``.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -104,7 +106,7 @@ class Resource(JsonForm):
 
     @property
     def desired_value(self) -> PythonValue | InstanceValues | None:
-        """The last desired value as a plain Python value, whatever became of the write; ``None`` before the first one.
+        """The last desired value as a plain Python value, whatever became of the write; ``None`` before the first.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.get_device(light)["/3311/0/5851"].desired_value
@@ -113,16 +115,16 @@ class Resource(JsonForm):
         return None if self.desired is None else self.desired.value.python
 
     @property
-    def is_reported_since(self) -> bool | None:
-        """Whether the value was reported after the last write of it was issued, or has ended; ``None`` if unknown.
+    def is_reported_after_write(self) -> bool | None:
+        """Whether the value was reported after the last write was issued, or after it ended; ``None`` if unknown.
 
-        The revisions tell, also within one millisecond; without them the times do, unless they are the same. It is
-        unknown too where nothing was reported or nothing was written. Source: wire.md 1.
+        It is also ``None`` if nothing was reported or nothing was written. Revisions decide, even within one
+        millisecond. Without them the times decide, unless they are equal. Source: wire.md 1.
 
         >>> client.read_value(light, "/3311/0/5851")
         10
         >>> client.write_value(light, "/3311/0/5851", 40)
-        >>> client.get_device(light)["/3311/0/5851"].is_reported_since
+        >>> client.get_device(light)["/3311/0/5851"].is_reported_after_write
         False
         """
         reported, desired = self.reported, self.desired
@@ -139,7 +141,7 @@ class Resource(JsonForm):
 
 
 ExpectedValue: TypeAlias = int | Resource | DesiredValue
-"""The desired value that a write expects, as it was read before: the resource, its desired value, or its revision."""
+"""The desired value that a write expects: the resource as it was read before, its desired value, or its revision."""
 
 
 def _at(moment: datetime | None) -> str:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import to_execute, to_write
 from mirror_sdk._protocol.deadline import wait_of
+from mirror_sdk._protocol.request_options import to_execute, to_write
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk._tables import DeviceTable, is_table
-from mirror_sdk.naming import DeviceLike, look_up, unclear
+from mirror_sdk._table_keys import DeviceTable, is_table
+from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue
 
@@ -48,7 +48,7 @@ class AsyncDeviceMethods:
         >>> await client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = await self._session.place_and_wait(
+        answer = await self._session.submit_and_wait(
             "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
         )
         return answer.python
@@ -74,7 +74,7 @@ class AsyncDeviceMethods:
         >>> await client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        await self._session.place_and_wait(
+        await self._session.submit_and_wait(
             "PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
         )
 
@@ -94,7 +94,7 @@ class AsyncDeviceMethods:
         >>> await client.execute(light, "/3/0/4")
         """
         asked = to_execute(argument)
-        await self._session.place_and_wait(
+        await self._session.submit_and_wait(
             "POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
         )
 
@@ -148,34 +148,33 @@ class AsyncDeviceMethods:
         read_first: bool = False,
         timeout: float | None = None,
     ) -> AsyncPlan:
-        """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
+        """Check many writes against the declarations and the current state, and plan them. This writes nothing.
 
-        ``plan.frame`` shows each write and what was found, ``plan.apply()`` sends them, ``plan.undo()`` plans the
-        way back.
+        ``plan.frame`` shows each write and the result of its checks, ``plan.apply()`` sends the writes, and
+        ``plan.undo()`` plans their undo.
 
         Args:
-            writes: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
-                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
-                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
-                these as ids or names. A missing value is not wanted. Texts in a table are read as what people
-                typed, as ``mirror plan`` reads a CSV, see :func:`mirror_sdk.parse_value`; of those that are no
-                value only their rows are refused. A column may be named ``text`` in the place of ``value``. A table
-                may be of Polars or pyarrow too.
-            value: What to write where the rows of a table are, such as those of ``snapshot.query(...)``: one value, or
+            writes: A table with the columns ``device_id`` (or ``device``, as in the files of ``mirror plan``),
+                ``path``, ``value`` and optionally ``content_type``; or one with the index ``device_id`` and a column
+                per path, as ``state.mirror.wide()`` returns; or a list of (device, path, value). All of these name
+                devices by id or endpoint name. Rows without a value are ignored. Texts in a table are parsed like a CSV
+                of ``mirror plan``; see :func:`mirror_sdk.parse_value`. A text that is not a value rejects only its row.
+                The column ``value`` may also be called ``text``. Tables of Polars and pyarrow work too.
+            value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
-            path: With ``value``, the resource of each device to write, in the place of the table's ``path``.
-            if_match: Whether each is written only while what is desired there is what the table has seen, which its
-                ``desired_revision`` tells. What somebody else wrote since ends as a refused row with the check
-                ``changed``, here or in ``apply()``, with what is there now; the others are written.
-            read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
-                of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
-                device is asked for anything.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            path: With ``value``, the resource of each device to write, instead of the table's ``path``.
+            if_match: Whether to write each value only while the desired value is still the one in the table, according
+                to its ``desired_revision``. If somebody else has written since, the row is rejected with the check
+                ``changed`` and the current value, here or in ``apply()``; the others are written.
+            read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
+                undone. Each read waits 20 s for its device; sleeping devices are not read. Without it, no request is
+                sent to a device.
+            timeout: Seconds for the whole call, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
-            AccessDenied: The key may not read from devices, with ``read_first``.
+            AccessDenied: With ``read_first``: the key has no permission to read from devices.
             ImportError: pandas is not installed.
-            InvalidValue: It is none of these; the message says what is missing.
+            InvalidValue: ``writes`` is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
@@ -191,14 +190,14 @@ class AsyncDeviceMethods:
         from mirror_sdk.plan.requested import names_in, read_requested, with_ids
         from mirror_sdk.resources.async_planner import AsyncPlanner
 
-        # What makes the rows may belong to this thread.
+        # A generator of rows may use objects of this thread.
         rows = writes if is_table(writes) else list(writes)
         requested = await off_loop(partial(read_requested, rows, value=value, path=path, if_match=if_match))
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         found = await self._session.run(look_up(self._session.names, await off_loop(names_in, requested)), whole)
         return await AsyncPlanner(self._session).plan_of(
             await off_loop(with_ids, requested, found.ids),
-            await self._session.run(unclear(found), whole),
+            await self._session.run(lookup_failures(found), whole),
             whole,
             read_first=read_first,
         )

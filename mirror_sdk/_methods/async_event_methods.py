@@ -37,37 +37,37 @@ class AsyncEventMethods:
         paths: Collection[str] | None = None,
         devices: DevicesLike | None = None,
     ) -> AsyncEvents:
-        """Events as they come, from the moment of this call on; each iterator has its own position in the log.
+        """Iterate over events as they arrive, from this call on. Each iterator has a position of its own in the log.
 
-        They come in the order of the log. ``position`` of what this gives is the number to go on behind: a program may
-        stop anywhere, and go on with ``after=events.position`` without loss or repetition. Lost entries are an event of
-        the kind ``gap`` and a :class:`GapWarning`. Connection failures are waited out.
+        Events come in the order of the log. ``position`` of the iterator is the number of the last entry it has
+        returned: a program may stop anywhere and continue with ``after=events.position``, without loss or repetition.
+        Lost entries are an event of the kind ``gap`` and a :class:`GapWarning`. The iterator waits while the connection
+        fails.
 
-        Values come of what a rule or a subscription of this key covers, and of nothing else: without
-        ``client.subscriptions.rules.add()`` (``apply_now=True`` for the devices there are) or :meth:`subscribe` none
-        ever does. Registrations, and answers to requests of this key, come in any case.
+        Only values of resources that a rule or a subscription of this key covers arrive. Add rules with
+        ``client.subscriptions.rules.add()``, with ``apply_now=True`` for the devices there are, or call
+        :meth:`subscribe`. Registrations, and responses to requests of this key, always arrive.
 
-        What this client is asked for afterwards is sent after they began; what others cause meanwhile is seen for sure
-        with ``async with client.events() as events:``, which waits until they have.
+        Requests that this client sends afterwards are sent after the iterator has its position. To be sure to see
+        events that others cause meanwhile, use ``async with client.events() as events:``, which waits for the position.
 
         Args:
-            timeout: Seconds without any event after which the iteration ends; 0 gives what is there already. An outage
-                does not count.
-            outage_timeout: Seconds that the service may be out of reach before its failure is raised. By default an
-                outage is waited out, however long it takes; with ``timeout=0`` it is raised at once.
-            limit: How many events at most.
-            after: Number of an entry (``position``, ``Event.seq``) to go on behind, instead of at the end of the log.
+            timeout: Seconds without any event after which the iteration ends; 0 returns only what is there already. An
+                outage does not count.
+            outage_timeout: Seconds that the service may be unreachable before the failure is raised. By default the
+                iterator waits as long as it takes; with ``timeout=0`` the failure is raised at once.
+            limit: The most events to return.
+            after: The number of an entry (``position``, ``Event.seq``) to start after, instead of the end of the log.
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
-                unknown entries are always given.
+                unknown entries are always included.
 
         Raises:
-            MirrorError: While iterating: a failure that asking again would not mend, or one that outlasted
+            MirrorError: While iterating: a failure that a repeated request would not fix, or one that outlasted
                 ``outage_timeout``.
-            NotFound: There is no such device.
-            TypeError: A single text was given where a list of texts belongs.
-            InvalidValue: A time-out is no span of time, ``limit`` no number of events, ``after`` none of an entry, or
-                a pattern is none.
+            NotFound: A device does not exist.
+            TypeError: A single text was passed instead of a list.
+            InvalidValue: A time limit, ``limit``, ``after`` or a pattern is not valid.
 
         Source: specification 6; wire.md 4.
 
@@ -92,19 +92,19 @@ class AsyncEventMethods:
     ) -> AsyncWatch:
         """Call back for each event from now on, on a task of its own, until the watch is stopped.
 
-        Values come of what a rule or a subscription of this key covers, as :meth:`events` says.
+        Only values of resources that a rule or a subscription of this key covers arrive; see :meth:`events`.
 
         Args:
-            callback: Takes an event, and may be an ``async`` function. What it raises is logged and kept in
+            callback: Takes an event, and may be an ``async`` function. Errors that it raises are logged and stored in
                 ``AsyncWatch.errors``.
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
-                unknown entries are always told.
-            timeout: Seconds until it has begun, instead of the client's.
+                unknown entries are always included.
+            timeout: Seconds until it has started, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, or a single text was given where a list of texts belongs.
-            InvalidValue: A pattern is none.
+            TypeError: ``callback`` cannot be called, or a single text was passed instead of a list.
+            InvalidValue: A pattern is not valid.
 
         Source: wire.md 4.
 
@@ -119,7 +119,7 @@ class AsyncEventMethods:
         wants = event_filter(paths, wanted)
         reader = self._session.new_reader()
         await reader.go_to_end(deadline)
-        watch = AsyncWatch(reader, callback, wants, self._session.sender.moments.now)
+        watch = AsyncWatch(reader, callback, wants, self._session.sender.clock.now)
         self._session.watches.add(watch)
         return watch
 
@@ -136,36 +136,35 @@ class AsyncEventMethods:
     ) -> AsyncRecorder:
         """Record the log from now on, on a task of its own, until the recorder is stopped.
 
-        The recording is a folder of Parquet files, and nothing else, which pandas, Arrow, DuckDB, Polars and Dask read
-        as one table at every moment: what was recorded until ``rotate_seconds`` ago, or less. What is newer, and the
-        state tables from the beginning and after each loss, stand beside it (``_run.parquet.mirror``; copy and remove
-        both together), and :class:`mirror_sdk.recording.Recording` reads all of it. Where a recorder was stopped or
-        killed, the next one with the same folder goes on in the log; a day of it is kept as a rule. What was lost is a
-        row of the kind ``gap``.
+        The recording is a folder of Parquet files. pandas, Arrow, DuckDB, Polars and Dask read it as one table at any
+        time, up to ``rotate_seconds`` ago or less. Newer events, and the state tables at the beginning and after each
+        loss, are in a second folder (``_run.parquet.mirror``; copy and remove both together).
+        :class:`mirror_sdk.recording.Recording` reads both. After a recorder was stopped or killed, the next one with
+        the same folder continues in the log, which usually keeps a day. What was lost is a row of the kind ``gap``.
 
         Args:
             path: The folder, such as ``run.parquet``.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
-                all, also those to come.
-            paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event. A pattern of
-                which no rule and no subscription of this key covers anything, of some device, is told as a
-                :class:`NotSubscribedWarning`: nothing of it comes.
-            subscribe: Whether rules for these devices and paths are added, and applied now, for as long as it records;
-                see ``client.subscriptions.rules.add()``. Those that were there already stay, or go with the recorder
-                that added them. Devices send what was subscribed until they register anew. Where the recorder is killed
-                the rules stay, until the next one with the same folder ends.
-            rotate_bytes: How large a file may become before the next one is begun.
-            rotate_seconds: After how many seconds an event stands in a file that every program sees.
-            timeout: Seconds until it has begun, instead of the client's for each request.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all, including
+                future ones.
+            paths: Path patterns (``/3303/*``): only observations of these; ``None`` selects every event. A
+                :class:`NotSubscribedWarning` names patterns for which no rule and no subscription of this key covers
+                anything of some device: their values do not arrive.
+            subscribe: Whether to add rules for these devices and paths while it records, and apply them now; see
+                ``client.subscriptions.rules.add()``. Existing rules stay, or end with the recorder that added them.
+                Devices send subscribed values until they register again. If the recorder is killed, its rules stay
+                until the next one with the same folder ends.
+            rotate_bytes: The size at which a new file is started.
+            rotate_seconds: After how many seconds an event is in a file that every program sees.
+            timeout: Seconds until it has started, instead of the client's for each request.
 
         Raises:
             ImportError: pandas is not installed.
-            NotFound: There is no such device.
+            NotFound: A device does not exist.
             OSError: The folder cannot be written.
-            RecordingDamaged: A file of the recording in the folder is not as it was written; the message names it.
-            TypeError: A single text was given where a list of texts belongs.
-            InvalidValue: There is something else in the folder, a recording of something else, or another recorder at
-                work; or an argument is no size, span or pattern; or ``subscribe`` would make more rules than a key can
+            RecordingDamaged: A file of the recording was changed or damaged; the message names it.
+            TypeError: A single text was passed instead of a list.
+            InvalidValue: The folder contains something else or another recording, or another recorder is using it; or
+                an argument is not a valid size, time or pattern; or ``subscribe`` would exceed the rules a key can
                 have.
 
         Source: specification 6; wire.md 4.
@@ -183,7 +182,7 @@ class AsyncEventMethods:
         from mirror_sdk.recording.rules import RecordingRules
         from mirror_sdk.recording.writer import RecordingWriter
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         make_writer = partial(
             RecordingWriter,

@@ -10,7 +10,7 @@ from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike, require_known
 from mirror_sdk.wire.snapshot import Compression
 
@@ -53,26 +53,26 @@ class AsyncTableMethods:
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """The state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
+        """Return the state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
-        Devices are asked for one by one, each as of its own instant; ``client.fleet.snapshot()`` gives a whole fleet at
-        once. ``attrs["mirror"]["paths_without_rows"]`` names the ``paths`` that no row matches; if no path has a row,
-        there is an :class:`EmptyTableWarning`.
+        The devices are fetched one by one, each as of its own instant; ``client.fleet.snapshot()`` returns a whole
+        fleet as of one instant. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If
+        no path has a row, an :class:`EmptyTableWarning` is issued.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes
-                all of the directory.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            raw: Whether the raw payloads are columns too.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects the whole
+                directory.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            raw: Whether there are columns with the raw payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            timeout: Seconds for the whole call, instead of the client's for each part; see :class:`MirrorClient`.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
             ImportError: What the form needs, such as pandas, is not installed.
-            NotFound: There is no such device.
-            TypeError: A single text was given where a list of device ids belongs.
-            InvalidValue: A pattern is not one, or ``tz`` is no time zone.
+            NotFound: A device does not exist.
+            TypeError: A single text was passed instead of a list of devices.
+            InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
         >>> (await client.state_frame(paths=["/3311/*"]))["path"].tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -80,10 +80,10 @@ class AsyncTableMethods:
         2
         """
         await import_off_loop(module_for(as_))
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         tables, about = await self._tables.state_of(devices, paths, whole, raw=raw)
-        about = await self._tables.with_silent_now(about, tables, paths)
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        about = await self._tables.with_silent(about, tables, paths)
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
 
     @overload
     async def history(
@@ -133,44 +133,46 @@ class AsyncTableMethods:
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """What happened: a row for each thing, by device, path and the time at which it did.
+        """Return the events of the past as a table, with one row for each event, sorted by device, path and time.
 
-        The columns are those of :func:`mirror_sdk.frames.history_frame`: values that devices told and by what they
-        came, ends of writes, registrations, and intervals in which nothing could be heard. Rows without a path, such
-        as registrations, are there whatever the ``paths``; those without a device, gaps of the service, whatever the
-        devices. ``attrs["mirror"]`` also holds ``begin``, ``end``, ``taken_at`` and ``oldest_at``, from when on the
-        service has kept everything. What breaks off on the way goes on behind the last row that came. Where no row
-        has a path that one of ``paths`` matches, it stands in ``attrs["mirror"]["paths_without_rows"]``; where none of
-        them has a row, and none of the devices such a resource, an :class:`EmptyTableWarning` says so.
+        The columns are those of :func:`mirror_sdk.frames.history_frame`. The events are values that devices reported,
+        with their origin, results of writes, registrations, and intervals without a connection. Rows without a path,
+        such as registrations, do not depend on ``paths``. Rows without a device, which are gaps of the service, do not
+        depend on ``devices``.
+
+        ``attrs["mirror"]`` also contains ``begin``, ``end``, ``taken_at`` and ``oldest_at``, the beginning of the
+        stored history. A response that is cut off continues after the last row received.
+        ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If no path has a row and no
+        device has such a resource, an :class:`EmptyTableWarning` is issued.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all that match
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
                 the conditions.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            begin: From this instant on: with its time zone, its text, or how long ago it was (``"2h"``); ``None`` for
-                all that is kept.
-            end: Up to before this instant; ``None`` for the present.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            begin: From this instant on: a time with its zone, its text, or how long ago it was (``"2h"``); ``None`` for
+                the whole stored history.
+            end: Before this instant; ``None`` for the present.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
             filters: Other conditions, as for ``client.devices.list()``.
-            raw: Whether the payloads are a column too.
+            raw: Whether there is a column with the payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            limit: How many rows at most, the first ones; ``None`` for all.
-            compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            limit: The most rows to return, the first ones; ``None`` returns all.
+            compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
+            timeout: Seconds for the whole call, instead of the client's for each part; see :class:`MirrorClient`.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            BadRequest: There is no such filter; the message lists the known ones.
-            BeforeHistory: ``begin`` lies before what is kept; ``oldest_at`` is the oldest instant there is.
+            BadRequest: A filter does not exist; the message lists the known ones.
+            BeforeHistory: ``begin`` is before the stored history; ``oldest_at`` is the oldest possible instant.
             ImportError: What the form needs, such as pandas, is not installed.
-            NoHistory: The service keeps none, or is of a version that knows none.
-            NotFound: One of the ``devices`` is not there.
-            TypeError: A single text was given where a list of device ids belongs.
-            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one,
-                ``limit`` is no number, or ``tz`` is no time zone.
+            NoHistory: The service keeps no history, or its version has none.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single text was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid,
+                ``limit`` is not a number, or ``tz`` is not a time zone.
 
         Source: wire.md 10.
 
@@ -183,21 +185,12 @@ class AsyncTableMethods:
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import basis
         from mirror_sdk.history.request import HistoryRequest, check_interval
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.history import HistoryParts
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
-        chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         request = HistoryRequest(
-            selection=Selection.of(
-                paths=paths,
-                state=state,
-                endpoint_type=endpoint_type,
-                endpoint_name=endpoint_name,
-                filters=filters,
-                device_ids=chosen,
-            ),
+            selection=await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters),
             server=self._session.base_url,
             begin=begin,
             end=end,
@@ -206,13 +199,13 @@ class AsyncTableMethods:
         )
         parts = await off_loop(HistoryParts, raw=raw)
         told = await self._tables.read_history(request, parts.add, whole, raw=raw)
-        if limit is None and (unheard := await off_loop(parts.without_rows, chosen or ())):
+        if limit is None and (unheard := await off_loop(parts.without_rows, request.selection.device_ids or ())):
             await self._session.run(require_known(unheard), whole)
         units = await self._tables.units_over_time(await off_loop(parts.unitless), request, told)
         tables, metadata = await off_loop(parts.finish, basis(request, told), units=units)
         if limit is None:
-            metadata = await self._tables.with_silent(metadata, tables, request.selection, whole)
-        return await off_loop(lambda: given(tables, metadata, as_=as_, tz=tz))
+            metadata = await self._tables.with_silent(metadata, tables, paths, request.selection, whole)
+        return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     @overload
     async def as_of(
@@ -260,39 +253,38 @@ class AsyncTableMethods:
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """The state table of many devices as it was at an instant of the past, by what is known of it now.
+        """Return the state table of many devices as of an instant in the past, from what is known now.
 
-        That is, for each resource, the last value with a time (``changed_at``) up to the instant, and the last write
-        that was asked for by then, with what had become of it. A resource of which nothing was told by then has no row,
-        and what was ``subscribed`` is not kept. ``reported_at`` is that ``changed_at``, so it is never after the
-        instant. Conditions are those of the directory as it is now. Of ``paths`` that no row is of is told as by
-        :meth:`history`.
+        For each resource it contains the last value with a time (``changed_at``) up to the instant, and the last write
+        requested by then, with its result by then. A resource without a report by then has no row, and ``subscribed``
+        is not stored. ``reported_at`` is that ``changed_at``, so it is never after the instant. Conditions are those of
+        the directory now. Paths without rows are reported as by :meth:`history`.
 
         Args:
-            instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long
-                ago it was, ``"2h"`` or a timedelta.
-            devices: As for ``client.fleet.snapshot()``, as are the others.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            instant: A time with its zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long ago it was:
+                ``"2h"`` or a timedelta.
+            devices: As for ``client.fleet.snapshot()``, like all others.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
             filters: Other conditions, as for ``client.devices.list()``.
-            raw: Whether the raw payloads are columns too.
+            raw: Whether there are columns with the raw payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            compression: ``none``, ``lz4`` or ``zstd`` on the way.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            compression: ``none``, ``lz4`` or ``zstd`` in transit.
+            timeout: Seconds for the whole call, instead of the client's for each part; see :class:`MirrorClient`.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            BadRequest: There is no such filter, and the message lists the known ones; or the instant is yet to come.
-            BeforeHistory: The instant lies before what is kept; ``oldest_at`` is the oldest there is.
-            ConnectionFailed: The answer broke off; a part of it is never a table.
+            BadRequest: A filter does not exist, and the message lists the known ones; or the instant is in the future.
+            BeforeHistory: The instant is before the stored history; ``oldest_at`` is the oldest possible one.
+            ConnectionFailed: The response was cut off; a part of it is never returned.
             ImportError: What the form needs, such as pandas, is not installed.
-            NoHistory: The service keeps none, or is of a version that knows none.
-            NotFound: One of the ``devices`` is not there.
-            TypeError: A single text was given where a list of device ids belongs.
-            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            InvalidValue: The instant has no time zone, a pattern is not one, or ``tz`` is no time zone.
+            NoHistory: The service keeps no history, or its version has none.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single text was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            InvalidValue: The instant has no time zone, a pattern is not valid, or ``tz`` is not a time zone.
 
         Source: wire.md 10.
 
@@ -306,24 +298,16 @@ class AsyncTableMethods:
         """
         await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         as_of = instant_like("instant", instant, await self._tables.clock_of(instant, timeout=whole))
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
-        )
+        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
         tables, about = await self._tables.parts_of(request, whole)
-        about = await self._tables.with_silent(about, tables, selection, whole)
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        about = await self._tables.with_silent(about, tables, paths, selection, whole)
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
 
     @overload
     async def changes(
@@ -373,34 +357,35 @@ class AsyncTableMethods:
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """What changed between two instants: one row per resource that was reported then, with both its values.
+        """Return the changes between two instants: a row for each resource reported in between, with both values.
 
         The columns are those of :meth:`mirror_sdk.recording.Recording.changes`. ``attrs["mirror"]["complete"]`` is
-        false where a gap lies between. What is reported late meanwhile may be in one of the two values only.
+        false if there is a gap in between. A value that arrives late during the call may be in only one of the two
+        columns.
 
         Args:
-            begin: From behind this instant on: with its time zone, its text, or how long ago it was (``"2h"``).
+            begin: After this instant: a time with its zone, its text, or how long ago it was (``"2h"``).
             end: Up to this instant; ``None`` for the present.
-            devices: As for :meth:`history`, as are the others.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            devices: As for :meth:`history`, like all others.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
             filters: Other conditions, as for ``client.devices.list()``.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            timeout: Seconds for the whole call, instead of the client's for each part; see :class:`MirrorClient`.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            BadRequest: There is no such filter, and the message lists the known ones; or the end is yet to come.
-            BeforeHistory: ``begin`` lies before what is kept; ``oldest_at`` is the oldest instant there is.
+            BadRequest: A filter does not exist, and the message lists the known ones; or the end is in the future.
+            BeforeHistory: ``begin`` is before the stored history; ``oldest_at`` is the oldest possible instant.
             ImportError: What the form needs, such as pandas, is not installed.
-            NoHistory: The service keeps none, or is of a version that knows none.
-            NotFound: One of the ``devices`` is not there.
-            TypeError: A single text was given where a list of device ids belongs.
-            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            InvalidValue: An instant has no time zone, the end lies before the beginning, a pattern is not one, or
-                ``tz`` is no time zone.
+            NoHistory: The service keeps no history, or its version has none.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single text was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid, or
+                ``tz`` is not a time zone.
 
         Source: wire.md 10.
 
@@ -413,27 +398,19 @@ class AsyncTableMethods:
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import ReportCounts, changes_parts
         from mirror_sdk.history.request import HistoryRequest, behind, check_interval
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.tables.columns import basis_of_table
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         now = await self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
-        )
+        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         counts = await off_loop(ReportCounts)
         before = await self._tables.state_at(first, selection, whole)
         if last is None:
             # Until now, by the service's clock.
             after = await self._tables.state_at(None, selection, whole)
-            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.moments.now)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
             selection=selection, server=self._session.base_url, begin=behind(first), end=behind(last)
         )
@@ -441,4 +418,4 @@ class AsyncTableMethods:
         if end is not None:
             after = await self._tables.state_at(last, selection, whole)
         tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, first, last))
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))

@@ -6,13 +6,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import to_execute, to_write
 from mirror_sdk._protocol.deadline import wait_of
+from mirror_sdk._protocol.request_options import to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk._tables import DeviceTable, is_table
-from mirror_sdk.naming import DeviceLike, look_up, unclear
+from mirror_sdk._table_keys import DeviceTable, is_table
+from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue
 
@@ -49,7 +49,7 @@ class DeviceMethods:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = self._session.place_and_wait(
+        answer = self._session.submit_and_wait(
             "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
         )
         return answer.python
@@ -75,7 +75,7 @@ class DeviceMethods:
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        self._session.place_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.submit_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def execute(
         self,
@@ -93,7 +93,7 @@ class DeviceMethods:
         >>> client.execute(light, "/3/0/4")
         """
         asked = to_execute(argument)
-        self._session.place_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.submit_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
@@ -145,34 +145,33 @@ class DeviceMethods:
         read_first: bool = False,
         timeout: float | None = None,
     ) -> Plan:
-        """Check many writes against what is declared and what is so now, and plan them. Nothing is written by this.
+        """Check many writes against the declarations and the current state, and plan them. This writes nothing.
 
-        ``plan.frame`` shows each write and what was found, ``plan.apply()`` sends them, ``plan.undo()`` plans the
-        way back.
+        ``plan.frame`` shows each write and the result of its checks, ``plan.apply()`` sends the writes, and
+        ``plan.undo()`` plans their undo.
 
         Args:
-            writes: A table with the columns ``device_id`` (or ``device``, as the files of ``mirror plan`` have it),
-                ``path``, ``value`` and perhaps ``content_type``; or one with the index ``device_id`` and a column per
-                path, as ``state.mirror.wide()`` gives; or a list of (device, path, value). Devices stand in all of
-                these as ids or names. A missing value is not wanted. Texts in a table are read as what people
-                typed, as ``mirror plan`` reads a CSV, see :func:`mirror_sdk.parse_value`; of those that are no
-                value only their rows are refused. A column may be named ``text`` in the place of ``value``. A table
-                may be of Polars or pyarrow too.
-            value: What to write where the rows of a table are, such as those of ``snapshot.query(...)``: one value, or
+            writes: A table with the columns ``device_id`` (or ``device``, as in the files of ``mirror plan``),
+                ``path``, ``value`` and optionally ``content_type``; or one with the index ``device_id`` and a column
+                per path, as ``state.mirror.wide()`` returns; or a list of (device, path, value). All of these name
+                devices by id or endpoint name. Rows without a value are ignored. Texts in a table are parsed like a CSV
+                of ``mirror plan``; see :func:`mirror_sdk.parse_value`. A text that is not a value rejects only its row.
+                The column ``value`` may also be called ``text``. Tables of Polars and pyarrow work too.
+            value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
-            path: With ``value``, the resource of each device to write, in the place of the table's ``path``.
-            if_match: Whether each is written only while what is desired there is what the table has seen, which its
-                ``desired_revision`` tells. What somebody else wrote since ends as a refused row with the check
-                ``changed``, here or in ``apply()``, with what is there now; the others are written.
-            read_first: Whether to have devices report what the mirror does not know, or not any more, so that the write
-                of it can be undone. Each read waits 20 s for its device; devices that sleep are not asked. Without, no
-                device is asked for anything.
-            timeout: Seconds for the whole, instead of the client's for each part; see :class:`MirrorClient`.
+            path: With ``value``, the resource of each device to write, instead of the table's ``path``.
+            if_match: Whether to write each value only while the desired value is still the one in the table, according
+                to its ``desired_revision``. If somebody else has written since, the row is rejected with the check
+                ``changed`` and the current value, here or in ``apply()``; the others are written.
+            read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
+                undone. Each read waits 20 s for its device; sleeping devices are not read. Without it, no request is
+                sent to a device.
+            timeout: Seconds for the whole call, instead of the client's for each part; see :class:`MirrorClient`.
 
         Raises:
-            AccessDenied: The key may not read from devices, with ``read_first``.
+            AccessDenied: With ``read_first``: the key has no permission to read from devices.
             ImportError: pandas is not installed.
-            InvalidValue: It is none of these; the message says what is missing.
+            InvalidValue: ``writes`` is none of these; the message says what is missing.
 
         Source: specification 3.1.
 
@@ -184,18 +183,18 @@ class DeviceMethods:
         >>> client.plan(dim, value=40, if_match=True)
         <Plan: 1 to write; nothing was sent, apply() sends>
         """
-        import_whole("mirror_sdk.plan", "mirror_sdk.resources.planner")
+        import_locked("mirror_sdk.plan", "mirror_sdk.resources.planner")
         from mirror_sdk.plan.requested import names_in, read_requested, with_ids
         from mirror_sdk.resources.planner import Planner
 
-        # What makes the rows may belong to this thread.
+        # A generator of rows may use objects of this thread.
         rows = writes if is_table(writes) else list(writes)
         requested = partial(read_requested, rows, value=value, path=path, if_match=if_match)()
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         found = self._session.run(look_up(self._session.names, names_in(requested)), whole)
         return Planner(self._session).plan_of(
             with_ids(requested, found.ids),
-            self._session.run(unclear(found), whole),
+            self._session.run(lookup_failures(found), whole),
             whole,
             read_first=read_first,
         )

@@ -11,10 +11,10 @@ from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.async_each import ask_each, ask_each_at_once
+from mirror_sdk._protocol.async_fan_out import gather_concurrently, gather_requests
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_pandas
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.progress import progress_bar, without_progress
 
@@ -47,6 +47,28 @@ class AsyncTableReader:
     def __init__(self, session: AsyncClientSession) -> None:
         self._session = session
 
+    async def select(
+        self,
+        devices: DevicesLike | None,
+        timeout: float | None,
+        paths: Sequence[str] | None,
+        state: str | None,
+        endpoint_type: str | None,
+        endpoint_name: str | None,
+        filters: Mapping[str, object] | None,
+    ) -> Selection:
+        """Return the selection of a table, with the ids of its devices."""
+        from mirror_sdk.snapshot.selection import Selection
+
+        return Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=timeout),
+        )
+
     async def state_of(
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
@@ -62,7 +84,7 @@ class AsyncTableReader:
             chosen = await self._session.ids_of(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            rows = await ask_each(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
+            rows = await gather_requests(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
             await off_loop(parts.add, rows)
         taken_at, count = await off_loop(parts.finish)
         return tables, {"taken_at": taken_at, "devices": count, "complete": True, "server": self._session.base_url}
@@ -72,16 +94,16 @@ class AsyncTableReader:
     ) -> pd.DataFrame:
         """The state table from which a recording begins; its devices may have the paths later."""
         tables, about = await self.state_of(devices, paths, timeout)
-        return await off_loop(lambda: given(tables, about, as_="pandas", tz=None))
+        return await off_loop(lambda: to_pandas(tables, about))
 
     async def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """The state table as of an instant of the past; that of the present without one."""
         from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.tables.columns import whole_table
 
         request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
         tables, about = await self.parts_of(request, timeout)
-        state: pa.Table = await off_loop(lambda: given(tables, about, as_="arrow", tz=None))
-        return state
+        return await off_loop(lambda: whole_table(tables, about, tz=None))
 
     async def parts_of(
         self, request: SnapshotRequest, timeout: float | None = None
@@ -131,7 +153,7 @@ class AsyncTableReader:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
-                await off_loop(parts.add, await ask_each_at_once(take, some))
+                await off_loop(parts.add, await gather_concurrently(take, some))
                 bar.update(len(some))
         taken_at, device_count = await off_loop(parts.finish)
         return SnapshotResult(taken_at=taken_at, device_count=device_count)
@@ -171,7 +193,7 @@ class AsyncTableReader:
     async def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
         """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
         if not any(map(is_span, given)):
-            return self._session.sender.moments.now
+            return self._session.sender.clock.now
         await import_off_loop("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
@@ -179,7 +201,7 @@ class AsyncTableReader:
         request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self._session.base_url)
         _, about = await self.parts_of(request, timeout)
         now = instant_like(
-            "taken_at", about["taken_at"] or self._session.sender.moments.now(), self._session.sender.moments.now
+            "taken_at", about["taken_at"] or self._session.sender.clock.now(), self._session.sender.clock.now
         )
         return lambda: now
 
@@ -212,7 +234,7 @@ class AsyncTableReader:
         if unitless is None or state is None:
             return None
         naming = HistoryParts(raw=False)
-        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.moments.now)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.clock.now)
         those = replace(request.selection, paths=naming_paths(unitless.paths))
         of_those = replace(request.selection, paths=unitless.paths)
         try:
@@ -227,36 +249,40 @@ class AsyncTableReader:
             return NamedUnits(state)
 
     async def with_silent(
-        self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
+        self,
+        about: dict[str, object],
+        tables: list[pa.Table],
+        paths: Sequence[str] | None,
+        past: Selection | None = None,
+        timeout: float | None = None,
     ) -> dict[str, object]:
-        """What a table of the past is based on, with the paths it has no row of; says so where no device has any."""
+        """Add the paths without rows to the metadata of a table, and warn if no device has any of the paths.
+
+        Args:
+            about: The metadata.
+            tables: The table.
+            paths: The paths that were requested.
+            past: The selection, for a table of the past.
+            timeout: Seconds for the whole.
+        """
         await import_off_loop("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
         from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        paths = list(selection.paths or ())
-        about = await off_loop(with_silent, about, tables, paths)
-        if about.get("paths_without_rows") == paths:
-            # One that is mistyped looks as if it had been silent; the mirror knows whether there is such a resource.
-            try:
-                request = SnapshotRequest(selection=selection, server=self._session.base_url)
-                known, _ = await self.parts_of(request, timeout)
-            except MirrorError:
-                # The table is there in any case.
-                return about
-            if await off_loop(silent_paths, known, paths) == paths:
-                warn_of_unknown(paths, ", now or in this history")
-        return about
-
-    async def with_silent_now(
-        self, about: dict[str, object], tables: list[pa.Table], paths: Sequence[str] | None
-    ) -> dict[str, object]:
-        """What a table of the present is based on, with the paths it has no row of; says so where it has no row."""
-        await import_off_loop("mirror_sdk.history.silent_paths")
-        from mirror_sdk.history.silent_paths import warn_of_unknown, with_silent
-
         patterns = list(paths or ())
         about = await off_loop(with_silent, about, tables, patterns)
-        if patterns and about.get("paths_without_rows") == patterns:
+        if not patterns or about.get("paths_without_rows") != patterns:
+            return about
+        if past is None:
             warn_of_unknown(patterns)
+            return about
+        # A mistyped path looks like one without events. The mirror knows whether there is such a resource.
+        try:
+            request = SnapshotRequest(selection=past, server=self._session.base_url)
+            known, _ = await self.parts_of(request, timeout)
+        except MirrorError:
+            # The table is there in any case.
+            return about
+        if await off_loop(silent_paths, known, patterns) == patterns:
+            warn_of_unknown(patterns, ", now or in this history")
         return about

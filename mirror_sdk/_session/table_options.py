@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
-from mirror_sdk._arguments import InstantLike
+from mirror_sdk.device import DeviceHistoryOptions
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.wire.snapshot import Compression
 
@@ -19,14 +19,19 @@ class StateOptions(TypedDict, total=False):
     timeout: float | None
 
 
-class ChangesOptions(TypedDict, total=False):
-    """The options of ``client.changes()``."""
+class Conditions(TypedDict, total=False):
+    """The conditions of a table on its devices."""
 
-    paths: Sequence[str] | None
     state: str | None
     endpoint_type: str | None
     endpoint_name: str | None
     filters: Mapping[str, object] | None
+
+
+class ChangesOptions(Conditions, total=False):
+    """The options of ``client.changes()``."""
+
+    paths: Sequence[str] | None
     tz: str | None
     timeout: float | None
 
@@ -38,20 +43,10 @@ class SnapshotOptions(ChangesOptions, total=False):
     compression: Compression | None
 
 
-class HistoryOptions(TypedDict, total=False):
+class HistoryOptions(Conditions, DeviceHistoryOptions, total=False):
     """The options of ``client.history()``; its ``paths`` are positional."""
 
-    begin: InstantLike | None
-    end: InstantLike | None
-    state: str | None
-    endpoint_type: str | None
-    endpoint_name: str | None
-    filters: Mapping[str, object] | None
-    raw: bool
-    tz: str | None
-    limit: int | None
     compression: Compression | None
-    timeout: float | None
 
 
 class EventsOptions(TypedDict, total=False):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.each import ask_each, ask_each_at_once
+from mirror_sdk._protocol.fan_out import gather_concurrently, gather_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_pandas
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.progress import progress_bar, without_progress
 
@@ -48,11 +48,33 @@ class TableReader:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
 
+    def select(
+        self,
+        devices: DevicesLike | None,
+        timeout: float | None,
+        paths: Sequence[str] | None,
+        state: str | None,
+        endpoint_type: str | None,
+        endpoint_name: str | None,
+        filters: Mapping[str, object] | None,
+    ) -> Selection:
+        """Return the selection of a table, with the ids of its devices."""
+        from mirror_sdk.snapshot.selection import Selection
+
+        return Selection.of(
+            paths=paths,
+            state=state,
+            endpoint_type=endpoint_type,
+            endpoint_name=endpoint_name,
+            filters=filters,
+            device_ids=None if devices is None else self._session.ids_of(devices, timeout=timeout),
+        )
+
     def state_of(
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the state table of devices that are asked for one by one, and what it is based on."""
-        import_whole("mirror_sdk.tables.state")
+        import_locked("mirror_sdk.tables.state")
         from mirror_sdk.tables.state import StateRows
 
         tables: list[pa.Table] = []
@@ -60,7 +82,7 @@ class TableReader:
         chosen = self._list_ids({}, timeout) if devices is None else self._session.ids_of(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            rows = ask_each(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
+            rows = gather_requests(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
             parts.add(rows)
         taken_at, count = parts.finish()
         return tables, {"taken_at": taken_at, "devices": count, "complete": True, "server": self._session.base_url}
@@ -70,22 +92,22 @@ class TableReader:
     ) -> pd.DataFrame:
         """The state table from which a recording begins; its devices may have the paths later."""
         tables, about = self.state_of(devices, paths, timeout)
-        return given(tables, about, as_="pandas", tz=None)
+        return to_pandas(tables, about)
 
     def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """The state table as of an instant of the past; that of the present without one."""
         from mirror_sdk.snapshot.request import SnapshotRequest
+        from mirror_sdk.tables.columns import whole_table
 
         request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
         tables, about = self.parts_of(request, timeout)
-        state: pa.Table = given(tables, about, as_="arrow", tz=None)
-        return state
+        return whole_table(tables, about, tz=None)
 
     def parts_of(
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the table of a snapshot, and what it is based on."""
-        import_whole("mirror_sdk.snapshot.table")
+        import_locked("mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import snapshot_parts
 
         return snapshot_parts(request, *self.take_tables(request, timeout))
@@ -99,7 +121,7 @@ class TableReader:
 
     def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
-        import_whole("mirror_sdk.snapshot.reading")
+        import_locked("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._session.max_snapshot_bytes)
@@ -117,7 +139,7 @@ class TableReader:
         return self._take_one_by_one(request, keep, timeout)
 
     def _take_one_by_one(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
-        import_whole("mirror_sdk.tables.state")
+        import_locked("mirror_sdk.tables.state")
         from mirror_sdk.snapshot.reading import SnapshotResult
         from mirror_sdk.tables.state import StateRows
 
@@ -127,7 +149,7 @@ class TableReader:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
-                parts.add(ask_each_at_once(take, some))
+                parts.add(gather_concurrently(take, some))
                 bar.update(len(some))
         taken_at, device_count = parts.finish()
         return SnapshotResult(taken_at=taken_at, device_count=device_count)
@@ -167,15 +189,15 @@ class TableReader:
     def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
         """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
         if not any(map(is_span, given)):
-            return self._session.sender.moments.now
-        import_whole("mirror_sdk.snapshot.request")
+            return self._session.sender.clock.now
+        import_locked("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
         request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self._session.base_url)
         _, about = self.parts_of(request, timeout)
         now = instant_like(
-            "taken_at", about["taken_at"] or self._session.sender.moments.now(), self._session.sender.moments.now
+            "taken_at", about["taken_at"] or self._session.sender.clock.now(), self._session.sender.clock.now
         )
         return lambda: now
 
@@ -183,7 +205,7 @@ class TableReader:
         """A state table that tells the units which devices name, where there are such and it may be read."""
         if unitless is None:
             return None
-        import_whole("mirror_sdk.snapshot.request")
+        import_locked("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.selection import Selection
 
         selection = Selection(device_ids=unitless.devices, paths=unitless.paths)
@@ -208,7 +230,7 @@ class TableReader:
         if unitless is None or state is None:
             return None
         naming = HistoryParts(raw=False)
-        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.moments.now)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.clock.now)
         those = replace(request.selection, paths=naming_paths(unitless.paths))
         of_those = replace(request.selection, paths=unitless.paths)
         try:
@@ -223,36 +245,40 @@ class TableReader:
             return NamedUnits(state)
 
     def with_silent(
-        self, about: dict[str, object], tables: list[pa.Table], selection: Selection, timeout: float | None
+        self,
+        about: dict[str, object],
+        tables: list[pa.Table],
+        paths: Sequence[str] | None,
+        past: Selection | None = None,
+        timeout: float | None = None,
     ) -> dict[str, object]:
-        """What a table of the past is based on, with the paths it has no row of; says so where no device has any."""
-        import_whole("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
+        """Add the paths without rows to the metadata of a table, and warn if no device has any of the paths.
+
+        Args:
+            about: The metadata.
+            tables: The table.
+            paths: The paths that were requested.
+            past: The selection, for a table of the past.
+            timeout: Seconds for the whole.
+        """
+        import_locked("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
         from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        paths = list(selection.paths or ())
-        about = with_silent(about, tables, paths)
-        if about.get("paths_without_rows") == paths:
-            # One that is mistyped looks as if it had been silent; the mirror knows whether there is such a resource.
-            try:
-                request = SnapshotRequest(selection=selection, server=self._session.base_url)
-                known, _ = self.parts_of(request, timeout)
-            except MirrorError:
-                # The table is there in any case.
-                return about
-            if silent_paths(known, paths) == paths:
-                warn_of_unknown(paths, ", now or in this history")
-        return about
-
-    def with_silent_now(
-        self, about: dict[str, object], tables: list[pa.Table], paths: Sequence[str] | None
-    ) -> dict[str, object]:
-        """What a table of the present is based on, with the paths it has no row of; says so where it has no row."""
-        import_whole("mirror_sdk.history.silent_paths")
-        from mirror_sdk.history.silent_paths import warn_of_unknown, with_silent
-
         patterns = list(paths or ())
         about = with_silent(about, tables, patterns)
-        if patterns and about.get("paths_without_rows") == patterns:
+        if not patterns or about.get("paths_without_rows") != patterns:
+            return about
+        if past is None:
             warn_of_unknown(patterns)
+            return about
+        # A mistyped path looks like one without events. The mirror knows whether there is such a resource.
+        try:
+            request = SnapshotRequest(selection=past, server=self._session.base_url)
+            known, _ = self.parts_of(request, timeout)
+        except MirrorError:
+            # The table is there in any case.
+            return about
+        if silent_paths(known, patterns) == patterns:
+            warn_of_unknown(patterns, ", now or in this history")
         return about

@@ -136,8 +136,10 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
 def _categorical(column: pa.DictionaryArray) -> pd.Categorical:
     words = column.dictionary.to_pandas()
     dtype = pd.CategoricalDtype(pd.Index(words), ordered=column.type.ordered) if len(words) else _WORDS
+    # Polars writes unsigned indices, which have no -1.
+    indices = column.indices.cast(pa.int32())
     # As wide as pandas has codes, which would copy others.
-    return pd.Categorical.from_codes(_cells(column.indices, np.min_scalar_type(-len(words) - 2), -1), dtype=dtype)
+    return pd.Categorical.from_codes(_cells(indices, np.min_scalar_type(-len(words) - 2), -1), dtype=dtype)
 
 
 def _cells(column: pa.Array, dtype: npt.DTypeLike, filler: int) -> npt.NDArray[Any]:

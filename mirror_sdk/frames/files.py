@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_sdk._arguments import Form, module_for
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import category_dtype, has_no_categories, to_frame
 from mirror_sdk.frames.drift import DRIFT_SCHEMA
@@ -106,7 +106,7 @@ def read_parquet(
     >>> read_parquet(folder / "state.parquet", as_="arrow").num_rows
     4
     """
-    import_whole(module_for(as_))
+    import_locked(module_for(as_))
     wanted = None if columns is None else list(columns)
     try:
         table = pq.read_table(file, columns=wanted, page_checksum_verification=True)

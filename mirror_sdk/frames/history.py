@@ -15,7 +15,7 @@ from mirror_sdk.events import EventKind
 from mirror_sdk.frames.columns import basis_of, frame_of
 from mirror_sdk.tables.columns import documented, taken_apart
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
-from mirror_sdk.tables.history import HISTORY_COLUMNS, HISTORY_SCHEMA, HistoryParts, Hole, history_of_events
+from mirror_sdk.tables.history import HISTORY_COLUMNS, HISTORY_SCHEMA, GapInterval, HistoryParts, history_of_events
 
 
 @documented(HISTORY_COLUMNS)
@@ -51,7 +51,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
     if raw and "value_raw" not in events:
         raise InvalidValue("the table has no value_raw; make it with raw=True")
     parts = HistoryParts(raw=raw)
-    parts.add(history_of_events(table, list(_holes_in(events)), raw=raw))
+    parts.add(history_of_events(table, list(_gap_intervals_in(events)), raw=raw))
     tables, about = parts.finish(basis_of(events))
     return frame_of(taken_apart(tables), about, tz=tz)
 
@@ -73,7 +73,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(events[names], preserve_index=False).cast(plain)
 
 
-def _holes_in(events: pd.DataFrame) -> Iterator[Hole]:
+def _gap_intervals_in(events: pd.DataFrame) -> Iterator[GapInterval]:
     """The intervals of the losses of an events table: from the newest entry before to the first later one behind.
 
     A late entry beside a loss would make it begin before values that were known until then, or end before it begins.

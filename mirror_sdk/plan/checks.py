@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from mirror_sdk._tables import Place
+from mirror_sdk._table_keys import ResourceKey
 from mirror_sdk._visible import visible
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import UNCERTAIN_CATEGORIES, InvalidValue
@@ -165,7 +165,7 @@ def check_all(
     requested: Sequence[RequestedWrite],
     devices: Mapping[str, KnownDevice],
     reasons: Mapping[str, str],
-    unread: Mapping[Place, str] | None = None,
+    unread: Mapping[ResourceKey, str] | None = None,
     *,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> list[PlannedWrite]:
@@ -178,10 +178,10 @@ def check_all(
         unread: Why reads of resources failed.
         new_id: Returns a new async-id.
     """
-    values: dict[Place, list[object]] = defaultdict(list)
+    values: dict[ResourceKey, list[object]] = defaultdict(list)
     for one in requested:
         values[one.device_id, one.path].append(one.value)
-    checked: set[Place] = set()
+    checked: set[ResourceKey] = set()
     planned = []
     for one in requested:
         key = one.device_id, one.path
@@ -192,7 +192,7 @@ def check_all(
     return planned
 
 
-def places_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, KnownDevice]) -> list[Place]:
+def places_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, KnownDevice]) -> list[ResourceKey]:
     """Return the resources of awake devices whose current value the mirror does not know, each once."""
     return list(
         dict.fromkeys(
@@ -381,7 +381,7 @@ def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
     is_later = write.accepted_at not in (None, desired.requested_at)
     if not _is_close(desired.value, write.written) or (is_later and desired.status is DesiredStatus.FAILURE):
         return repr(desired)
-    if reported is None or not resource.is_reported_since:
+    if reported is None or not resource.is_reported_after_write:
         return None
     # The old value may have been reported while the write was waiting for the device.
     is_expected = _is_close(reported.value, write.written) or same(reported.value, write.before)
@@ -411,7 +411,7 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported
-    return reported if resource.is_reported_since else desired
+    return reported if resource.is_reported_after_write else desired
 
 
 def _is_uncertain(resource: Resource) -> bool:
@@ -424,7 +424,7 @@ def _is_uncertain(resource: Resource) -> bool:
         return False
     if desired.category is not None and desired.category not in UNCERTAIN_CATEGORIES:
         return False
-    return not resource.is_reported_since
+    return not resource.is_reported_after_write
 
 
 def current_value(resource: Resource) -> Value:

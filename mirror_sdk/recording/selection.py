@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from mirror_sdk._arguments import closest, path_patterns
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.naming import DeviceLike, DevicesLike, given_devices, known_id
+from mirror_sdk.naming import DeviceLike, DevicesLike, devices_in, known_id
 from mirror_sdk.wire.paths import matches_any
 
 _NAMES = ["device_id", "endpoint_name"]
@@ -68,7 +68,7 @@ def select(names: Mapping[str, str | None], devices: DevicesLike | None, paths: 
     ids_of: dict[str, list[str]] = defaultdict(list)
     for device_id, name in names.items():
         ids_of[name or ""].append(device_id)
-    return RowSelection([_id_of(one, names, ids_of) for one in given_devices(devices, "devices")], patterns)
+    return RowSelection([_id_of(one, names, ids_of) for one in devices_in(devices, "devices")], patterns)
 
 
 def _id_of(device: DeviceLike, names: Mapping[str, str | None], ids_of: Mapping[str, Sequence[str]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resources.base import ClientResource
@@ -45,7 +45,7 @@ class AsyncCassettes(ClientResource[AsyncClientSession]):
         False 21.5
         True 21.5
         """
-        import_whole("mirror_sdk.cassette")
+        import_locked("mirror_sdk.cassette")
         from mirror_sdk.cassette import AsyncCassette
 
         if self._session.channel != "long polling":

@@ -10,7 +10,7 @@ from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.errors import BadRequest
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -117,23 +117,15 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         """
         await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._session.sender.whole(timeout)
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
-        )
+        whole = self._session.sender.total_deadline(timeout)
+        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
         tables, about = await self._tables.parts_of(request, whole)
-        about = await self._tables.with_silent_now(about, tables, selection.paths)
-        return await off_loop(lambda: given(tables, about, as_=as_, tz=tz))
+        about = await self._tables.with_silent(about, tables, paths)
+        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
 
     async def dataset(
         self,
@@ -197,18 +189,10 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.snapshot.table import basis
 
-        whole = self._session.sender.whole(timeout)
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else await self._session.ids_of(devices, timeout=whole),
-        )
+        whole = self._session.sender.total_deadline(timeout)
+        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
@@ -246,7 +230,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         request = await off_loop(request_since, frame, server=self._session.base_url)
         try:
             taken, tables = await self._tables.take_tables(request, whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resources.base import ClientResource
@@ -46,7 +46,7 @@ class Cassettes(ClientResource[ClientSession]):
         False 21.5
         True 21.5
         """
-        import_whole("mirror_sdk.cassette")
+        import_locked("mirror_sdk.cassette")
         from mirror_sdk.cassette import Cassette
 
         if self._session.channel != "long polling":

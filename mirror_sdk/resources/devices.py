@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mirror_sdk._arguments import InstantLike, count
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._fork import import_whole, unlocked_property
+from mirror_sdk._fork import import_locked, unlocked_property
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
@@ -221,7 +221,7 @@ class Devices(ClientResource[ClientSession]):
         >>> [(event.event_type, event.state_change) for event in client.devices.events([light])]
         [('registration', True), ('deregistration', True)]
         """
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         limit = count("limit", limit)
         device_ids = None if devices is None else self._session.ids_of(devices, timeout=whole)
         found: list[DeviceEvent] = []
@@ -268,7 +268,7 @@ class Devices(ClientResource[ClientSession]):
         >>> events["endpoint_name"].tolist()
         ['light-01', 'station-01']
         """
-        import_whole("mirror_sdk.frames")
+        import_locked("mirror_sdk.frames")
         from mirror_sdk.frames.device_events import device_events_frame
 
         events = self.events(devices, begin=begin, end=end, event_types=event_types, limit=limit, timeout=timeout)
@@ -291,7 +291,7 @@ class Devices(ClientResource[ClientSession]):
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
         # Imported here because few programs use it and it takes a moment to load.
-        import_whole("mirror_sdk.explanation")
+        import_locked("mirror_sdk.explanation")
         from mirror_sdk.explanation import Facts, explain
 
         session = self._session
@@ -315,7 +315,7 @@ class Devices(ClientResource[ClientSession]):
                 subscription=state,
                 rules=None if rules is None else rules.rules,
                 waiting=waiting,
-                contacts=contacts,
+                contacts=None if contacts is None else contacts.heard_at,
                 connection=connection,
             )
         )

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.errors import BadRequest
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_form
 from mirror_sdk.naming import DevicesLike
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression
@@ -116,25 +116,17 @@ class Fleet(ClientResource[ClientSession]):
         >>> client.fleet.snapshot(paths=["/3303/*"], as_="arrow")["path"].to_pylist()
         ['/3303/0/5700']
         """
-        import_whole(module_for(as_), "mirror_sdk.snapshot.request")
+        import_locked(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
 
-        whole = self._session.sender.whole(timeout)
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
-        )
+        whole = self._session.sender.total_deadline(timeout)
+        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
         tables, about = self._tables.parts_of(request, whole)
-        about = self._tables.with_silent_now(about, tables, selection.paths)
-        return given(tables, about, as_=as_, tz=tz)
+        about = self._tables.with_silent(about, tables, paths)
+        return to_form(tables, about, as_=as_, tz=tz)
 
     def dataset(
         self,
@@ -195,21 +187,13 @@ class Fleet(ClientResource[ClientSession]):
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
         """
-        import_whole("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
+        import_locked("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
         from mirror_sdk.snapshot.table import basis
 
-        whole = self._session.sender.whole(timeout)
-        selection = Selection.of(
-            paths=paths,
-            state=state,
-            endpoint_type=endpoint_type,
-            endpoint_name=endpoint_name,
-            filters=filters,
-            device_ids=None if devices is None else self._session.ids_of(devices, timeout=whole),
-        )
+        whole = self._session.sender.total_deadline(timeout)
+        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
@@ -242,10 +226,10 @@ class Fleet(ClientResource[ClientSession]):
         >>> client.fleet.refresh(frame)["reported_num"].tolist()
         [21.5]
         """
-        import_whole("mirror_sdk.frames", "mirror_sdk.snapshot.table")
+        import_locked("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         request = request_since(frame, server=self._session.base_url)
         try:
             taken, tables = self._tables.take_tables(request, whole)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.resources.planner import Planner
@@ -42,7 +42,7 @@ class Plans(ClientResource[ClientSession]):
         >>> again.apply()["status"].tolist()
         ['success']
         """
-        import_whole("mirror_sdk.plan", "mirror_sdk.plan.saved")
+        import_locked("mirror_sdk.plan", "mirror_sdk.plan.saved")
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.saved import load
 
@@ -53,7 +53,9 @@ class Plans(ClientResource[ClientSession]):
             placed=placed,
             server=self._session.base_url,
             # Created when the plan is applied: until then the position would become outdated.
-            write=partial(planner.write_again, cache(lambda: self._session.new_pump(self._session.new_log_reader(0)))),
+            write=partial(
+                planner.write_again, cache(lambda: self._session.new_router(self._session.new_log_reader(0)))
+            ),
             read_state=planner.read_state,
             make_plan=planner.plan_of,
         )

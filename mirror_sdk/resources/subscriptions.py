@@ -38,7 +38,7 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscriptions.list(station)
         []
         """
-        return self._session.about(device_id, _operations.list_subscriptions, anew=True, timeout=timeout)
+        return self._session.about(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
 
     def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
         """Return the state of this application's subscription to a resource, such as whether the device accepted it.
@@ -52,7 +52,7 @@ class Subscriptions(ClientResource[ClientSession]):
         <SubscriptionState.NONE: 'none'>
         """
         return self._session.about(
-            device_id, partial(_operations.get_subscription_state, path=path), anew=True, timeout=timeout
+            device_id, partial(_operations.get_subscription_state, path=path), refresh=True, timeout=timeout
         )
 
     def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
@@ -61,9 +61,7 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscriptions.is_active(station, "/3303/0/5700")
         False
         """
-        return self._session.about(
-            device_id, partial(_operations.get_subscription, path=path), anew=True, timeout=timeout
-        )
+        return self.state(device_id, path, timeout=timeout).is_held
 
     def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
         """Delete all subscriptions of this application to a device. Source: wire.md 3.
@@ -71,4 +69,4 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.subscriptions.delete_all(station)
         """
-        self._session.about(device_id, _operations.delete_subscriptions, anew=True, timeout=timeout)
+        self._session.about(device_id, _operations.delete_subscriptions, refresh=True, timeout=timeout)

@@ -30,9 +30,9 @@ from mirror_sdk.tables.payloads import read_payloads
 from mirror_sdk.tables.units import NamedUnits, Unitless, declared_units, unitless, with_units
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
+from mirror_sdk.wire.history import EVENT_KINDS, ORIGINS
 
-HISTORY_EVENTS = tuple("write" if word == "desired" else word for word in HAPPENINGS)
+HISTORY_EVENTS = tuple("write" if word == "desired" else word for word in EVENT_KINDS)
 """What may have happened; the interface calls the end of a write ``desired``."""
 
 HISTORY_COLUMNS = (
@@ -48,7 +48,7 @@ HISTORY_COLUMNS = (
     ),
     TableColumn(
         "event",
-        Words(HISTORY_EVENTS, sent=HAPPENINGS),
+        Words(HISTORY_EVENTS, sent=EVENT_KINDS),
         "reported, write (the end of one), registration, reg_update, deregistration, expired or gap",
         "what",
     ),
@@ -85,7 +85,7 @@ HISTORY_RAW_SCHEMA = schema_of(HISTORY_COLUMNS, raw=True)
 
 _REGISTRATIONS = ["registration", "reg_update", "deregistration", "expired"]
 
-Hole: TypeAlias = "tuple[datetime | None, datetime | None]"
+GapInterval: TypeAlias = "tuple[datetime | None, datetime | None]"
 
 
 def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
@@ -135,7 +135,7 @@ def _reasons(category: pa.DictionaryArray) -> pa.DictionaryArray:
     return words_at(category.indices, pa.array(sentences, pa.string()))
 
 
-def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool = False) -> pa.Table:
+def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (), *, raw: bool = False) -> pa.Table:
     """The history table of an events table: of its observations, the values that were read, and registrations.
 
     What the notification log does not tell is missing: values that others read, values that nobody subscribed, ends of
@@ -143,7 +143,7 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
 
     Args:
         events: An events table for Arrow with plain texts; each entry once, in the order of the log.
-        holes: The intervals in which nothing could be heard: from when until when.
+        gap_intervals: The intervals in which nothing could be heard: from when until when.
         raw: Whether the payloads are a column too.
     """
     event = events["event"]
@@ -162,7 +162,7 @@ def history_of_events(events: pa.Table, holes: Sequence[Hole] = (), *, raw: bool
     # A device may not say when its value changed; then it is when it was received.
     columns["changed_at"] = pc.coalesce(columns["changed_at"], columns["received_at"])
     columns |= {name: pa.nulls(rows.num_rows, pa.string()) for name in ("status", "category")}
-    table = pa.concat_tables([_of_texts(columns, schema, rows.num_rows), _of_holes(holes, schema)])
+    table = pa.concat_tables([_of_texts(columns, schema, rows.num_rows), _of_gap_intervals(gap_intervals, schema)])
     return _in_order(table.unify_dictionaries())
 
 
@@ -244,14 +244,14 @@ def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> p
     return pa.Table.from_arrays([given[name] for name in schema.names], schema=schema)
 
 
-def _of_holes(holes: Sequence[Hole], schema: pa.Schema) -> pa.Table:
+def _of_gap_intervals(gap_intervals: Sequence[GapInterval], schema: pa.Schema) -> pa.Table:
     columns = {
-        "changed_at": pa.array([begin for begin, _ in holes], INSTANT),
-        "until": pa.array([until for _, until in holes], INSTANT),
-        "event": pa.array(["gap"] * len(holes), pa.string()),
-        "value_kind": pa.array([ValueKind.NONE.value] * len(holes), pa.string()),
+        "changed_at": pa.array([begin for begin, _ in gap_intervals], INSTANT),
+        "until": pa.array([until for _, until in gap_intervals], INSTANT),
+        "event": pa.array(["gap"] * len(gap_intervals), pa.string()),
+        "value_kind": pa.array([ValueKind.NONE.value] * len(gap_intervals), pa.string()),
     }
-    return _of_texts(columns, schema, len(holes))
+    return _of_texts(columns, schema, len(gap_intervals))
 
 
 def _in_order(table: pa.Table) -> pa.Table:

@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._tables import DeviceTable, is_table
+from mirror_sdk._table_keys import DeviceTable, is_table
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.widgets.base import MirrorWidget

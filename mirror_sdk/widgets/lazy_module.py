@@ -99,7 +99,7 @@ async function begin(model) {
   const widget = await module.default();
   await widget.initialize?.({ model });
   listeners.forEach(([name, note]) => model.off(name, note));
-  // What is told while the module loads would be missed: it stands in the model for a moment alone.
+  // A message that comes while the module loads would be missed: it is in the model only for a moment.
   for (const [name, value] of missed) {
     model.set(name, value);
     model.set(name, null);

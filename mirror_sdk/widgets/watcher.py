@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._tables import device_ids, is_table
+from mirror_sdk._table_keys import device_ids, is_table
 from mirror_sdk.naming import DevicesLike, known_id
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.base import MirrorWidget

@@ -26,7 +26,7 @@ from machine import most_resident_bytes
 import mirror_sdk.frames  # noqa: F401 - what it loads is none of what a table takes
 from mirror_sdk import MirrorClient
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.forms import given
+from mirror_sdk.forms import to_pandas
 from mirror_sdk.snapshot.reading import read_snapshot
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
@@ -72,7 +72,7 @@ def from_file(path: str, _key: str) -> pd.DataFrame:
     tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
         taken = read_snapshot(request, tables.append, sys.maxsize, {"Content-Type": _ARROW}, file)
-    return given(*snapshot_parts(request, taken, tables), as_="pandas", tz=None)
+    return to_pandas(*snapshot_parts(request, taken, tables))
 
 
 def dataset(url: str, key: str) -> pd.DataFrame:

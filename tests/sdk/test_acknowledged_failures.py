@@ -47,7 +47,7 @@ def test_of_a_table_the_others_are_acknowledged(client, simulator, lights):
     client.write_value(lights[1], LEVEL, 40)
     with pytest.raises(Conflict, match="has not failed") as caught:
         client.requests.acknowledge_failed_write(client.fleet.snapshot(), LEVEL)
-    assert "1 of 3 resources were refused" in caught.value.__notes__[0]
+    assert "1 of 3 resources were rejected" in caught.value.__notes__[0]
     assert failed(client) == set()
 
 
@@ -76,7 +76,7 @@ def test_a_table_does_not_acknowledge_a_failure_that_came_after_it(client, light
     client.requests.begin_write(lights[1], LEVEL, 41).exception()
     with pytest.raises(Conflict, match="read the resource again") as caught:
         client.requests.acknowledge_failed_write(seen, path)
-    assert f"1 of 3 resources were refused, the others are done: {LEVEL} of {lights[1]}" in caught.value.__notes__[0]
+    assert f"1 of 3 resources were rejected, the others are done: {LEVEL} of {lights[1]}" in caught.value.__notes__[0]
     assert failed(client) == {lights[1]}
 
 
@@ -111,8 +111,8 @@ def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, ligh
     assert failed(plain) == set(lights[1:])
     for light in lights[1:]:
         plain.requests.acknowledge_failed_write(light, LEVEL)
-    assert "--acknowledged shows" in shell("drift").stderr
-    assert "--acknowledged shows" not in shell("drift", "--acknowledged").stderr
+    assert "--acknowledged also shows" in shell("drift").stderr
+    assert "--acknowledged also shows" not in shell("drift", "--acknowledged").stderr
 
 
 def test_what_cannot_be_acknowledged_is_refused(client, lights):

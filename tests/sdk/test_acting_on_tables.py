@@ -134,7 +134,7 @@ def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
         client.fleet.snapshot(devices=gone)
     with pytest.raises(NotFound) as caught:
         client.subscribe(gone)
-    assert re.match(f"1 of 2 resources were refused, the others are done.*{'0' * 32}", caught.value.__notes__[0])
+    assert re.match(f"1 of 2 resources were rejected, the others are done.*{'0' * 32}", caught.value.__notes__[0])
     assert client.subscriptions.list(rooms[3]) == [TEMPERATURE]
     assert client.plan(gone, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
     with pytest.raises(UnknownDevice, match="room-9"):

@@ -183,7 +183,7 @@ def test_what_was_not_asked_is_named_with_the_cure(client, playing, lights, file
 
 def test_a_cassette_that_is_not_there_is_missed_before_a_key_is(tmp_path, no_environment):
     for make in (MirrorClient.from_cassette, AsyncMirrorClient.from_cassette):
-        with pytest.raises(ConfigError, match=r"there is no cassette .*moved\.zip to play; to record one, api_key"):
+        with pytest.raises(ConfigError, match=r"there is no cassette .*moved\.zip to replay; to record one, api_key"):
             make(tmp_path / "moved.zip")
         with pytest.raises(ConfigError, match=r"^api_key"):
             make(tmp_path / "moved.zip", mode="record")

@@ -91,7 +91,7 @@ def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, s
     simulator.advance(300)
     asleep = client.devices.explain(device_id, TEMPERATURE)
     assert not client.devices.connection(device_id).reachable
-    assert "The device sleeps: it takes requests when it next makes contact." in asleep.why
+    assert "The device sleeps: it accepts requests at its next contact." in asleep.why
     assert asleep.refresh[0].endswith("which waits until the device next makes contact")
 
 
@@ -100,6 +100,6 @@ def test_an_explanation_tells_whether_a_real_device_that_is_always_awake_can_be_
     telling, device_id, reachable
 ):
     told = telling(OVER_DTLS | {"binding": "U", "reachable": reachable}).devices.explain(device_id, TEMPERATURE)
-    said = "The device cannot be reached now: it takes requests when it next makes contact."
+    said = "The device cannot be reached now: it accepts requests at its next contact."
     assert (said in told.why) is not reachable
     assert told.refresh[0].endswith("waits until the device next makes contact") is not reachable

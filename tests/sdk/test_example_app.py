@@ -11,7 +11,7 @@ from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import MirrorClient, example_app
 from mirror_sdk.errors import AccessDenied, BadRequest, ConfigError
-from mirror_sdk.example_app import Place, listening, read_place
+from mirror_sdk.example_app import WebhookAddress, listening, read_webhook_address
 from mirror_server.service.keys import Scope
 
 CALLBACK, POLL = "/v2/notification/callback", "/v2/notification/pull?noWait=true"
@@ -128,24 +128,24 @@ LISTEN = ("APP_HOST", "APP_LISTEN_PORT", "APP_LISTEN_HOST")
 
 
 PLACES = [
-    ([" http://10.0.0.7:8090/ "], Place("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
-    (["https://a.org:444/x", "9000", "0.0.0.0"], Place("https://a.org:444/x/callback", "0.0.0.0", 9000)),
-    (["http://app:80", "", ""], Place("http://app:80/callback", "127.0.0.1", 80)),
+    ([" http://10.0.0.7:8090/ "], WebhookAddress("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
+    (["https://a.org:444/x", "9000", "0.0.0.0"], WebhookAddress("https://a.org:444/x/callback", "0.0.0.0", 9000)),
+    (["http://app:80", "", ""], WebhookAddress("http://app/callback", "127.0.0.1", 80)),
 ]
 
 
 @pytest.mark.parametrize(("given", "place"), PLACES)
 def test_where_it_is_called_and_where_it_listens(given, place):
-    assert read_place(dict(zip(LISTEN, given, strict=False))) == place
+    assert read_webhook_address(dict(zip(LISTEN, given, strict=False))) == place
 
 
 WRONG_ADDRESSES = [
     ({}, ["APP_HOST is missing"]),
     ({"APP_HOST": "", "LONG_POLLING_ENABLED": ""}, ["APP_HOST is missing"]),
-    ({"APP_HOST": "app.example.com"}, ["APP_HOST", "no scheme", "https://"]),
-    ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "no http address"]),
-    ({"APP_HOST": "http://:8090"}, ["APP_HOST", "no http address"]),
-    ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "no address"]),
+    ({"APP_HOST": "app.example.com"}, ["APP_HOST='https://app.example.com'", "APP_LISTEN_PORT"]),
+    ({"APP_HOST": "ftp://app:1"}, ["APP_HOST", "is not an http address"]),
+    ({"APP_HOST": "http://:8090"}, ["APP_HOST", "is not an http address"]),
+    ({"APP_HOST": "http://app:99999"}, ["APP_HOST", "is not an http address"]),
     ({"APP_HOST": "http://me@app:1"}, ["APP_HOST", "user name"]),
     ({"APP_HOST": "http://app:1?a=b"}, ["APP_HOST", "query"]),
     ({"APP_HOST": "https://app.example.com"}, ["APP_HOST", "APP_LISTEN_PORT"]),
@@ -157,14 +157,14 @@ WRONG_ADDRESSES = [
 @pytest.mark.parametrize(("variables", "words"), WRONG_ADDRESSES)
 def test_what_is_wrong_with_its_address_is_told_with_the_variable(variables, words):
     with pytest.raises(ConfigError) as refusal:
-        read_place(variables)
+        read_webhook_address(variables)
     assert all(word in str(refusal.value) for word in words)
     assert "\n" not in str(refusal.value)
 
 
 def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own):
     for variables in ({"RESOURCE": "3303"}, {"DEVICE_ID": "a*b"}, {"RESOURCE": "/33*/0"}):
-        with pytest.raises(ConfigError, match="make no rule"), listening(polling | variables):
+        with pytest.raises(ConfigError, match="are not a valid rule"), listening(polling | variables):
             pass
     assert own.subscriptions.rules.list() == []
 

@@ -55,7 +55,7 @@ def test_a_value_that_was_read_a_while_ago(client, simulator, device_id, explain
 def test_a_subscription_of_another_application_is_none_of_this_one(client, new_client, mirror, device_id, explained):
     new_client().subscribe(device_id, TEMPERATURE)
     mirror.services.database.settle(10)
-    others = ("by another application: the mirror has each change", "this application is told of none")
+    others = ("by another application: the mirror has each change", "this application does not receive it")
     refresh = explained(TEMPERATURE, *others, without=["nothing needs to be done"])
     assert refresh[1].startswith(f"client.subscribe('{device_id}', '{TEMPERATURE}'), to have each later change")
     client.subscribe(device_id, TEMPERATURE)
@@ -149,7 +149,7 @@ def test_a_write_under_way_and_a_device_that_is_away(client, simulator, device_i
 def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, mirror, device_id, explained):
     client.subscribe(device_id, TEMPERATURE)
     mirror.services.database.settle(10)
-    unknown = "by some application; this key may not ask by which"
+    unknown = "by some application; this key has no access to which one"
     refresh = explained(TEMPERATURE, unknown, without=["client.subscribe("], by=new_client(Scope.READ))
     assert refresh[1].startswith("a key with the scope subscribe can subscribe it")
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_read_or_is_not_there(client, simulator, device_id, expla
     simulator.remove_resource(device_id, TEMPERATURE)
     simulator.update_registration(device_id)
     refresh = explained(TEMPERATURE, "does not have this resource any more")
-    assert refresh == ("nothing, before the device introduces the resource again",)
+    assert refresh == ("nothing, before the device has this resource again",)
     with pytest.raises(NotFound):
         client.devices.explain("0" * 32, TEMPERATURE)
     with pytest.raises(KeyError, match="close to it: /3303/0/5700"):

@@ -1,4 +1,4 @@
-"""What an explanation says of a device that was silent for long: by its rhythm, its last contact and who asks."""
+"""What an explanation says of a device that was silent for long: by its interval, its last contact and who asks."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from resource_paths import TEMPERATURE
 
-from mirror_sdk.explanation import rhythm_of
+from mirror_sdk.explanation import reporting_interval
 
 RESOURCES = [{"path": TEMPERATURE, "value": "20", "observable": True}]
 BEGIN_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -38,7 +38,7 @@ def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, d
     client.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
     words, refresh = told_of(client, device_id)
-    assert f"{EVERY_MINUTE} and was last heard at 2026-01-05T08:05:00.000Z, 0 s ago, as was to be expected." in words
+    assert f"{EVERY_MINUTE} and was last seen at 2026-01-05T08:05:00.000Z, 0 s ago, as expected." in words
     later = f"{NOTHING_TO_DO} for later changes: the device sends them"
     assert refresh == (f"client.read_value('{device_id}', '{TEMPERATURE}')", later)
     simulator.set_online(device_id, False)
@@ -46,12 +46,12 @@ def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, d
     assert "its longest silence before was 60 s" in told_of(client, device_id)[0]
     simulator.advance(timedelta(hours=3))
     words, refresh = told_of(client, device_id)
-    heard = "was last heard at 2026-01-05T08:05:00.000Z, 3 hours ago"
+    heard = "was last seen at 2026-01-05T08:05:00.000Z, 3 hours ago"
     assert f"{EVERY_MINUTE} and {heard}: {CUT_OFF}, unless nothing has changed since." in words
     assert NOTHING_TO_DO not in words
     assert "the device sends each change" not in words
-    assert "which tells whether the device is cut off: then it waits for the next contact" in refresh[0]
-    assert refresh[1] == "later changes come by themselves once the device is heard again, and not before"
+    assert "which shows whether the device is cut off: then it waits for the next contact" in refresh[0]
+    assert refresh[1] == "later changes come by themselves once the device is in contact again, and not before"
     simulator.set_online(device_id, True)
     assert CUT_OFF not in told_of(client, device_id)[0], "it is heard again"
 
@@ -63,7 +63,7 @@ def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, simulator)
     simulator.advance(timedelta(minutes=15))
     words, refresh = told_of(client, sleeper)
     assert "The device sleeps" in words
-    assert "It usually reports to this application every 15 min and was last heard at" in words
+    assert "It usually reports to this application every 15 min and was last seen at" in words
     assert CUT_OFF not in words
     assert refresh[0].endswith("which waits until the device next makes contact")
     assert refresh[1].startswith(NOTHING_TO_DO)
@@ -81,7 +81,7 @@ def test_a_rhythm_that_is_not_known_is_not_guessed(client, simulator, device_id)
     simulator.set_online(device_id, False)
     simulator.advance(timedelta(hours=3))
     words, refresh = told_of(client, device_id)
-    assert "It was last heard at 2026-01-05T08:00:00.000Z, 3 hours ago; its rhythm is not known." in words
+    assert "It was last seen at 2026-01-05T08:00:00.000Z, 3 hours ago; its reporting interval is unknown." in words
     assert CUT_OFF not in words
     assert refresh[1] == f"{NOTHING_TO_DO} for later changes: the device sends them, as long as it is in contact"
 
@@ -90,7 +90,7 @@ def test_what_another_application_is_told_makes_no_rhythm_here(client, new_clien
     other = new_client()
     other.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
-    assert "08:05:00.000Z, 0 s ago; its rhythm is not known" in told_of(client, device_id)[0]
+    assert "08:05:00.000Z, 0 s ago; its reporting interval is unknown" in told_of(client, device_id)[0]
     assert EVERY_MINUTE in told_of(other, device_id)[0]
 
 
@@ -108,7 +108,7 @@ def test_a_registration_that_ends_by_itself_is_nothing_that_was_heard(client, si
     words, _ = told_of(client, reporting)
     assert CUT_OFF not in words
     assert "Its last registration event was at 2026-01-06T08:00:00.000Z" in words, "its registration expired"
-    assert "It was last heard at 2026-01-05T08:05:00.000Z, 2 days ago." in words
+    assert "It was last seen at 2026-01-05T08:05:00.000Z, 2 days ago." in words
 
 
 def test_nothing_counts_as_read_by_an_explanation(client, mirror, reporting):
@@ -131,27 +131,27 @@ def test_a_service_that_tells_less(client_over, simulator, device_id):
     client = client_over(tell_less)
     client.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
-    assert "its rhythm is not known" in told_of(client, device_id)[0]
+    assert "its reporting interval is unknown" in told_of(client, device_id)[0]
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=5, max_size=20))
 def test_a_rhythm_is_among_the_pauses_whatever_their_order(seconds):
     contacts = [BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)]
-    rhythm = rhythm_of(contacts)
-    assert rhythm == rhythm_of(reversed(contacts)) == rhythm_of([*contacts, *contacts])
-    assert rhythm.usual.total_seconds() in seconds
-    assert rhythm.usual <= rhythm.longest == timedelta(seconds=max(seconds))
-    assert not rhythm.is_late(3 * rhythm.longest)
-    assert rhythm.is_late(3 * rhythm.longest + timedelta(seconds=1))
+    interval = reporting_interval(contacts)
+    assert interval == reporting_interval(reversed(contacts)) == reporting_interval([*contacts, *contacts])
+    assert interval.usual.total_seconds() in seconds
+    assert interval.usual <= interval.longest == timedelta(seconds=max(seconds))
+    assert not interval.is_late(3 * interval.longest)
+    assert interval.is_late(3 * interval.longest + timedelta(seconds=1))
 
 
 @given(st.lists(st.integers(1, 10**6), max_size=4))
 def test_four_pauses_are_no_rhythm(seconds):
-    assert rhythm_of(BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)) is None
+    assert reporting_interval(BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)) is None
 
 
 def test_values_of_one_contact_are_no_pauses():
     minutes = [BEGIN_AT + timedelta(minutes=number, milliseconds=ms) for number in range(6) for ms in (0, 4, 30)]
-    rhythm = rhythm_of(minutes)
-    assert timedelta(seconds=59) < rhythm.usual < timedelta(seconds=60)
-    assert rhythm_of(minutes[:3]) is None
+    interval = reporting_interval(minutes)
+    assert timedelta(seconds=59) < interval.usual < timedelta(seconds=60)
+    assert reporting_interval(minutes[:3]) is None

@@ -40,7 +40,7 @@ def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, de
     assert (own.category, others.category) == ("REJECTED", None)
     assert "REJECTED, the device refused" in str(client.devices.explain(device_id, LEVEL))
     told = str(other.devices.explain(device_id, LEVEL))
-    assert "why is told only to the application that placed it" in told
+    assert "only the application that requested it can see why" in told
     assert "REJECTED" not in told
     pd.testing.assert_frame_equal(client.fleet.snapshot(), other.fleet.snapshot())
     assert client.requests.frame([failed])["reason"].tolist() == ["the device refused; its own log may say why"]

@@ -10,7 +10,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.forms import given as in_form
+from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
 from mirror_sdk.history.contract import COLUMNS
 from mirror_sdk.tables.history import HISTORY_EVENTS, HistoryParts, history_of_batch
@@ -36,7 +36,7 @@ def frame_of(*batches, raw=False, state=None, tz=None):
         parts.add(history_of_batch(one, raw=raw))
     told = None if state is None else pa.Table.from_pandas(state, preserve_index=False)
     tables, about = parts.finish({"server": "here"}, units=NamedUnits(told))
-    return in_form(tables, about, as_="pandas", tz=tz)
+    return to_pandas(tables, about, tz=tz)
 
 
 def event(kind=EventKind.OBSERVATION, minute=0, **members):

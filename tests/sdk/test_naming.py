@@ -6,7 +6,7 @@ from resource_paths import SWITCH, TEMPERATURE
 from usual import RESOURCES, SENSOR, URL
 
 from mirror_sdk import AccessDenied, AmbiguousName, MirrorClient, NotFound, Simulator, UnknownDevice
-from mirror_sdk.naming import KnownNames
+from mirror_sdk.naming import NameCache
 from mirror_server.service.keys import Scope
 
 CALLS = {
@@ -97,7 +97,7 @@ def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, l
     assert named.get_device(light).device_id == light
     assert directory.questions() == 0
     seconds = 0.0
-    getattr(named, "_wrapped", named)._session.names = KnownNames(lambda: seconds)
+    getattr(named, "_wrapped", named)._session.names = NameCache(lambda: seconds)
     for seconds, questions in ((0.0, 1), (29.0, 1), (31.0, 2)):  # noqa: B007 - the clock looks at it
         assert named.get_device("light-01").device_id == light
         assert named.devices.resources("light-01")
@@ -188,7 +188,7 @@ def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(nam
     with pytest.raises(UnknownDevice) as caught:
         named.fleet.snapshot(wrong)
     assert str(caught.value).count("close to it: light-01") == 10
-    assert str(caught.value).endswith("; and 390 more of 400 lead to no device")
+    assert str(caught.value).endswith("; and 390 more of 400 match no device")
     reasons = named.plan([(name, SWITCH, True) for name in wrong]).frame["reason"].tolist()
     assert sum("close to it: light-01" in reason for reason in reasons) == 10
     assert "no device has the id or endpoint name 'ligth-399'" in reasons[399]
@@ -202,7 +202,7 @@ def test_no_device_takes_the_place_of_another_by_its_name(named, directory, simu
     gone = "0" * 32
     pretender = simulator.add_device(gone, RESOURCES)
     for ask in (lambda: named.get_device(gone), lambda: named.requests.begin_write(gone, SWITCH, True)):
-        with pytest.raises(UnknownDevice, match=f"give its id: {pretender}"):
+        with pytest.raises(UnknownDevice, match=f"pass its id: {pretender}"):
             ask()
 
 
@@ -234,7 +234,7 @@ def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light,
 
     client = client_over(answer)
     assert client.requests.begin_write("dev-1", SWITCH, True).device_id == "dev-1"
-    words = "no directory for you; it is for looking up 'light-01', which is no id" if status == 403 else "404"
+    words = "no directory for you; looking up 'light-01', which is not an id" if status == 403 else "404"
     with pytest.raises(AccessDenied if status == 403 else NotFound, match=words):
         client.get_device("light-01")
 

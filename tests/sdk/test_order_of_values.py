@@ -58,7 +58,7 @@ def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
     ],
 )
 def test_what_tells_whether_a_value_was_reported_since(reported, desired, is_since):
-    assert device_of(reported, desired)[LEVEL].is_reported_since is is_since
+    assert device_of(reported, desired)[LEVEL].is_reported_after_write is is_since
 
 
 def test_the_drift_of_a_table_knows_the_order_as_a_device_object_does():
@@ -71,7 +71,10 @@ def test_the_drift_of_a_table_knows_the_order_as_a_device_object_does():
         elif reported is None:
             assert kinds == ["never_reported"]
         else:
-            assert kinds == ["reverted" if device[LEVEL].is_reported_since else "unconfirmed"], (reported, desired)
+            assert kinds == ["reverted" if device[LEVEL].is_reported_after_write else "unconfirmed"], (
+                reported,
+                desired,
+            )
 
 
 @pytest.mark.parametrize(
@@ -119,14 +122,14 @@ def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client,
     settle()
     change(7)
     during = client.get_device(light)[LEVEL]
-    assert (during.reported.value.python, during.is_reported_since) == (7, True)
+    assert (during.reported.value.python, during.is_reported_after_write) == (7, True)
     assert kinds(client, light) == ["pending"]
     simulator.advance(10)
     request.result(timeout=60)
     settle()
     after = client.get_device(light)[LEVEL]
     # The device tells its subscriber of the new value when it has answered the write.
-    assert (after.reported.value.python, after.is_reported_since) == (40, True)
+    assert (after.reported.value.python, after.is_reported_after_write) == (40, True)
     assert kinds(client, light, unconfirmed=True) == []
     change(8)
     assert kinds(client, light) == ["reverted"]
@@ -171,7 +174,7 @@ def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, simu
     assert other.fleet.snapshot()[REVISIONS].isna().all(axis=None)
     assert kinds(other, light) == []
     assert kinds(other, light, unconfirmed=True) == ["unconfirmed"]
-    assert "may be older, which their times do not tell" in str(other.devices.explain(light, LEVEL))
+    assert "may be older: their times do not show it" in str(other.devices.explain(light, LEVEL))
     simulator.set_value(light, LEVEL, 5)
     simulator.advance(1)
     plain.read_value(light, LEVEL)

@@ -13,7 +13,7 @@ from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, NotFound
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.explanation import of_unconfirmed
+from mirror_sdk.explanation import unconfirmed_write
 from mirror_sdk.frames import DriftKind, drift_frame, state_frame
 from mirror_sdk.resource import Resource
 from mirror_sdk.widgets.models.formatting import format_count, format_time, format_value
@@ -335,7 +335,7 @@ def _subscription_state(loaded: _Loaded, path: str) -> SubscriptionState:
 
 def _status_hint(resource: Resource, status: Status | None) -> str:
     if status is Status.UNCONFIRMED and resource.desired is not None and resource.reported is not None:
-        return of_unconfirmed(resource, resource.desired, resource.reported)
+        return unconfirmed_write(resource, resource.desired, resource.reported)
     return status.meaning if status else ""
 
 

@@ -82,8 +82,8 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 def within(points: Sequence[Point], begin: datetime, end: datetime) -> Sequence[Point]:
     """Return the points of an interval of time, with one more on each side, to which the lines lead."""
     first = bisect_left(points, begin, key=_at)
-    behind = bisect_right(points, end, key=_at)
-    return points[max(0, first - 1) : behind + 1]
+    after = bisect_right(points, end, key=_at)
+    return points[max(0, first - 1) : after + 1]
 
 
 def _at(point: Point) -> datetime:

@@ -58,8 +58,8 @@ class PeriodicRead:
 
         def took(result: T) -> None:
             if self._ends(number):
-                accept(result)
                 self._model.notices.clear(self._subject)
+                accept(result)
                 self._model.changed()
 
         def broke(error: Exception) -> None:

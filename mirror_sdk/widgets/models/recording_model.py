@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.model import Model
+from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 
 if TYPE_CHECKING:
     from mirror_sdk.recording.recorder import Recorder
+
+T = TypeVar("T")
 
 _SUBJECT = "recording"
 
@@ -24,6 +28,7 @@ class RecordingModel:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._recorder: Recorder | None = None
+        self._call = PeriodicRead(model, _SUBJECT, math.inf)
         self._activity = ""
         self._is_closed = False
 
@@ -58,8 +63,9 @@ class RecordingModel:
     def tick(self) -> None:
         """Notice a recording that ended by itself."""
         if self._recorder is not None and self._recorder.failure is not None:
-            self._failed(self._recorder.failure)
+            self._model.report(_SUBJECT, "Recording", self._recorder.failure)
             self._forget()
+            self._model.changed()
 
     def close(self) -> None:
         """End the recording. When this returns, its files have what the log had."""
@@ -68,17 +74,15 @@ class RecordingModel:
             self._recorder.stop()
             self._forget()
 
-    def _run(self, activity: str, call: Callable[[], object], then: Callable[..., object]) -> None:
+    def _run(self, activity: str, call: Callable[[], T], then: Callable[[T], object]) -> None:
         self._activity = activity
         self._model.changed()
 
-        def ended(outcome: object) -> None:
+        def accept(outcome: T) -> None:
             self._activity = ""
-            self._model.notices.clear(_SUBJECT)
             then(outcome)
-            self._model.changed()
 
-        self._model.run(call, ended, self._failed)
+        self._call.start("Recording", call, accept, self._failed)
 
     def _started(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -90,7 +94,5 @@ class RecordingModel:
     def _forget(self) -> None:
         self._recorder = None
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, _: Exception) -> None:
         self._activity = ""
-        self._model.report(_SUBJECT, "Recording", error)
-        self._model.changed()

@@ -167,7 +167,7 @@ class ValueInput:
         if reported is not None:
             at = f" at {format_time(reported.reported_at)}" if reported.reported_at else ""
             parts.append(f"{self._name} last reported {format_value(reported.value, self.form.unit)}{at}")
-        if desired is not None and desired.status is DesiredStatus.SUCCESS and not resource.is_reported_since:
+        if desired is not None and desired.status is DesiredStatus.SUCCESS and not resource.is_reported_after_write:
             who = "" if parts else f"{self._name} "
             parts.append(f"{who}accepted {format_value(desired.value, self.form.unit)} since")
         return ", ".join(parts)

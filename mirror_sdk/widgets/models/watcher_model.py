@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -26,9 +27,10 @@ from mirror_sdk.widgets.models.event_units import EventUnits
 from mirror_sdk.widgets.models.formatting import format_count, format_value
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, broken_by_silence
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
+from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import WINDOWS, Interval, TimeWindow
-from mirror_sdk.wire.entries import count_missing
+from mirror_sdk.wire.log_entries import count_missing
 from mirror_sdk.wire.paths import check_pattern
 
 if TYPE_CHECKING:
@@ -101,7 +103,8 @@ class WatcherModel(Model):
         self._names: dict[str, str] = {}
         self._shown_names: Mapping[str, str] = {}
         self._has_names = False
-        self._reads = 0
+        self._directory = PeriodicRead(self, "names", math.inf)
+        self._earlier = PeriodicRead(self, "earlier", math.inf)
         self._recorded: tuple[Event, ...] = ()
         self._events: deque[Event] = deque(maxlen=max_events)
         self._read_identities: set[Hashable] = set()
@@ -138,7 +141,12 @@ class WatcherModel(Model):
 
     def load(self) -> None:
         """Read the names of the devices from the directory, then the earlier events."""
-        self.run(self.client.devices.list, self._accept_names, self._names_failed)
+        self._directory.start(
+            "Reading the names of devices",
+            self.client.devices.list,
+            self._accept_names,
+            lambda _: self.load_earlier(),
+        )
 
     def load_earlier(self) -> None:
         """Read what the recording or the service's history has, and what the log still has."""
@@ -149,8 +157,7 @@ class WatcherModel(Model):
             self._await_live()
             return read_earlier_events(self.client, self._opened_with, wants, limit, devices=devices, paths=paths)
 
-        self._reads += 1
-        self.run(read, self._accept_earlier, self._earlier_failed)
+        self._earlier.start("Reading the earlier events", read, self._accept_earlier)
 
     # Events
 
@@ -336,11 +343,11 @@ class WatcherModel(Model):
             format_count(self.total, "event") + before,
             f"{format_count(self.gaps, 'gap')}, {lost}" if self.gaps else "no gaps",
         ]
-        if self._reads:
+        if self._earlier.is_running:
             parts.append("reading what the log still has …")
         if self.overrun:
             parts.append(f"{self.overrun:,} came too fast and are missing here")
-        if self.total > len(self._all()):
+        if self.total > len(self._recorded) + len(self._events):
             parts.append(f"the newest {len(self._events):,} are kept")
         if self.total > self._shown_total:
             parts.append(f"paused: {self.total - self._shown_total:,} new")
@@ -451,12 +458,7 @@ class WatcherModel(Model):
     def _accept_names(self, devices: DeviceList) -> None:
         self._names |= {device.id: device.endpoint_name for device in devices}
         self._has_names = True
-        self.notices.clear("names")
         self._names_changed()
-        self.load_earlier()
-
-    def _names_failed(self, error: Exception) -> None:
-        self.report("names", "Reading the names of devices", error)
         self.load_earlier()
 
     def _learn_names(self, events: Iterable[Event]) -> None:
@@ -473,8 +475,6 @@ class WatcherModel(Model):
 
     def _accept_earlier(self, earlier: EarlierEvents) -> None:
         """Put the earlier events ahead of those that came meanwhile; an event that is here already stays as it came."""
-        self._reads -= 1
-        self.notices.clear("earlier")
         here = {_identity(event) for event in self._events}
         logged = [e for e in earlier.logged if _identity(e) not in here and (e.seq or 0) > self._cleared_seq]
         merged = sorted(chain(_with_seq(logged), _with_seq(self._events)), key=itemgetter(0))
@@ -490,11 +490,6 @@ class WatcherModel(Model):
         self._make_rows_again()
         self._apply_choice()
         self._units.request(self.events)
-
-    def _earlier_failed(self, error: Exception) -> None:
-        self._reads -= 1
-        self.report("earlier", "Reading the earlier events", error)
-        self.changed()
 
     def _make_rows_again(self) -> None:
         self._rows.clear()

@@ -7,12 +7,12 @@ from mirror_sdk.widgets.markup import legend, problem
 from mirror_sdk.widgets.models.status import DRIFT_STATUS, Status
 
 
-def test_no_two_states_are_shown_alike():
+def test_each_status_has_its_own_text():
     assert len({one.text for one in Status}) == len(Status)
     assert set(DRIFT_STATUS) == set(DriftKind)
 
 
-def test_a_legend_tells_sign_word_and_meaning():
+def test_legend_has_sign_word_and_meaning():
     told = legend([Status.ASLEEP])
     assert "☾ Asleep" in told
     assert Status.ASLEEP.meaning in told
@@ -20,7 +20,7 @@ def test_a_legend_tells_sign_word_and_meaning():
     assert "mirror-tone-bad" not in told
 
 
-def test_a_problem_is_text_and_told_when_it_changes():
+def test_problem_is_escaped_and_read_by_screen_readers():
     assert problem("") == ""
     assert "<img" not in problem(NASTY)
     assert 'role="status"' in problem(NASTY)

@@ -37,7 +37,7 @@ def every_event(_):
     return True
 
 
-def test_what_others_subscribed_is_there_before_the_log(mirror, plain, simulator, device_id, monkeypatch):
+def test_history_of_other_subscribers_comes_before_the_log(mirror, plain, simulator, device_id, monkeypatch):
     def recorded(plain, most=100, **options):
         return told(read_earlier_events(plain, None, every_event, most, **options).recorded)
 
@@ -60,7 +60,7 @@ def test_what_others_subscribed_is_there_before_the_log(mirror, plain, simulator
     assert recorded(plain) == []
 
 
-def test_each_value_is_there_once(plain, simulator, device_id):
+def test_history_and_log_have_no_event_twice(plain, simulator, device_id):
     plain.subscribe(device_id, TEMPERATURE)
     simulator.advance(60)
     simulator.set_value(device_id, TEMPERATURE, 24.5)
@@ -70,7 +70,7 @@ def test_each_value_is_there_once(plain, simulator, device_id):
     assert told(found.recorded)[:2] == [21.5, 22.5]
 
 
-def test_a_recording_stands_in_its_place(plain, simulator, folder):
+def test_recording_replaces_the_history(plain, simulator, folder):
     with plain.record(folder):
         simulator.advance(1)
     assert told(read_earlier_events(plain, Recording(folder), every_event, 100).recorded) == []

@@ -37,7 +37,7 @@ def test_devices_are_rows_by_their_names(model, simulator, device_id):
     assert model.devices_text == "2 devices"
 
 
-def test_how_the_device_is_connected_is_told(client_over, simulator, device_id, model):
+def test_connection_of_the_device_is_shown(client_over, simulator, device_id, model):
     told = "simulated · reachable · lifetime 86400 s · last contact 2026-01-05 08:00:00 UTC"
     assert model.connection_text == told
     simulator.set_online(device_id, False)
@@ -72,7 +72,7 @@ def test_a_read_brings_value_unit_and_time(model, simulator, device_id):
     assert model.notices.texts == []
 
 
-def test_a_refused_read_is_told_and_goes_when_the_next_works(model, simulator, device_id):
+def test_notice_of_a_rejected_read_goes_when_the_next_read_works(model, simulator, device_id):
     simulator.set_answer(device_id, "reject")
     model.read(TEMPERATURE)
     (notice,) = model.notices.texts
@@ -87,7 +87,7 @@ def test_a_refused_read_is_told_and_goes_when_the_next_works(model, simulator, d
     assert row(model, TEMPERATURE)["activity"] == ""
 
 
-def test_a_read_under_way_is_shown_and_not_begun_again(client, device_id, later, transport):
+def test_read_in_progress_is_shown_and_not_started_again(client, device_id, later, transport):
     model = ExplorerModel(client, later)
     model.choose(device_id)
     later.make_all()
@@ -100,7 +100,7 @@ def test_a_read_under_way_is_shown_and_not_begun_again(client, device_id, later,
     assert sum("device-requests" in request for request in transport.requests) == 1
 
 
-def test_subscribing_and_ending_it_and_what_another_application_subscribed(model, client, plain, device_id):
+def test_own_subscription_and_that_of_another_application(model, client, plain, device_id):
     plain.subscribe(device_id, TEMPERATURE)
     plain.read_value(device_id, TEMPERATURE)
     model.load()
@@ -133,7 +133,7 @@ def test_status_of_a_resource_that_was_written(model, client, simulator, device_
     model.load()
     assert row(model, SWITCH)["status"] == "? Unconfirmed"
     assert row(model, SWITCH)["hints"]["status"] == (
-        "The device took true; the last report, false, is older: read it, or subscribe, to confirm."
+        "The device accepted true; the last report, false, is older; read it, or subscribe, to confirm."
     )
     simulator.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
@@ -179,7 +179,7 @@ def test_a_device_that_is_erased_while_it_is_shown_shows_nothing_more(model, era
     assert len(model.frame([TEMPERATURE])) == 0
 
 
-def test_what_was_known_stays_while_the_mirror_does_not_answer(model, client, device_id):
+def test_last_values_stay_while_the_mirror_does_not_respond(model, client, device_id):
     model.read(TEMPERATURE)
     client.close()
     model.load()
@@ -187,7 +187,7 @@ def test_what_was_known_stays_while_the_mirror_does_not_answer(model, client, de
     assert model.notices.texts[0].startswith("Reading sensor-1: ")
 
 
-def test_an_answer_that_was_overtaken_is_not_shown(client, simulator, device_id, later):
+def test_response_of_an_older_read_is_ignored(client, simulator, device_id, later):
     model = ExplorerModel(client, later)
     other = simulator.add_device("other", [{"path": "/3/0/0", "value": "x"}])
     model.choose(device_id)

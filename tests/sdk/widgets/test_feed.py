@@ -44,7 +44,7 @@ def test_all_subscriptions_of_a_client_share_one_poller_which_ends_with_the_last
     assert client.notifications.status().watches == 0
 
 
-def test_a_subscription_keeps_the_newest_and_counts_what_it_gave_up():
+def test_full_buffer_keeps_the_newest_events_and_counts_dropped_ones():
     subscription = Subscription(lambda _: None, buffered=3)
     for number in range(10):
         subscription.put(number)
@@ -52,7 +52,7 @@ def test_a_subscription_keeps_the_newest_and_counts_what_it_gave_up():
     assert subscription.take() == ([], 0)
 
 
-def test_a_refused_poller_is_told_and_begun_again_with_a_gap(mirror, seconds):
+def test_rejected_poller_is_a_problem_and_restarts_with_a_gap(mirror, seconds):
     with MirrorClient(URL, f"ak_0123456789abcdef_{'x' * 43}", transport=mirror.transport) as reader:
         feed = EventFeed(reader, seconds)
         subscription = feed.subscribe()
@@ -78,7 +78,7 @@ def test_a_feed_does_not_keep_its_client_alive():
     assert gone() is None
 
 
-def test_calls_are_made_elsewhere_and_told_in_the_thread_that_refreshes(live):
+def test_calls_run_on_threads_and_their_outcomes_on_the_refreshing_thread(live):
     told, caller = [], threading.current_thread()
     one = live()
     one.start()
@@ -99,7 +99,7 @@ def test_a_bounded_number_of_calls_is_made_at_once(live):
     until(lambda: len(busy) == 30)
 
 
-def test_an_error_while_refreshing_is_told_and_the_life_goes_on(live):
+def test_error_while_refreshing_is_reported_and_the_thread_goes_on(live):
     told, refreshed = [], []
 
     def refresh():
@@ -111,7 +111,7 @@ def test_an_error_while_refreshing_is_told_and_the_life_goes_on(live):
     assert str(told[0]) == "broken"
 
 
-def test_stopping_ends_the_thread_and_tells_no_outcome(live):
+def test_stop_ends_the_thread_and_drops_outcomes(live):
     told, free = [], threading.Event()
     before = set(threading.enumerate())
     one = live()
@@ -126,7 +126,7 @@ def test_stopping_ends_the_thread_and_tells_no_outcome(live):
     assert not one.is_running
 
 
-def test_a_service_that_stops_answering_is_told_until_it_answers_again(client, transport, monkeypatch):
+def test_service_that_does_not_respond_is_a_problem_until_it_does(client, transport, monkeypatch):
     def cut(request):
         raise httpx.ConnectError("cut", request=request)
 

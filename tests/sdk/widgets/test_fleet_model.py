@@ -36,7 +36,7 @@ def shown(model):
     return {row["name"]: row["hints"]["status"] for row in model.rows}
 
 
-def test_each_device_shows_what_is_to_be_known_the_worst_first(model, client, simulator):
+def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
     ids = {name: add(simulator, name) for name in ("fine", "silent", "pending", "drifting", "failed", "gone")}
     for name in ("fine", "pending", "drifting", "failed", "gone"):
         client.read_value(ids[name], TEMPERATURE)
@@ -84,7 +84,7 @@ def stale(model):
     return {row["name"] for row in model.rows if row["stale"]}
 
 
-def test_where_the_rhythm_was_seen_silence_is_stale_after_three_pauses_but_not_within_an_hour(model, client, simulator):
+def test_value_is_stale_after_three_reporting_intervals_and_an_hour(model, client, simulator):
     quick, slow = add(simulator, "quick"), add(simulator, "slow")
     for device_id in (quick, slow):
         observe(client, device_id)
@@ -105,7 +105,7 @@ def test_where_the_rhythm_was_seen_silence_is_stale_after_three_pauses_but_not_w
     assert stale(model) == {"quick", "slow"}
 
 
-def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, simulator):
+def test_selected_devices_are_a_table_for_a_plan(model, client, simulator):
     ids = [add(simulator, name) for name in ("a", "b", "c")]
     client.read_value(ids[1], TEMPERATURE)
     model.load()
@@ -120,7 +120,7 @@ def test_the_selected_devices_are_a_table_that_a_plan_takes(model, client, simul
     assert model.frame([]).dtypes.astype(str).tolist() == found.dtypes.astype(str).tolist()
 
 
-def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, simulator, seconds, transport):
+def test_event_has_only_its_device_read_again(model, client, simulator, seconds, transport):
     ids = [add(simulator, name) for name in ("a", "b", "c")]
     model.load()
     client.read_value(ids[1], TEMPERATURE)
@@ -134,7 +134,7 @@ def test_an_event_has_its_device_looked_at_again_and_no_other(model, client, sim
     assert shown(model)["b"] == "in sync"
 
 
-def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(client, simulator, seconds):
+def test_device_with_an_event_during_a_read_of_the_fleet_is_read_after_it(client, simulator, seconds):
     device_id = add(simulator, "a")
     outcomes = []
 
@@ -153,7 +153,7 @@ def test_what_an_event_tells_while_the_fleet_is_read_is_looked_at_behind_it(clie
     assert shown(model) == {"a": "in sync"}
 
 
-def test_tiles_stay_where_they_are_when_an_event_changes_them(model, client, simulator, seconds):
+def test_rows_stay_where_they_are_when_an_event_changes_them(model, client, simulator, seconds):
     ids = [add(simulator, name) for name in ("a", "b")]
     for device_id in ids:
         client.read_value(device_id, TEMPERATURE)
@@ -191,14 +191,14 @@ def test_a_new_device_comes_in_with_its_registration(model, simulator, seconds):
     assert list(shown(model)) == ["new"]
 
 
-def test_a_fleet_that_cannot_be_read_is_told(model, client):
+def test_failed_read_of_the_fleet_is_a_notice(model, client):
     client.close()
     model.load()
     assert model.notices.texts[0].startswith("Reading the fleet: ")
     assert (model.as_of_text, model.empty_text) == ("not read", "")
 
 
-def test_a_device_that_is_erased_goes_with_the_next_reading(model, client, simulator, erase):
+def test_erased_device_goes_with_the_next_read(model, client, simulator, erase):
     ids = [add(simulator, name) for name in ("a", "b")]
     model.load()
     erase(ids[1])

@@ -54,7 +54,7 @@ def row(key: str, level: object = 1, **more: object) -> dict[str, object]:
     return {"key": key, "name": f"device {key}", "level": level, **more}
 
 
-def test_the_page_is_sent_what_differs() -> None:
+def test_only_changed_rows_are_sent_to_the_page() -> None:
     grid = Page()
     grid.be_heard()
     grid.show([row("a"), row("b"), row("c")])
@@ -66,7 +66,7 @@ def test_the_page_is_sent_what_differs() -> None:
     assert grid.table == {"version": 2, "rows": [row("a"), row("c", 7), row("d")]}
 
 
-def test_all_rows_are_in_the_state_until_a_page_is_heard_and_what_it_missed_is_sent_on_request() -> None:
+def test_rows_are_in_the_state_until_a_page_opens_and_missed_rows_are_sent_on_request() -> None:
     grid = page_of("a")
     grid.show([row("a"), row("b")])
     assert [(table["version"], len(table["rows"])) for table in grid.told("table")] == [(1, 1), (2, 2)]
@@ -87,7 +87,7 @@ def test_rows_that_come_before_others_or_move_are_shown_in_their_place() -> None
     assert [one["key"] for one in grid.sent[2]["rows"]] == ["a", "c", "b"]
 
 
-def test_rows_that_are_gone_are_selected_no_more() -> None:
+def test_removed_rows_are_not_selected() -> None:
     grid = page_of("a", "b", "c")
     grid.selected = ["c", "a"]
     assert [one["key"] for one in grid.selected_rows] == ["a", "c"]
@@ -109,7 +109,7 @@ def test_a_selection_counts_before_the_state_of_its_page_comes_and_is_noticed_on
     assert noticed == [["b"]]
 
 
-def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> None:
+def test_state_of_a_page_does_not_undo_a_newer_selection() -> None:
     grid = page_of("a", "b")
     grid._handle_custom_msg({"selected": ["a"]}, [])
     grid.selected = []
@@ -119,7 +119,7 @@ def test_the_state_of_a_page_undoes_no_selection_that_python_made_since() -> Non
 
 
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
-def test_what_is_no_selection_changes_none(content: object) -> None:
+def test_message_without_a_selection_changes_none(content: object) -> None:
     grid = page_of("a", "b")
     grid.selected = ["b"]
     grid._handle_custom_msg({"selected": content}, [])
@@ -128,7 +128,7 @@ def test_what_is_no_selection_changes_none(content: object) -> None:
     assert grid.told("selected") == [["b"], ["a"]]
 
 
-def test_the_static_table_escapes_and_tells_what_it_left_out() -> None:
+def test_static_table_escapes_texts_and_says_how_many_rows_are_missing() -> None:
     grid = Page()
     grid.show([row("a", datetime(2026, 1, 2, 3, 4, 5, 678900, UTC))])
     # Times are sent with their date, in UTC.
@@ -141,7 +141,7 @@ def test_the_static_table_escapes_and_tells_what_it_left_out() -> None:
     assert html.count("<tr>") == 3
 
 
-def test_a_widget_leaves_a_copy_and_renews_it(client: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_widget_leaves_a_copy_and_updates_it(client: MirrorClient, monkeypatch: pytest.MonkeyPatch) -> None:
     published: list[tuple[dict[str, str], dict[str, Any]]] = []
     publish = lambda data, **options: published.append((data, options))  # noqa: E731
     monkeypatch.setattr("IPython.display.publish_display_data", publish)
@@ -169,6 +169,6 @@ def test_a_report_is_a_page_of_its_own_and_is_written_again(client: MirrorClient
     assert "http" not in content
 
 
-def test_what_the_page_runs_is_made_of_its_sources() -> None:
+def test_grid_module_is_built_from_its_sources() -> None:
     command = [sys.executable, ROOT / ".ci" / "make_grid.py", "--check"]
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""

@@ -35,7 +35,7 @@ def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and
             assert set(watcher.frame["device_id"].dropna()) == {light}
 
 
-def test_a_name_that_none_has_is_told_at_once(plain, light):
+def test_unknown_device_name_is_an_error_at_once(plain, light):
     for widget in (Explorer, WritePanel):
         with pytest.raises(UnknownDevice, match="close to it: light-01"):
             widget(plain, "ligth-01", live=False)

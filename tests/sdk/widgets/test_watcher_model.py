@@ -66,7 +66,7 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
     assert len(thinned(line.points, POINTS)) <= POINTS
 
 
-def test_losses_are_counted_and_told_until_all_is_cleared():
+def test_losses_are_counted_and_shown_until_clear():
     model = watcher()
     assert "no gaps" in model.counts_text
     model.receive([gap(5, 9), observation(10)])
@@ -83,7 +83,7 @@ def test_losses_are_counted_and_told_until_all_is_cleared():
     assert (model.rows, model.series, model.total, model.gaps, model.overrun, len(model.frame)) == ([], [], 0, 0, 0, 0)
 
 
-def test_pausing_holds_still_and_loses_nothing():
+def test_pause_freezes_the_view_and_loses_no_event():
     model = watcher()
     model.receive([observation(1)])
     model.pause()
@@ -140,7 +140,7 @@ def test_a_choice_filters_what_is_shown_and_kept_too():
     assert values(model) == ["3.0", "2.0", "1.0"]
 
 
-def test_a_device_that_nobody_knows_is_said_until_it_registers(client, simulator, device_id):
+def test_unknown_device_is_a_notice_until_it_registers(client, simulator, device_id):
     model = watcher(client, devices=["sensor-1", "sensro-2"])
     assert model.notices.texts == []
     model.load()
@@ -158,7 +158,7 @@ def test_a_device_that_nobody_knows_is_said_until_it_registers(client, simulator
     assert model.rows[0]["device_id"] == other
 
 
-def test_what_cannot_be_chosen_is_refused():
+def test_invalid_choice_is_an_error():
     with pytest.raises(TypeError, match="paths takes a list"):
         watcher(paths=TEMPERATURE)
     with pytest.raises(TypeError, match="devices takes a list"):
@@ -278,7 +278,7 @@ def tell(simulator, device_id, *numbers):
         simulator.set_value(device_id, TEMPERATURE, number)
 
 
-def test_it_opens_with_what_the_log_has_and_goes_on_without_a_hole_or_a_double(client, simulator, sensor, later):
+def test_log_and_live_events_join_without_a_hole_or_a_duplicate(client, simulator, sensor, later):
     tell(simulator, sensor, 21, 22)
     model = WatcherModel(client, [sensor], [TEMPERATURE], later)
     model.load()
@@ -324,7 +324,7 @@ def test_a_wider_choice_brings_back_what_the_log_still_has(client, simulator, se
     assert values(model) == ["22.0"]
 
 
-def test_what_the_log_has_no_more_is_no_loss(client, simulator, mirror, sensor):
+def test_entries_that_the_log_dropped_are_no_loss(client, simulator, mirror, sensor):
     tell(simulator, sensor, 21)
     simulator.advance(timedelta(days=3))
     tell(simulator, sensor, 22)
@@ -334,7 +334,7 @@ def test_what_the_log_has_no_more_is_no_loss(client, simulator, mirror, sensor):
     assert model.gaps == 0
 
 
-def test_only_so_much_of_the_log_is_read(client, simulator, sensor, monkeypatch):
+def test_number_of_log_entries_that_are_read_is_bounded(client, simulator, sensor, monkeypatch):
     monkeypatch.setattr(earlier_events, "ENTRIES_READ", 2)
     tell(simulator, sensor, 21, 22, 23)
     model = loaded(client)

@@ -33,7 +33,7 @@ def after(milliseconds):
 # Without ipywidgets
 
 
-def test_models_need_no_packages_of_notebooks_and_views_say_what_is_missing():
+def test_models_need_no_notebook_packages_and_views_name_the_missing_one():
     program = """
 import sys
 sys.modules["ipywidgets"] = None
@@ -126,7 +126,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, cl
 # EventWatcher
 
 
-def test_at_a_thousand_events_a_second_the_page_is_told_little_and_seldom(widget, seconds, monkeypatch):
+def test_at_a_thousand_events_a_second_few_bounded_messages_are_sent(widget, seconds, monkeypatch):
     watcher = widget(EventWatcher, max_events=3000, clock=seconds)
     rows, plots, show = [], [], watcher.plot.show
     watcher.grid._handle_custom_msg({"have": watcher.grid.table["version"]}, [])
@@ -262,7 +262,7 @@ def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, simulator,
 # FleetTable
 
 
-def test_a_selected_device_is_opened_next_to_the_map_and_the_selected_ones_are_written_to(widget, simulator, device_id):
+def test_open_shows_the_first_selected_device_and_write_takes_all_selected(widget, simulator, device_id):
     other = simulator.add_device("other")
     fleet = widget(FleetTable)
     fleet.select(["sensor-1"])

@@ -33,7 +33,7 @@ def test_the_input_fits_the_declared_type(path, type_):
     assert form_of(path).type is type_
 
 
-def test_a_slider_has_the_declared_range_and_the_unit():
+def test_slider_has_the_declared_range_and_unit():
     form = form_of(LEVEL)
     assert (form.range, form.unit, form.initial) == ((0, 100), "%", "")
     assert form.hint == "a whole number from 0 to 100"
@@ -50,6 +50,6 @@ def test_a_value_that_a_device_has_can_be_entered_as_it_is(pair):
 
 
 @given(st.sampled_from(list(VALUES)), st.binary(), st.sampled_from(["text/plain", "application/octet-stream", None]))
-def test_whatever_a_device_has_there_is_an_entry_of_the_right_kind(path, raw, content_type):
+def test_any_value_of_a_device_has_an_entry_of_the_right_type(path, raw, content_type):
     form = form_of(path)
     assert type(entry_of(form, decode(raw, content_type, path))) is type(form.initial)

@@ -53,7 +53,7 @@ def event(kind, **more):
 # Devices
 
 
-def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
+def test_given_devices_are_the_only_candidates_and_picked(new_model, client, lights):
     wanted = lights[:2]
     state = client.state_frame(paths=[LEVEL])
     for given in (
@@ -79,7 +79,7 @@ def test_given_devices_are_the_only_ones_and_picked(new_model, client, lights):
         ),
     ],
 )
-def test_what_is_no_device_and_no_limit_is_refused_with_the_cure(client, given, message):
+def test_invalid_device_or_limit_is_an_error_with_the_cure(client, given, message):
     with pytest.raises((InvalidValue, TypeError), match=message):
         WriteModel(client, **given)
 
@@ -100,7 +100,7 @@ def test_any_device_of_the_directory_can_be_picked(new_model, simulator, lights)
     assert model.devices.text == "0 of 4 devices picked"
 
 
-def test_a_directory_and_resources_that_cannot_be_read_are_told(new_model, client, lights):
+def test_failed_reads_of_directory_and_resources_are_notices(new_model, client, lights):
     model = new_model()
     client.close()
     model.devices.pick([lights[0]])
@@ -140,7 +140,7 @@ def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_w
         ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z"),
     ],
 )
-def test_what_cannot_be_written_is_told_and_stops_a_preview(new_model, lights, transport, path, entry, told):
+def test_invalid_path_or_value_is_shown_and_prevents_a_preview(new_model, lights, transport, path, entry, told):
     model = new_model(lights, path=path)
     if entry is not None:
         asked(model, path, entry)
@@ -167,7 +167,7 @@ def test_the_value_of_the_device_is_filled_in_unless_something_was_typed(client,
     assert (model.value.entry, model.missing) == (entry, "")
 
 
-def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_model, client, simulator, lights, seconds):
+def test_reported_value_is_updated_and_typed_value_stays(new_model, client, simulator, lights, seconds):
     model = new_model(lights, path=LEVEL, clock=seconds)
     model.value.enter("33")
     client.subscribe(lights[0], LEVEL)
@@ -181,7 +181,7 @@ def test_what_was_reported_follows_the_mirror_and_leaves_what_was_typed(new_mode
     assert model.value.entry == "33"
 
 
-def test_entering_sends_nothing_and_a_preview_only_reads_once_it_lacks_nothing(new_model, lights, transport):
+def test_input_sends_nothing_and_a_complete_preview_only_reads(new_model, lights, transport):
     for devices, told in ((None, "pick at least one device"), (lights, "choose a resource")):
         model = new_model(devices)
         model.preview()
@@ -198,7 +198,7 @@ def test_entering_sends_nothing_and_a_preview_only_reads_once_it_lacks_nothing(n
 # Preview
 
 
-def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_model, client, simulator, lights):
+def test_preview_shows_changes_and_refused_writes_with_reasons(new_model, client, simulator, lights):
     other = simulator.add_device("sensor", [{"path": TEMPERATURE, "value": "1"}])
     simulator.set_value(lights[1], LEVEL, 40)
     client.read_value(lights[1], LEVEL)
@@ -221,7 +221,7 @@ def test_a_preview_tells_what_changes_where_and_what_is_refused_and_why(new_mode
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
 
-def test_who_sleeps_is_told_and_counted_apart_and_its_answer_is_seen_when_it_comes(new_model, simulator, lights):
+def test_sleeping_devices_are_counted_separately_and_their_responses_are_shown(new_model, simulator, lights):
     sleepers = [simulator.add_device(f"sleeper-{number}", [DIMMER], queue_mode=True) for number in range(2)]
     simulator.advance(11)
     model = previewed(new_model([*sleepers, *lights[:1]]))
@@ -377,7 +377,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights):
     assert model.result["status"].tolist() == ["success"] * 3
 
 
-def test_a_stop_before_the_plan_has_begun_is_not_lost(later_model, simulator, lights, later):
+def test_stop_before_the_plan_has_started_is_not_lost(later_model, simulator, lights, later):
     model = previewed(later_model)
     later.make_all()
     simulator.set_online(lights[0], False)
@@ -395,7 +395,7 @@ def test_a_stop_before_the_plan_has_begun_is_not_lost(later_model, simulator, li
     assert Status.SUCCESS.text not in dict(states(model)).values()
 
 
-def test_a_key_that_may_not_write_is_told(mirror, lights):
+def test_key_without_write_access_is_a_notice(mirror, lights):
     with MirrorClient(URL, mirror.new_key(Scope.READ), transport=mirror.transport) as reader:
         model = WriteModel(reader, lights)
         model.devices.load()
@@ -409,7 +409,7 @@ def test_a_key_that_may_not_write_is_told(mirror, lights):
 # The way back
 
 
-def test_undo_shows_the_way_back_first_and_goes_it_on_apply(new_model, client, lights):
+def test_undo_is_previewed_first_and_sent_by_apply(new_model, client, lights):
     model = previewed(new_model(lights))
     assert not model.can_undo
     model.apply()
@@ -425,7 +425,7 @@ def test_undo_shows_the_way_back_first_and_goes_it_on_apply(new_model, client, l
     assert not model.can_apply
     assert model.value.text.endswith(", accepted 10 % since")
     assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
-    assert model.result["asked_num"].tolist() == [10.0] * 3
+    assert model.result["requested_num"].tolist() == [10.0] * 3
     model.preview_undo()
     assert {row["wanted"] for row in model.rows} == {"40 %"}
     # When the input changes it is dropped.

@@ -32,7 +32,7 @@ def states(panel):
 # Buttons
 
 
-def test_looking_writing_and_going_back(new_panel, client, simulator, lights):
+def test_preview_apply_and_undo(new_panel, client, simulator, lights):
     simulator.set_answer(lights[1], "reject")
     panel = new_panel(lights, canary=0)
     enter(panel)
@@ -56,7 +56,7 @@ def test_looking_writing_and_going_back(new_panel, client, simulator, lights):
     assert client.read_value(lights[0], LEVEL) == 10
 
 
-def test_what_stays_of_it_is_the_plan_with_what_is_written_first(new_panel, simulator, lights, tmp_path):
+def test_static_copy_has_the_plan_with_sent_writes_first(new_panel, simulator, lights, tmp_path):
     sensors = [simulator.add_device(f"sensor-{number:02}") for number in range(60)]
     panel = new_panel([*sensors, *lights], path=LEVEL)
     assert "To begin, enter a value." in panel.static_html()

@@ -1,6 +1,7 @@
-"""Which devices and resources the rows of a table name, so that the answer to a question can be acted on.
+"""The devices and resources that the rows of a table name, so that methods accept tables.
 
-A table is a frame of pandas, or whatever gives its rows as Arrow does, such as a table of pyarrow or a frame of Polars.
+A table is a frame of pandas, or any object that exports its rows as Arrow does, such as a table of pyarrow or a frame
+of Polars.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirror_sdk._caller import warn
-from mirror_sdk._fork import import_whole
+from mirror_sdk._fork import import_locked
 from mirror_sdk.errors import EmptyTableWarning, InvalidValue, MirrorError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 DEVICE, PATH, REVISION = "device_id", "path", "desired_revision"
-Place = tuple[str, str]
+ResourceKey = tuple[str, str]
 """A device and a path."""
 _MOST_TOLD = 10
 
@@ -28,46 +29,46 @@ class DeviceTable(Protocol):
     """A table whose rows name devices: a frame of pandas or Polars, or a table of pyarrow, with a ``device_id``."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Its rows, as Arrow hands them from one library to another."""
+        """Export the rows in the Arrow C stream interface."""
 
 
 def is_table(given: object) -> TypeIs[DeviceTable]:
-    """Whether something is a table; a single column of one is none."""
+    """Return whether an object is a table; a single column is not."""
     return hasattr(given, "__arrow_c_stream__") and hasattr(given, "columns")
 
 
 def device_ids(table: DeviceTable, argument: str) -> list[str]:
-    """The devices that the rows name, each once, in the order of their first rows.
+    """Return the devices that the rows name, each once, in the order of their first rows.
 
     Args:
         table: A table with a column or an index ``device_id``.
-        argument: What the caller calls it.
+        argument: The name of the caller's argument.
 
     Raises:
-        InvalidValue: It has no such column, or a row names no device.
+        InvalidValue: It has no such column, or a row has no device.
     """
     return [device for (device,) in _distinct(table, (DEVICE,), argument)]
 
 
-def places(table: DeviceTable, path: str | None, argument: str) -> list[Place]:
-    """The resources that the rows name, each once: by ``path``, or that one of each device. Errors as above."""
+def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[ResourceKey]:
+    """Return the resources that the rows name, each once: with this path, or that of the row. Errors as above."""
     if path is not None:
         return [(device, path) for device in device_ids(table, argument)]
     return [(device, each) for device, each in _distinct(table, (DEVICE, PATH), argument)]
 
 
-def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[Place, int]:
-    """Return the newest revision of the desired value that the rows name for each resource, 0 where they name none.
+def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[ResourceKey, int]:
+    """Return the newest revision of the desired value in the rows for each resource, 0 for rows without one.
 
-    It is empty where the table has no column ``desired_revision``.
+    It is empty if the table has no column ``desired_revision``.
 
     Raises:
-        InvalidValue: A revision is no whole number.
+        InvalidValue: A revision is not a whole number.
     """
     frame = _with_columns(table, (DEVICE, PATH, REVISION))
     if REVISION not in frame.columns:
         return {}
-    found = dict.fromkeys(places(frame, path, argument), 0)
+    found = dict.fromkeys(resource_keys(frame, path, argument), 0)
     if PATH not in frame.columns:
         frame = frame.assign(**{PATH: path})
     rows = _columns(frame, (DEVICE, PATH, REVISION), argument).dropna()
@@ -78,10 +79,10 @@ def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[
 
 
 def revision_in(cell: Any, argument: str) -> int:
-    """Return the revision in a cell. pandas makes floats of a column where others of it are missing.
+    """Return the revision in a cell. pandas turns integers into floats in a column with missing values.
 
     Raises:
-        InvalidValue: It is none, or a float that may have been rounded.
+        InvalidValue: It is not a revision, or a float that may have been rounded.
     """
     is_exact = isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53
     if is_exact or (not isinstance(cell, bool) and isinstance(cell, Integral)):
@@ -93,17 +94,17 @@ def revision_in(cell: Any, argument: str) -> int:
 
 
 def warn_if_empty(named: Sequence[object], argument: str) -> None:
-    """Say that a table has no rows, for what is done with them is nothing.
+    """Warn that a table has no rows.
 
     Warns:
         EmptyTableWarning: It has none.
     """
     if not named:
-        warn(f"{argument}: the table has no rows, so nothing is meant by it", EmptyTableWarning)
+        warn(f"{argument}: the table has no rows, so it selects nothing", EmptyTableWarning)
 
 
-def raise_first(named: Sequence[Place], errors: Sequence[MirrorError | None]) -> None:
-    """Raise the first of the errors, with a note of which resources of a table they are about.
+def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | None]) -> None:
+    """Raise the first of the errors, with a note that lists the resources of a table they belong to.
 
     Raises:
         MirrorError: There is one.
@@ -113,12 +114,12 @@ def raise_first(named: Sequence[Place], errors: Sequence[MirrorError | None]) ->
         return
     told = [f"{path} of {device}: {error}" for (device, path), error in failed[:_MOST_TOLD]]
     first = failed[0][1]
-    first.add_note(f"{len(failed)} of {len(named)} resources were refused, the others are done: {'; '.join(told)}")
+    first.add_note(f"{len(failed)} of {len(named)} resources were rejected, the others are done: {'; '.join(told)}")
     raise first
 
 
 def named_rows(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
-    """These columns of each row, those that are an index among them; there is a text in each. Errors as above."""
+    """Return these columns, or index levels, of each row. Each cell must be a text. Errors as above."""
     columns = _columns(table, names, argument)
     for name in names:
         _check_texts(columns[name].drop_duplicates(), argument)
@@ -132,7 +133,7 @@ def _distinct(table: DeviceTable, names: Sequence[str], argument: str) -> Sequen
 
 
 def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
-    """These columns alone, those that are an index among them."""
+    """Return only these columns, or index levels."""
     frame = _with_columns(table, names)
     for name in names:
         count = list(frame.columns).count(name)
@@ -145,8 +146,8 @@ def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.Data
 
 
 def _with_columns(table: DeviceTable, names: Sequence[str]) -> pd.DataFrame:
-    """The table for pandas, where these are columns if they were an index."""
-    import_whole("pandas", "pyarrow")
+    """Return the table for pandas, with index levels of these names as columns."""
+    import_locked("pandas", "pyarrow")
     import pandas as pd
     import pyarrow as pa
 
@@ -156,9 +157,9 @@ def _with_columns(table: DeviceTable, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _of_arrow(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """Of a wide table the other columns may be of kinds that pandas has not."""
+    """Convert only these columns: others may have types that pandas does not support."""
     chosen = [name for name in table.column_names if name in names]
-    # Where one is missing, the integers of a column would become floats, which round past 2**53.
+    # In a column with missing values, integers would become floats, which are rounded above 2**53.
     frame: pd.DataFrame = table.select(chosen).to_pandas(integer_object_nulls=True)
     return frame
 
