@@ -119,32 +119,32 @@ def _read_history(
     """Return the events of the service's history up to the log; none where the service keeps no history."""
     end = min((event.changed_at for event in logged if event.changed_at is not None), default=None)
     try:
-        frame = _newest_rows(client, end, devices, paths)
+        frame = _newest_rows(client, end or _now(client), devices, paths)
     except (AccessDenied, BeforeHistory, NotFound):
         return iter(())
     return _events_of(frame.sort_values(["changed_at", "revision"], kind="stable"))
 
 
-def _newest_rows(
-    client: MirrorClient, end: datetime | None, devices: Sequence[str], paths: Sequence[str]
-) -> pd.DataFrame:
-    """Return the history up to ``end``, or to the present, from an interval that has not too many rows."""
-    span = HISTORY_READ
+def _now(client: MirrorClient) -> datetime:
+    """Return the time of the service's clock."""
+    taken_at: str = client.history(limit=1).attrs["mirror"]["taken_at"]
+    return datetime.fromisoformat(taken_at)
 
-    def read(begin: datetime | timedelta) -> pd.DataFrame:
-        return client.history(devices or None, paths or None, begin=begin, end=end, limit=ENTRIES_READ, raw=True)
 
+def _newest_rows(client: MirrorClient, end: datetime, devices: Sequence[str], paths: Sequence[str]) -> pd.DataFrame:
+    """Return the history before an instant, from an interval that has not too many rows."""
+    begin = end - HISTORY_READ
     while True:
         try:
-            # Without an end, the service counts back from its own present.
-            frame = read(span if end is None else end - span)
+            frame = client.history(devices or None, paths or None, begin=begin, end=end, limit=ENTRIES_READ, raw=True)
         except BeforeHistory as error:
-            if error.oldest_at is None or (end is not None and error.oldest_at >= end):
+            if error.oldest_at is None or not begin < error.oldest_at < end:
                 raise
-            frame = read(error.oldest_at)
-        if len(frame) < ENTRIES_READ or span < timedelta(seconds=1):
+            begin = error.oldest_at
+            continue
+        if len(frame) < ENTRIES_READ or end - begin < timedelta(seconds=1):
             return frame
-        span /= 2
+        begin = end - (end - begin) / 2
 
 
 def _events_of(frame: pd.DataFrame) -> Iterator[Event]:
