@@ -26,16 +26,16 @@ _importing = threading.RLock()
 class Inherited(Protocol):
     """Something that a child process cannot use as it is."""
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Make it usable, without touching what the parent goes on to use."""
 
 
-def tell_in_child(thing: Inherited) -> None:
-    """Have ``_begin_in_child`` called in each process that is forked from this one."""
+def register_fork_handler(thing: Inherited) -> None:
+    """Have ``_after_fork_in_child`` called in each process that is forked from this one."""
     _told.add(thing)
 
 
-def leave_to_parent(thing: object) -> None:
+def abandon_in_child(thing: object) -> None:
     """Never end this in the child, as its own end could do something to what the parent uses."""
     _left.append(thing)
 
@@ -112,7 +112,7 @@ class Lock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        tell_in_child(self)
+        register_fork_handler(self)
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -120,7 +120,7 @@ class Lock:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Let go of it, whoever held it."""
         self._lock = threading.Lock()
 
@@ -144,13 +144,13 @@ def _number(stream: Any) -> int:
     return -1 if sock is None else int(sock.fileno())
 
 
-def _begin_in_child() -> None:
+def _after_fork_in_child() -> None:
     for thing in list(_told):
-        thing._begin_in_child()
+        thing._after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_begin_in_child)
+    os.register_at_fork(after_in_child=_after_fork_in_child)
     os.register_at_fork(
         before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from typing import Any
 
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import register_fork_handler
 
 
 class AsyncCondition:
@@ -63,9 +63,9 @@ class AsyncWorker:
         self.step = nullcontext()
         self.end = asyncio.Lock()
         self.is_stopped = False
-        tell_in_child(self)
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """It is stopped here, and nothing is done to the loop of the parent."""
         self._is_of_parent = self.is_stopped = True
         self.end = asyncio.Lock()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import register_fork_handler
 
 Condition: TypeAlias = threading.Condition
 
@@ -26,9 +26,9 @@ class Worker:
         # A step may stop its own worker.
         self.step = self.end = threading.RLock()
         self.is_stopped = False
-        tell_in_child(self)
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """It is stopped here, whatever its thread was about to do."""
         self.is_stopped = True
         self.step = self.end = threading.RLock()

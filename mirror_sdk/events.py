@@ -17,7 +17,7 @@ from mirror_sdk._visible import visible
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import Value, decode
-from mirror_sdk.wire.entries import Batch, Entry, EntryBody, Gap, Unreadable
+from mirror_sdk.wire.log_entries import Batch, Entry, EntryBody, Gap, Unreadable
 from mirror_sdk.wire.model import JsonForm
 from mirror_sdk.wire.notifications import Notification, RegistrationEvent
 from mirror_sdk.wire.paths import check_path_pattern, matches

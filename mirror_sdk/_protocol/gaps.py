@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from mirror_sdk._caller import SourceLine, warn
 from mirror_sdk.errors import CompatibilityWarning, GapWarning
-from mirror_sdk.wire.entries import Gap, count_missing
+from mirror_sdk.wire.log_entries import Gap, count_missing
 
 
 def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: SourceLine | None = None) -> None:

@@ -26,7 +26,7 @@ from mirror_sdk.errors import (
     api_error,
 )
 from mirror_sdk.wire import routes
-from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.log_entries import Gap
 
 LONGEST_MESSAGE_BYTES = 64 * 1024 * 1024
 PING_SECONDS = 20

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from mirror_sdk._protocol.cursor import LogCursor
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk.errors import ConnectionFailed, MirrorError
 from mirror_sdk.wire.model import JsonForm
@@ -94,21 +95,10 @@ class Contact:
         self.failures += 1
 
 
-class ReaderState(Protocol):
-    """How far a reader is."""
-
-    @property
-    def position(self) -> int | None: ...
-    @property
-    def pause_seconds(self) -> float: ...
-    @property
-    def last_failure(self) -> MirrorError | None: ...
-
-
 def status_of(
     base_url: str,
     contact: Contact,
-    reader: ReaderState,
+    reader: LogCursor,
     inbox: Inbox,
     *,
     channel: Channel,

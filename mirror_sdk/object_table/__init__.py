@@ -1,8 +1,7 @@
-"""The object table: what LwM2M and IPSO objects declare of their resources, and objects that were registered.
+"""The object table: the declared resources of LwM2M and IPSO objects, and of registered objects.
 
-Only what stands here gives a payload without types of its own (text, TLV) a type; everything else stays what it is. The
-common objects are built in; :func:`~mirror_sdk.register_object` and :func:`~mirror_sdk.load_object_definitions` add
-others.
+It has the types of payloads without types of their own (text, TLV); undeclared payloads stay as they are. The common
+objects are built in; :func:`~mirror_sdk.register_object` and :func:`~mirror_sdk.load_object_definitions` add others.
 """
 
 from mirror_sdk.object_table.definition_files import load_object_definitions

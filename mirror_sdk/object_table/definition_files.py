@@ -38,19 +38,19 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
     """Register the objects of an object definition file (XML), see :func:`~mirror_sdk.register_object`.
 
     Args:
-        source: The file's path, or its text: what begins with ``<`` is taken as the text.
-        replace: Take them in the place of the declarations there are.
+        source: The file's path, or its text, which begins with ``<``.
+        replace: Replace existing declarations.
 
     Returns:
-        The ids of the objects. Resources without an operation, which no client can use, are left out; and with a
-        warning those that have no type and are not executable, as one of the registry's object 10482.
+        The ids of the objects. Resources without an operation are left out, because no client can use them. Resources
+        that have no type and are not executable, as one of the registry's object 10482, are left out with a warning.
 
     Raises:
         OSError: The file cannot be read.
         ValueError: It is no object definition file, it has a document type (entities are never expanded), or an object
             cannot be registered; the message says what to change. Objects before it in the file are registered.
     """
-    objects = list(_parse(_content(source)).iter("Object"))
+    objects = list(_parse(_content(source)).iterfind(".//{*}Object"))
     if not objects:
         raise ValueError("there is no <Object> in this definition; give a file as the OMA LwM2M registry has them")
     return [_register(found, replace=replace) for found in objects]
@@ -59,42 +59,30 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
 def _content(source: str | Path) -> bytes | str:
     if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
         return source.lstrip("\ufeff \t\r\n")
-    # A declaration of XML may stand only at the beginning; some files have an empty line before it.
+    # An XML declaration is allowed only at the beginning; some files have an empty line before it.
     return Path(source).read_bytes().lstrip()
 
 
 def _parse(content: bytes | str) -> Element:
-    # Only now: every program has the object table, few read files into it.
-    from xml.etree.ElementTree import TreeBuilder
-    from xml.parsers import expat
+    # Imported here: every program has the object table, few read files into it.
+    from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
 
-    tree = TreeBuilder()
-    # A text is decoded already, whatever encoding its first line names.
-    parser = expat.ParserCreate("utf-8" if isinstance(content, str) else None)
-    parser.buffer_text = True
-    parser.StartElementHandler = lambda name, attributes: tree.start(_local(name), attributes)
-    parser.EndElementHandler = lambda name: tree.end(_local(name))
-    parser.CharacterDataHandler = tree.data
-    parser.StartDoctypeDeclHandler = _refuse_document_type
+    class Builder(TreeBuilder):
+        def doctype(self, *_: object) -> NoReturn:
+            raise ValueError("this XML has a document type (<!DOCTYPE ...>); entities are not expanded, remove it")
+
+    parser = XMLParser(target=Builder())  # noqa: S314 - a document type, and with it all entities, is rejected
     try:
-        parser.Parse(content, True)
-    except (expat.ExpatError, UnicodeEncodeError, LookupError) as exc:
+        parser.feed(content)
+        root: Element = parser.close()
+    except (ParseError, UnicodeEncodeError, LookupError) as exc:
         raise ValueError(f"this is no XML: {exc}; give an object definition file or its text") from exc
-    return tree.close()
-
-
-def _local(name: str) -> str:
-    """The name of an element without the prefix of its namespace."""
-    return name.rpartition(":")[2]
-
-
-def _refuse_document_type(*_: object) -> NoReturn:
-    raise ValueError("this XML has a document type (<!DOCTYPE ...>); entities are not expanded, remove it")
+    return root
 
 
 def _register(found: Element, *, replace: bool) -> int:
     object_id = _id(_text(found, "ObjectID"), "<ObjectID>")
-    items = {_id(item.get("ID", ""), "ID of an <Item>"): item for item in found.iter("Item")}
+    items = {_id(item.get("ID", ""), "ID of an <Item>"): item for item in found.iterfind(".//{*}Item")}
     declared = {
         resource_id: _declaration(item, f"resource {resource_id} of object {object_id}")
         for resource_id, item in items.items()
@@ -118,7 +106,7 @@ def _is_usable(item: Element, what: str) -> bool:
 
 
 def _operations(item: Element) -> str:
-    """The operations as an access, in whichever of the usual spellings they are."""
+    """Return the operations, in any of the usual spellings, as an access."""
     word = re.sub(r"[\s,/]", "", _text(item, "Operations")).upper()
     return _OPERATIONS.get(word, word)
 
@@ -142,7 +130,7 @@ def _declaration(item: Element, what: str) -> ResourceDeclaration:
 
 
 def _range(text: str) -> tuple[float, float] | None:
-    """The range, where it is one: the element also holds lists, lengths and prose, which are no limits of a number."""
+    """Return the range, if it is one: the element may also hold lists, lengths and prose."""
     limits = _RANGE.fullmatch(text)
     if limits is None:
         return None
@@ -151,7 +139,7 @@ def _range(text: str) -> tuple[float, float] | None:
 
 
 def _text(element: Element, name: str) -> str:
-    return " ".join((element.findtext(name) or "").split())
+    return " ".join((element.findtext(f"{{*}}{name}") or "").split())
 
 
 def _id(text: str, what: str) -> int:

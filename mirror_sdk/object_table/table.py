@@ -1,4 +1,4 @@
-"""The object table of this process: what is built in, and what was registered."""
+"""The object table of this process: the built-in objects and the registered ones."""
 
 from __future__ import annotations
 
@@ -32,21 +32,11 @@ def _definitions(
     object_id: int, name: str, resources: Mapping[int, ResourceDeclaration]
 ) -> Iterator[tuple[_Key, ResourceDefinition]]:
     for resource_id, declared in resources.items():
-        label, kind = f"{name} · {declared.name}", ResourceType(declared.type)
-        yield (
-            (object_id, resource_id),
-            ResourceDefinition(
-                object_id,
-                resource_id,
-                label,
-                kind,
-                declared.unit,
-                declared.access,
-                declared.range,
-                declared.multiple,
-                None if declared.personal is None else Personal(declared.personal),
-            ),
-        )
+        # A type may be given by its word.
+        personal = None if declared.personal is None else Personal(declared.personal)
+        exact = declared._replace(type=ResourceType(declared.type), personal=personal)
+        label = f"{name} · {declared.name}"
+        yield (object_id, resource_id), ResourceDefinition(object_id, resource_id, label, *exact[1:])
 
 
 _table: dict[_Key, ResourceDefinition] = {
@@ -58,22 +48,22 @@ _registering = Lock()
 
 
 def lookup(path: str) -> ResourceDefinition | None:
-    """What is declared for a resource path such as ``/3303/0/5700`` or, for a resource instance, ``/3/0/7/1``.
+    """Return the definition of a resource path such as ``/3303/0/5700`` or, for a resource instance, ``/3/0/7/1``.
 
     Returns:
-        The definition; ``None`` for a resource that is not in the table and for a text that is no resource's path.
+        The definition; ``None`` for a resource that is not in the table and for a text that is no resource path.
     """
     key = _key(path)
     return None if key is None else _table.get(key)
 
 
 def labelled(label: str) -> ResourceDefinition | None:
-    """The resource with a label such as ``Device · Serial Number``; ``None`` where none has it."""
+    """Return the resource with a label such as ``Device · Serial Number``; ``None`` if there is none."""
     return next((definition for definition in _table.values() if definition.label == label), None)
 
 
 def never_changes(path: str) -> bool:
-    """Whether the values of a resource stay what they are: serial and model numbers, versions, units, ranges."""
+    """Whether the values of a resource are constant: serial and model numbers, versions, units, ranges."""
     object_id, resource_id = _key(path) or (None, None)
     return resource_id in (_OF_DEVICE if object_id == _DEVICE_OBJECT else _OF_ALL)
 
@@ -90,20 +80,20 @@ def _key(path: str) -> _Key | None:
 def register_object(
     object_id: int, name: str, resources: Mapping[int, ResourceDeclaration], *, replace: bool = False
 ) -> None:
-    """Declare an object the table does not have, so that its values get their types.
+    """Declare an object that the table does not have, so that its values get their types.
 
-    The table is that of the process: values are typed wherever they are read, in every client and every frame alike.
-    Threads may register and look up at the same time. Registering the same object again changes nothing.
+    The table is that of the process: every client and every frame uses it. Threads may register and look up at the same
+    time. Registering the same object again changes nothing.
 
     Args:
         object_id: 1 to 65535; object 0 holds keys and is never declared.
-        name: What the object is called in labels: ``Pump``.
-        resources: What it has, by resource id: ``{1: ResourceDeclaration("Flow", ResourceType.FLOAT, "R", "l/s")}``.
-        replace: Take this declaration in the place of the one there is.
+        name: The name of the object in labels: ``Pump``.
+        resources: Its resources by id: ``{1: ResourceDeclaration("Flow", ResourceType.FLOAT, "R", "l/s")}``.
+        replace: Replace an existing declaration.
 
     Raises:
-        ValueError: A part of the declaration cannot be; the message says which and what may stand there. Or the object
-            is declared differently already and ``replace`` is not set.
+        ValueError: A part of the declaration is invalid; the message says which, and what is valid. Or the object is
+            already declared differently and ``replace`` is not set.
     """
     global _table  # noqa: PLW0603 - readers take the whole table at once, so it is swapped, never changed
     _check_object(object_id, name, resources)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._protocol.asked import expected_revision
+from mirror_sdk._protocol.request_options import expected_revision
 from mirror_sdk._table_keys import REVISION, DeviceTable, is_table, named_rows, revision_in
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike, known_id, own_id
 from mirror_sdk.values import Value
-from mirror_sdk.values.typed import read_typed
+from mirror_sdk.values.typed_input import read_typed
 from mirror_sdk.wire.device_requests import NEVER_WRITTEN
 
 _IDS_AT_ONCE = 50

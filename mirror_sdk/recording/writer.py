@@ -22,7 +22,7 @@ from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.tables.columns import text
 from mirror_sdk.tables.units import UnitNames, Units, units_of
 from mirror_sdk.values import NO_VALUE
-from mirror_sdk.wire.entries import Batch
+from mirror_sdk.wire.log_entries import Batch
 from mirror_sdk.wire.model import write_timestamp
 
 

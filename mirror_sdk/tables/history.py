@@ -30,9 +30,9 @@ from mirror_sdk.tables.payloads import read_payloads
 from mirror_sdk.tables.units import NamedUnits, Unitless, declared_units, unitless, with_units
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_sdk.wire.history import HAPPENINGS, ORIGINS
+from mirror_sdk.wire.history import EVENT_KINDS, ORIGINS
 
-HISTORY_EVENTS = tuple("write" if word == "desired" else word for word in HAPPENINGS)
+HISTORY_EVENTS = tuple("write" if word == "desired" else word for word in EVENT_KINDS)
 """What may have happened; the interface calls the end of a write ``desired``."""
 
 HISTORY_COLUMNS = (
@@ -48,7 +48,7 @@ HISTORY_COLUMNS = (
     ),
     TableColumn(
         "event",
-        Words(HISTORY_EVENTS, sent=HAPPENINGS),
+        Words(HISTORY_EVENTS, sent=EVENT_KINDS),
         "reported, write (the end of one), registration, reg_update, deregistration, expired or gap",
         "what",
     ),

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Clock", "Fault", "Faults", "FleetDevice", "Mirror"]
 
-# Loaded when they are first asked for: pytest loads this package with the plugin in it, in every project.
+# Loaded when they are first used: pytest loads this package with the plugin in it, in every project.
 _MODULES = {"Clock": "clock", "Fault": "fault", "Faults": "faults", "FleetDevice": "device", "Mirror": "mirror"}
 
 if not TYPE_CHECKING:  # which would believe that there are names of any spelling

@@ -1,4 +1,4 @@
-"""A client for tests: that of the SDK, but pauses after failures take no time."""
+"""The client of the SDK for tests, in which pauses after failures take no time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.config import ClientSettings
 
 _REAL_SECONDS = 0.01
-"""What a pause takes at most, so that a client whose every request fails does not keep a core busy."""
+"""The longest real pause, so that a client whose every request fails does not keep a core busy."""
 
 
 class Pauses:

@@ -1,4 +1,4 @@
-"""The clock of a mirror under test: it stands still until it is advanced."""
+"""The clock of a mirror under test, which stands still until it is advanced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)(?![a-z])\s*", re.
 
 
 def seconds_of(duration: Duration) -> float:
-    """The seconds of a duration.
+    """Return the seconds of a duration.
 
     Raises:
         ValueError: The text is no duration; the message says how one is written.
@@ -34,9 +34,9 @@ def seconds_of(duration: Duration) -> float:
 
 
 class Clock:
-    """The mirror's time: timestamps, expiry, retention and what devices do by themselves follow it.
+    """The mirror's time: timestamps, expiry, retention and simulated devices follow it.
 
-    Only an open poll is held in real time, since it is the client that waits there.
+    Only an open poll is held in real time, because the client waits for it.
     """
 
     def __init__(self, simulator: Simulator, moved: Callable[[], object]) -> None:
@@ -47,11 +47,11 @@ class Clock:
         return f"<Clock {self.now().isoformat()}>"
 
     def now(self) -> datetime:
-        """The mirror's present, in UTC."""
+        """Return the present of the mirror, in UTC."""
         return self._simulator.get_clock()
 
     def advance(self, duration: Duration) -> datetime:
-        """Let time pass; returns when all that fell due in it has happened.
+        """Let time pass; returns when everything that became due has happened.
 
         Args:
             duration: Seconds, ``"1h"`` or a timedelta; more than nothing and at most 366 days.
@@ -60,7 +60,7 @@ class Clock:
             The new present, in UTC.
 
         Raises:
-            ValueError: It is no duration, or outside of this range.
+            ValueError: It is no duration, or out of this range.
         """
         now = self._simulator.advance(seconds_of(duration))
         self._moved()

@@ -1,4 +1,4 @@
-"""A simulated device as a test holds it."""
+"""The handle of a simulated device in a test."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mirror_sdk.wire.simulator import SimulatorDevice
 
 @dataclass(frozen=True, slots=True)
 class FleetDevice:
-    """A simulated device, and what it can be told to do.
+    """A simulated device, and the methods to control it.
 
     Attributes:
         id: Its device id.
         endpoint_name: Its endpoint name, such as ``light-01``.
         endpoint_type: Its endpoint type, such as ``Light``.
-        queue_mode: Whether it sleeps between contacts, so that what it is asked waits until the next one.
+        queue_mode: Whether it sleeps between contacts, so that requests to it wait until the next one.
         paths: The resource paths it had when it was added.
     """
 
@@ -29,22 +29,22 @@ class FleetDevice:
 
     @classmethod
     def of(cls, device: SimulatorDevice, simulator: Simulator) -> FleetDevice:
-        """The handle of a device the simulator lists."""
+        """Return the handle of a device from the list of the simulator."""
         paths = tuple(resource.path for resource in device.resources)
         return cls(device.id, device.endpoint_name, device.endpoint_type, device.queue_mode, paths, simulator)
 
     def values(self) -> dict[str, str]:
-        """The values the device itself has now, as texts by path; the mirror may know others, or none."""
+        """Return the current values of the device, as texts by path; the mirror may have others, or none."""
         device = next(device for device in self._simulator.list_devices() if device.id == self.id)
         return {resource.path: resource.value for resource in device.resources}
 
     def set_value(self, path: str, value: object) -> None:
-        """Have the device change a value of its own, which it tells if it is observed.
+        """Have the device change a value of its own, which it reports if it is observed.
 
         See :meth:`mirror_sdk.Simulator.set_value`.
         """
         self._simulator.set_value(self.id, path, value)
 
     def set_online(self, online: bool) -> None:
-        """Cut the device off, or connect it again, which makes it speak at once."""
+        """Disconnect the device, or connect it again; then it contacts the server at once."""
         self._simulator.set_online(self.id, online)

@@ -1,4 +1,4 @@
-"""The real server inside the process of a test. Of this kit this module alone imports the server."""
+"""The real server in the process of a test; the only module of this kit that imports the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STARTING = threading.Lock()
 
 
 class _Caller(threading.local):
-    """The caller of the app in this thread; of other threads, such as those of a test's own server, none cancels."""
+    """The caller of the app in this thread; callers in other threads, as those of a server in a test, never cancel."""
 
     is_canceled: Callable[[], bool] = staticmethod(lambda: False)
 
@@ -36,7 +36,7 @@ class InProcessServer(httpx.BaseTransport):
     """A server on a database in a folder, with a manual clock, and the transport to it; nothing in it is mocked.
 
     Args:
-        folder: Where its database is; one that is there is taken up.
+        folder: The folder of its database; an existing one is used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,11 +59,11 @@ class InProcessServer(httpx.BaseTransport):
 
     @property
     def patience_seconds(self) -> float:
-        """How long it waits for the answer of a device."""
+        """How long it waits for the response of a device."""
         return self._settings.answer_timeout_seconds
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve."""
         # Two databases cannot be made at the same time: what makes them keeps its state in the process.
         with _STARTING:
             self._services = Services(self._settings)
@@ -72,7 +72,7 @@ class InProcessServer(httpx.BaseTransport):
         self.app.is_disconnected = lambda _: self._caller.is_canceled()
 
     def stop(self) -> None:
-        """Stop; open polls are ended first, and what was accepted is on disk. Harmless when it is stopped."""
+        """Stop; open polls end first, and accepted requests are on disk. Does nothing if it is stopped."""
         if self.app is None:
             return
         end_at = time.monotonic() + _PATIENCE_SECONDS
@@ -90,11 +90,11 @@ class InProcessServer(httpx.BaseTransport):
             self._services.log.wake(app_id)
 
     def now(self) -> datetime:
-        """The server's present, in UTC."""
+        """Return the present of the server, in UTC."""
         return to_datetime(self._services.clock.now())
 
     def new_key(self, scopes: Iterable[str]) -> str:
-        """A new access key, whose log begins now."""
+        """Create an access key, whose notification log begins now."""
         chosen = [Scope(scope) for scope in scopes]
         key = keys.create(self._services.database, "test", chosen, self._services.clock.now())
         app_id = key.split("_")[1]
@@ -103,7 +103,7 @@ class InProcessServer(httpx.BaseTransport):
         return key
 
     def add_devices(self, count: int, seed: int) -> list[str]:
-        """Add simulated devices of a seed; gives their ids."""
+        """Add simulated devices of a seed and return their ids."""
         added = self._services.part(SimulatorControl).run(lambda control: control.backend.add_seeded(count, seed))
         return added.result(_PATIENCE_SECONDS)
 

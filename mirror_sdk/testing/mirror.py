@@ -34,12 +34,12 @@ class Mirror:
     It can be used in a ``with`` statement where there is no fixture.
 
     Attributes:
-        url: Base URL for clients; it leads nowhere without the transport.
-        simulator: Plays the devices; no fault acts on it.
+        url: Base URL for clients; it works only with the transport.
+        simulator: Controls the devices; no fault acts on it.
         clock: The mirror's time.
-        faults: What is to go wrong.
+        faults: The faults of connections, devices and the server.
         client: A client of one application, whose notification log begins with the mirror.
-        transport: For a ``MirrorClient`` or ``httpx.Client`` that the code under test makes itself.
+        transport: For a ``MirrorClient`` or ``httpx.Client`` that the code under test creates.
 
     Raises:
         ImportError: The server is not installed.
@@ -73,10 +73,10 @@ class Mirror:
         self.close()
 
     def new_key(self, scopes: Iterable[str] = DEFAULT_SCOPES) -> str:
-        """A new access key, which is an application of its own; its notification log begins now.
+        """Create an access key, which is an application of its own; its notification log begins now.
 
         Args:
-            scopes: What it may be used for, of ``read``, ``write``, ``subscribe`` and ``admin``.
+            scopes: Its scopes, of ``read``, ``write``, ``subscribe`` and ``admin``.
 
         Raises:
             ValueError: There is no such scope.
@@ -90,11 +90,11 @@ class Mirror:
         scopes: Iterable[str] = DEFAULT_SCOPES,
         timeout: float = _TIMEOUT_SECONDS,
     ) -> MirrorClient:
-        """A client, closed together with the mirror.
+        """Create a client, which is closed together with the mirror.
 
         Args:
             api_key: Access key; a new one with ``scopes`` by default.
-            scopes: What the new key may be used for.
+            scopes: The scopes of the new key.
             timeout: Seconds after which an HTTP request fails; see :meth:`Faults.delay`.
         """
         key = api_key or self.new_key(scopes)
@@ -107,12 +107,15 @@ class Mirror:
         scopes: Iterable[str] = DEFAULT_SCOPES,
         timeout: float = _TIMEOUT_SECONDS,
     ) -> AsyncMirrorClient:
-        """A client for the event loop it is used on, best in an ``async with``. Arguments as for :meth:`new_client`."""
+        """Create a client for the event loop it is used on, best in an ``async with``.
+
+        Arguments as for :meth:`new_client`.
+        """
         key = api_key or self.new_key(scopes)
         return AsyncBriskClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
 
     def new_async_transport(self) -> httpx.AsyncBaseTransport:
-        """What ``transport`` is to other clients, for one asynchronous client."""
+        """Create the equivalent of ``transport`` for an asynchronous client."""
         return AsyncFaultyTransport(self._server, self.faults, self.clock.advance)
 
     def add_fleet(self, n: int, seed: int = 0) -> list[FleetDevice]:
@@ -122,8 +125,8 @@ class Mirror:
         same devices, ids and values in every run. ``simulator.add_device`` adds one of your own design.
 
         Args:
-            n: How many.
-            seed: What they are made from.
+            n: The number of devices.
+            seed: The seed of their ids and values.
 
         Raises:
             ValueError: ``n`` is negative.
@@ -135,11 +138,11 @@ class Mirror:
         return [FleetDevice.of(listed[device_id], self.simulator) for device_id in added]
 
     def read_log(self, client: MirrorClient | None = None, *, after: int = 0) -> list[Event]:
-        """What the notification log of a client has now, with the faults that act on it; nothing is waited for.
+        """Return the events of a client's notification log, with the faults that act on it, without waiting.
 
         Args:
-            client: Whose log; that of ``mirror.client`` by default.
-            after: Number of an entry (``Event.seq``) to begin behind.
+            client: The client; ``mirror.client`` by default.
+            after: Number of an entry (``Event.seq``) after which to begin.
         """
         reader = LogReader((client or self.client)._session.sender.send, after=after)
         events: list[Event] = []
@@ -150,12 +153,12 @@ class Mirror:
         return events
 
     def restart(self) -> None:
-        """Stop the server and start it again on the same database, as after an update of it."""
+        """Stop the server and start it again on the same database, as after an upgrade."""
         self._server.stop()
         self._server.start()
 
     def close(self) -> None:
-        """End the clients and the server."""
+        """Close the clients and stop the server."""
         self.faults.clear()
         for client in self._clients:
             client.close()
@@ -168,7 +171,7 @@ class Mirror:
 
 def _new_server(folder: Path) -> InProcessServer:
     try:
-        # Only now: the server is an extra, and whoever does not use the kit does not load it.
+        # Imported here: the server is an extra, which only users of the kit need.
         from mirror_sdk.testing.in_process import InProcessServer
     except ImportError as exc:
         raise ImportError('mirror_sdk.testing runs the server: pip install "device-state-mirror[server]"') from exc

@@ -1,8 +1,8 @@
 """The pytest plugin: the fixtures of :mod:`mirror_sdk.testing` and the options of the conformance tests.
 
-pytest finds it by itself once the package is installed, in every project. So until a fixture is asked for, it loads
-nothing but pytest and the standard library. The fixtures that do the work have names that no project has; those with
-short names stand for them, and nothing depends on those, so that a project may have a ``clock`` of its own.
+pytest loads it in every project once the package is installed. So until a fixture is used, it imports nothing but
+pytest and the standard library. The fixtures that do the work have names that no project has. The short names are
+aliases of them, and nothing depends on those, so that a project may have a ``clock`` of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONFORMANCE = Path(__file__).parent / "conformance"
 
 
 class AddFleet(Protocol):
-    """What the fixture ``fleet`` gives."""
+    """The function of the fixture ``fleet``."""
 
     def __call__(self, n: int, seed: int = 0) -> list[FleetDevice]:
         """Add simulated devices; see :meth:`Mirror.add_fleet`."""
@@ -38,18 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mirror-url",
         metavar="URL",
         help="Run the conformance tests of mirror_sdk.testing against this server, unless other tests are named."
-        " Without it they take API_HOST of the environment.",
+        " Without it they use API_HOST of the environment.",
     )
     group.addoption(
         "--mirror-key",
         metavar="KEY",
-        help="Access key for the conformance tests, best one of their own. Without it they take API_KEY of the"
-        " environment. The scope admin lets them play the server's simulated devices, if it has any.",
+        help="Access key for the conformance tests, best one of their own. Without it they use API_KEY of the"
+        " environment. With the scope admin they control the server's simulated devices, if it has any.",
     )
     group.addoption(
         "--mirror-device",
         metavar="ID",
-        help="Device that the conformance tests may read. Without it they add a simulated one, or take the first"
+        help="Device that the conformance tests may read. Without it they add a simulated one, or use the first"
         " registered one of the directory.",
     )
     group.addoption(
@@ -57,14 +57,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MODE",
         choices=["once", "replay", "record", "none"],
         default="once",
-        help="Whether tests with the marker mirror_cassette play their cassettes (replay), record them anew (record),"
-        " play those that are there and record the others (once), or ask the service (none). Recording takes API_HOST"
-        " and API_KEY of the environment.",
+        help="Whether tests with the marker mirror_cassette replay their cassettes (replay), record them again"
+        " (record), replay the existing ones and record the others (once), or connect to the service (none). Recording"
+        " uses API_HOST and API_KEY of the environment.",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker, and take the conformance tests where a server is named and no tests are."""
+    """Register the marker, and select the conformance tests if a server is named and no tests are."""
     config.addinivalue_line(
         "markers",
         "mirror_cassette(file): the cassette of the fixtures mirror_cassette and mirror_cassette_file; a relative path"
@@ -76,8 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def mirror_in_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
-    """A mirror of this test alone: server, devices and clients in this process, on a clock that stands still."""
-    # Only now: every project on the machine loads this module.
+    """A mirror of this test alone: server, devices and clients in this process, with a clock that stands still."""
+    # Imported here: every project on the machine loads this module.
     from mirror_sdk.testing.mirror import Mirror
 
     with Mirror(tmp_path_factory.mktemp("mirror")) as running:
@@ -98,37 +98,37 @@ def mirror_fleet(mirror_in_process: Mirror) -> AddFleet:
 
 @pytest.fixture
 def mirror_faults(mirror_in_process: Mirror) -> Faults:
-    """What is to go wrong in the mirror; ``mirror_faults.drop("response")``."""
+    """The faults of the mirror; ``mirror_faults.drop("response")``."""
     return mirror_in_process.faults
 
 
 @pytest.fixture
 def mirror(mirror_in_process: Mirror) -> Mirror:
-    """Short for ``mirror_in_process``; a project may have another one."""
+    """Short for ``mirror_in_process``; a project may override it."""
     return mirror_in_process
 
 
 @pytest.fixture
 def clock(mirror_clock: Clock) -> Clock:
-    """Short for ``mirror_clock``; a project may have another one."""
+    """Short for ``mirror_clock``; a project may override it."""
     return mirror_clock
 
 
 @pytest.fixture
 def fleet(mirror_fleet: AddFleet) -> AddFleet:
-    """Short for ``mirror_fleet``; a project may have another one."""
+    """Short for ``mirror_fleet``; a project may override it."""
     return mirror_fleet
 
 
 @pytest.fixture
 def faults(mirror_faults: Faults) -> Faults:
-    """Short for ``mirror_faults``; a project may have another one."""
+    """Short for ``mirror_faults``; a project may override it."""
     return mirror_faults
 
 
 @pytest.fixture
 def mirror_cassette_file(request: pytest.FixtureRequest) -> Path:
-    """The cassette that the test's marker names."""
+    """The path in the marker of the test."""
     marker = request.node.get_closest_marker("mirror_cassette")
     if marker is None or len(marker.args) != 1:
         raise pytest.UsageError('the test needs the name of its cassette: @pytest.mark.mirror_cassette("name.zip")')
@@ -138,7 +138,7 @@ def mirror_cassette_file(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def mirror_cassette(mirror_cassette_file: Path, request: pytest.FixtureRequest) -> Iterator[MirrorClient]:
-    """A client that is answered by the test's cassette, without a service; recorded where that is not there yet.
+    """A client that replays the test's cassette without a service, or records it if there is none yet.
 
     A recording of a test that fails is not kept.
     """
@@ -158,7 +158,7 @@ _FAILED = pytest.StashKey[bool]()
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep whether a test failed, for what ends after it."""
+    """Store whether a test failed, for the teardown of its fixtures."""
     report = yield
     if report.when == "call":
         item.stash[_FAILED] = report.failed

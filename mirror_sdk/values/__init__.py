@@ -74,7 +74,7 @@ from mirror_sdk.values.content_types import (
     TEXT_PLAIN,
 )
 from mirror_sdk.values.decoders import Decoder, Encoder, register_decoder, unregister_decoder
-from mirror_sdk.values.typed import parse_value
+from mirror_sdk.values.typed_input import parse_value
 from mirror_sdk.values.value import NO_VALUE, InstanceValues, PythonValue, Value, ValueKind, plain_text, written
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Payloads become typed values, and values payloads: one entry of ``_CODECS`` per content type that is read here.
+"""Decodes payloads to typed values, and encodes values; ``_CODECS`` has the codec of each known content type.
 
 Source: wire.md 1 and 2; LwM2M core, data formats.
 """
@@ -6,11 +6,12 @@ Source: wire.md 1 and 2; LwM2M core, data formats.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
+from mirror_sdk.values.codec import Codec, Part, Reading, UnreadablePayload
 from mirror_sdk.values.content_types import (
     ALIASES,
     CBOR,
@@ -24,50 +25,26 @@ from mirror_sdk.values.content_types import (
     TEXT_PLAIN,
     media_type,
 )
-from mirror_sdk.values.declared import HIGHEST_ID, Reading, UnreadablePayload, accepted, plain_scalar, refused
-from mirror_sdk.values.decoders import Codec, registered_codec
-from mirror_sdk.values.items import read_cbor, read_json, write_cbor, write_json
-from mirror_sdk.values.records import (
-    Pack,
-    is_resource,
-    read_lwm2m_json,
-    read_senml_cbor,
-    read_senml_json,
-    split_lwm2m_json,
-    split_senml_cbor,
-    split_senml_json,
-    write_lwm2m_json,
-    write_senml_cbor,
-    write_senml_json,
-)
-from mirror_sdk.values.text import read_links, read_text, write_text
-from mirror_sdk.values.tlv import join_instances, read_tlv, split_tlv, write_tlv
+from mirror_sdk.values.data_types import HIGHEST_ID, accept, invalid_value, plain_scalar
+from mirror_sdk.values.decoders import registered_codec
+from mirror_sdk.values.named_records import LWM2M_JSON_CODEC, SENML_CBOR_CODEC, SENML_JSON_CODEC
+from mirror_sdk.values.single_values import CBOR_CODEC, JSON_CODEC, LINKS_CODEC, OCTETS_CODEC, TEXT_CODEC
+from mirror_sdk.values.tlv import TLV_CODEC, join_instances
 from mirror_sdk.values.value import Value, ValueKind
-from mirror_sdk.wire.paths import parse_path
+from mirror_sdk.wire.paths import is_resource, parse_path
 
 _MAX_INTEGER_BITS = 64
 
-_SPLIT: Mapping[str, Callable[[bytes, str], list[Pack]]] = {
-    SENML_JSON: split_senml_json,
-    SENML_CBOR: split_senml_cbor,
-    LWM2M_JSON: split_lwm2m_json,
-}
-
-
-def _read_octets(raw: bytes, path: str) -> dict[str, Reading]:
-    return {path: Reading(ValueKind.OPAQUE, raw)}
-
-
 _CODECS: Mapping[str, Codec] = {
-    TEXT_PLAIN: Codec(read_text, write_text),
-    OCTET_STREAM: Codec(_read_octets),
-    LINK_FORMAT: Codec(read_links),
-    JSON: Codec(read_json, write_json),
-    CBOR: Codec(read_cbor, write_cbor),
-    SENML_JSON: Codec(read_senml_json, write_senml_json),
-    SENML_CBOR: Codec(read_senml_cbor, write_senml_cbor),
-    LWM2M_TLV: Codec(read_tlv, write_tlv),
-    LWM2M_JSON: Codec(read_lwm2m_json, write_lwm2m_json),
+    TEXT_PLAIN: TEXT_CODEC,
+    OCTET_STREAM: OCTETS_CODEC,
+    LINK_FORMAT: LINKS_CODEC,
+    JSON: JSON_CODEC,
+    CBOR: CBOR_CODEC,
+    SENML_JSON: SENML_JSON_CODEC,
+    SENML_CBOR: SENML_CBOR_CODEC,
+    LWM2M_TLV: TLV_CODEC,
+    LWM2M_JSON: LWM2M_JSON_CODEC,
 }
 
 
@@ -75,17 +52,17 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
     """Read a payload as the type declared for its path; never raises, never guesses.
 
     Args:
-        raw: The payload; ``None`` where there is no value yet.
+        raw: The payload; ``None`` if there is no value yet.
         content_type: With or without parameters, or CoAP's number of it. ``None`` is read as text/plain, the
-            interface's default, except for a resource declared opaque, whose bytes are then left as they are.
+            interface's default, and as bytes for a resource declared opaque.
         path: Resource path such as ``/3303/0/5700``.
 
     Returns:
-        A value of the declared kind; where nothing is declared, of the kind the content type itself names (JSON, CBOR,
-        SenML), or text exactly as it is; ``OPAQUE`` with the bytes, and the reason in ``problem``, where they cannot be
-        read as declared, the content type is unknown, or they hold other values than those of the path, which
-        :func:`decode_many` then gives; ``MULTIPLE`` for a resource whose payload names resource instances, with a
-        mapping of instance id to value; ``NONE`` for ``None``.
+        A value of the declared kind. If nothing is declared, it has the kind in the payload (JSON, CBOR, SenML), or is
+        the text as it is. ``MULTIPLE`` is for a resource whose payload has resource instances, with a mapping of
+        instance id to value; ``NONE`` is for ``None``. ``OPAQUE`` with the bytes, and the reason in ``problem``, is for
+        a payload that cannot be read as declared, that has an unknown content type, or that holds values of other
+        paths, which :func:`decode_many` returns.
 
     Source: wire.md 1 and 2.
     """
@@ -102,7 +79,7 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
 
 
 def _are_instances(path: str, readings: Mapping[str, Reading]) -> bool:
-    """Whether a payload holds instances of a resource and nothing else; none at all only where that is declared."""
+    """Whether a payload holds instances of a resource and nothing else; none at all only if it is declared multiple."""
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
         return False
     definition = lookup(path)
@@ -111,7 +88,7 @@ def _are_instances(path: str, readings: Mapping[str, Reading]) -> bool:
 
 
 def _multiple(raw: bytes, content_type: str | None, path: str, readings: Mapping[str, Reading]) -> Value:
-    """The values by instance id. If one of them cannot be read as declared, the payload stays opaque."""
+    """Return the values by instance id. If one of them cannot be read as declared, the payload stays opaque."""
     problem = next((f"{found}: {one.problem}" for found, one in readings.items() if one.problem is not None), None)
     if problem is not None:
         return Value(ValueKind.OPAQUE, raw, raw, content_type, problem)
@@ -120,11 +97,11 @@ def _multiple(raw: bytes, content_type: str | None, path: str, readings: Mapping
 
 
 def plain_type(content_type: str | None, path: str) -> ResourceType | None:
-    """The declared type as which payloads of this content type are read where they are text, or bytes for certain.
+    """Return the declared type as which payloads of this content type are read, if they are text or bytes for certain.
 
     Returns:
-        ``OPAQUE`` for what always stays bytes, ``STRING`` for a text that nothing declares; ``None`` where only
-        :func:`decode` knows.
+        ``OPAQUE`` for payloads that always stay bytes, ``STRING`` for an undeclared text; ``None`` if it takes
+        :func:`decode` to find out.
     """
     codec = _codec(content_type, path)
     if codec is _CODECS[OCTET_STREAM]:
@@ -135,18 +112,18 @@ def plain_type(content_type: str | None, path: str) -> ResourceType | None:
 
 
 def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[str, Value]:
-    """Read all values of a payload, such as the answer to a read of an object instance; never raises, never guesses.
+    """Read all values of a payload, such as the response to a read of an object instance; never raises, never guesses.
 
     Args:
         raw: The payload.
         content_type: As for :func:`decode`.
-        path: What was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
+        path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Returns:
-        The values by the path of each resource, or resource instance (``/3/0/6/0``); of several values of one resource
-        at different times, the newest. A part that is not what is declared is ``OPAQUE``, with the reason in
-        ``problem``. A payload that cannot be read at all is one such value under the path that was given. The ``raw``
-        of each is the whole payload.
+        The values by the path of each resource, or resource instance (``/3/0/6/0``). If a resource has values of
+        several times, the newest one. A part that is not of the declared type is ``OPAQUE``, with the reason in
+        ``problem``. A payload that cannot be read at all is one such value under the given path. The ``raw`` of each is
+        the whole payload.
 
     Source: LwM2M core, data formats.
     """
@@ -162,44 +139,25 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
     }
 
 
-class Part(NamedTuple):
-    """What a payload says of one resource, as a payload of its own with ``value_count`` values, one an instance.
-
-    ``seconds`` is the time that was told: since 1970, or below 2**28 since now; ``None`` where the format has none.
-    Source: RFC 8428, 4.5.3.
-    """
-
-    path: str
-    raw: bytes
-    content_type: str
-    value_count: int = 1
-    seconds: float | None = None
-
-
 def split(raw: bytes, content_type: str, path: str) -> list[Part]:
-    """Split a payload, such as the answer to a read of an object instance, into one a resource, in their order.
+    """Split a payload, such as the response to a read of an object instance, by resource, in their order.
 
-    A resource with instances is one part, and one for each time that is told of it. Records of SenML and LwM2M JSON
-    become SenML JSON. With :func:`decode` and
-    :func:`decode_many`, a part gives the same values as the whole payload.
+    A resource with instances is one part, or one for each time if the payload has several. Records of SenML and LwM2M
+    JSON become SenML JSON. :func:`decode` and :func:`decode_many` return the same values for a part as for the whole.
 
     Args:
         raw: The payload.
         content_type: As for :func:`decode`.
-        path: What was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
+        path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Raises:
-        UnreadablePayload: It is not what its content type says, or says nothing of which resource it is.
+        UnreadablePayload: It is not in its content type, or does not name its resource.
 
     Source: LwM2M core, data formats.
     """
-    name = media_type(content_type)
-    if name == LWM2M_TLV:
-        return [Part(entry.path, entry.raw, LWM2M_TLV, entry.value_count) for entry in split_tlv(raw, path)]
-    if name in _SPLIT:
-        return [
-            Part(pack.path, pack.raw, SENML_JSON, pack.value_count, pack.seconds) for pack in _SPLIT[name](raw, path)
-        ]
+    codec = _CODECS.get(media_type(content_type))
+    if codec is not None and codec.split is not None:
+        return codec.split(raw, path)
     if not is_resource(path):
         raise UnreadablePayload(f"{content_type} holds the value of one resource, and {path!r} is none")
     return [Part(path, raw, content_type)]
@@ -219,18 +177,17 @@ def _no_value_at(path: str, readings: Mapping[str, Reading]) -> str:
 def encode(
     value: object, path: str, content_type: str | None = None, *, allow_read_only: bool = False
 ) -> tuple[bytes, str]:
-    """Write a value as the payload of a device request, checked against what is declared for its path.
+    """Write a value as the payload of a device request, checked against the declaration of its path.
 
     Args:
-        value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these; of a
-            multiple resource a mapping of instance id to such a value, which replaces all its instances.
-            Where an integer is declared, a ``float`` without a fraction is one below 2**53, past which it may have been
-            rounded.
+        value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these; for a
+            multiple resource a mapping of instance id to such a value, which replaces all its instances. A declared
+            integer may be a ``float`` without a fraction below 2**53; larger ones may have been rounded.
         path: Resource path such as ``/3311/0/5850``.
-        content_type: ``None`` is text/plain, and application/octet-stream for bytes; for a mapping it is TLV, and SenML
-            JSON where nothing is declared, which are the two that hold one. Bytes with any other content
-            type are taken as a payload that is already written in it, except for a resource declared opaque.
-        allow_read_only: Write also what is declared read-only, for a device that takes it all the same.
+        content_type: ``None`` is text/plain, and application/octet-stream for bytes. For a mapping it is TLV, or SenML
+            JSON if nothing is declared; no other type holds a mapping. Bytes with any other content type are sent as
+            they are, unless the resource is declared opaque.
+        allow_read_only: Also write a resource that is declared read-only, for a device that accepts it all the same.
 
     Returns:
         The payload and its content type.
@@ -238,7 +195,7 @@ def encode(
     Raises:
         InvalidValue: The value is not of the declared type, out of its range, a naive datetime or not finite; the
             resource is executable or read-only; the content type is unknown or cannot hold the value; or a registered
-            encoder failed. The message says what the resource takes.
+            encoder failed. The message says which values the resource takes.
 
     Source: wire.md 2.
     """
@@ -258,7 +215,7 @@ def encode(
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         return _octets(plain, definition, path), content_type
     resource_type = None if definition is None else definition.type
-    return codec.write(accepted(plain, definition, path), path, resource_type), content_type
+    return codec.write(accept(plain, definition, path), path, resource_type), content_type
 
 
 def _encode_instances(
@@ -287,7 +244,7 @@ def _encode_instances(
 
 
 def _written_type(content_type: object) -> str:
-    """A content type as it may be sent: the interface takes names alone."""
+    """Return the content type if it is a name: the interface takes no numbers."""
     if isinstance(content_type, str) and "/" in content_type:
         return content_type
     name = ALIASES.get(str(content_type), TEXT_PLAIN)
@@ -306,7 +263,9 @@ def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only:
 
 def _octets(value: object, definition: ResourceDefinition | None, path: str) -> bytes:
     if not isinstance(value, bytes):
-        raise refused(path, definition, value, "bytes with this content type", "give bytes, or leave content_type out")
+        raise invalid_value(
+            path, definition, value, "bytes with this content type", "give bytes, or leave content_type out"
+        )
     return value
 
 

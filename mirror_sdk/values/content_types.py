@@ -1,4 +1,4 @@
-"""The names of the content types that are read here, and how a name of a service or a device becomes one of them."""
+"""The known content types, and the other names that services and devices use for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTENT_FORMATS: Mapping[int, str] = {
     1543: LWM2M_JSON,
     1544: OCTET_STREAM,
 }
-"""CoAP's numbers of the content types; those from 1541 to 1544 are of clients from before LwM2M 1.0 was released.
+"""CoAP's numbers of the content types; clients older than LwM2M 1.0 use those from 1541 to 1544.
 
 Source: CoAP Content-Formats registry; LwM2M core, data formats.
 """
@@ -40,12 +40,12 @@ ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FORM
     "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
     "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
 }
-"""The numbers, and spellings of the years before they were registered."""
+"""The numbers, and the names before their registration."""
 
 
 @lru_cache(maxsize=256)
 def media_type(content_type: str) -> str:
-    """The content type without its parameters; a text in another encoding than UTF-8 stays a type of its own."""
+    """Return the content type without its parameters; a text in another encoding than UTF-8 stays a type of its own."""
     name, *parameters = (part.strip().lower() for part in content_type.split(";"))
     charsets = {part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")}
     return ALIASES.get(name, name) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type

@@ -1,4 +1,4 @@
-"""Decoders that programs register for content types that are not read here."""
+"""Decoders that programs register for content types of their own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import reprlib
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from inspect import signature
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from mirror_sdk._fork import Lock
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.values.codec import Codec, Reading, UnreadablePayload
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
-from mirror_sdk.values.declared import HIGHEST_ID, Reading, UnreadablePayload, from_item, plain_scalar
+from mirror_sdk.values.data_types import HIGHEST_ID, plain_scalar, read_item
 from mirror_sdk.values.value import InstanceValues, PythonValue
 
 Decoder: TypeAlias = Callable[[bytes, str], PythonValue | InstanceValues]
@@ -24,13 +25,6 @@ Encoder: TypeAlias = Callable[[PythonValue, str], bytes]
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 
 
-class Codec(NamedTuple):
-    """``read`` raises ``UnreadablePayload``; ``write`` takes a checked value, ``None`` where only bytes are written."""
-
-    read: Callable[[bytes, str], Mapping[str, Reading]]
-    write: Callable[[PythonValue, str, ResourceType | None], bytes] | None = None
-
-
 _registered: Mapping[str, Codec] = {}
 _registering = Lock()
 
@@ -38,27 +32,27 @@ _registering = Lock()
 def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None = None) -> None:
     """Read payloads of a content type of your own, and write them too if ``encode`` is given.
 
-    The decoder is that of the process: every client, table, explanation and widget uses it from then on. Threads may
-    register and read at the same time. Registering a content type again replaces its decoder, so that a cell of a
-    notebook may run twice. Tables that exist, and recordings, keep the values they have.
+    Every client, table, explanation and widget of the process uses it from then on. Threads may register and read at
+    the same time. Registering a content type again replaces its decoder, so that a notebook cell may run twice.
+    Existing tables, and recordings, keep their values.
 
-    The value is narrowed down by the object table, as an item of JSON is: 21 becomes 21.0 where a float is declared. If
+    The object table narrows the value down, as an item of JSON: 21 becomes 21.0 where a float is declared. If
     ``decode`` raises, or returns something that is no value, the resource keeps its bytes with the kind ``opaque``, and
     ``Value.problem`` has the reason: one bad payload never breaks a table.
 
     Args:
-        content_type: Such as ``application/vnd.example+json``, in any case. It matches payloads whose content type
-            has parameters, too, except for a ``charset`` that is not UTF-8.
+        content_type: Such as ``application/vnd.example+json``, in any case. It also matches payloads whose content
+            type has parameters, except for a ``charset`` that is not UTF-8.
         decode: Called with the payload, ``bytes``, and the resource path. It returns a ``float``, ``int``, ``str``,
             ``bool``, aware ``datetime`` or ``bytes``, or a dict of these by id: by resource instance for a resource
             with several, by resource for the path of an object instance. It may be called in any thread.
-        encode: Called with the value to write, which the resource takes, and the resource path; it returns the payload.
+        encode: Called with the value to write, already checked, and the resource path; it returns the payload.
             ``write_value(..., content_type=...)`` and plans use it. Without it only ``bytes`` are written, as they are.
 
     Raises:
         TypeError: ``decode`` or ``encode`` cannot be called with two arguments.
-        ValueError: ``content_type`` is no name of a content type without parameters, or is one that is read here
-            already: the types of LwM2M, JSON and CBOR mean the same in every program.
+        ValueError: ``content_type`` is no name of a content type without parameters, or is a built-in one: the types of
+            LwM2M, JSON and CBOR mean the same in every program.
 
     >>> from mirror_sdk import register_decoder, unregister_decoder
     >>> from mirror_sdk.values import decode
@@ -103,7 +97,7 @@ def unregister_decoder(content_type: str) -> None:
 
 
 def registered_codec(name: str) -> Codec | None:
-    """Return what is registered for a content type, whose name is in lower case and without parameters."""
+    """Return the registered codec of a content type; its name is in lower case and has no parameters."""
     return _registered.get(name)
 
 
@@ -149,7 +143,7 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, R
 def _typed(name: str, path: str, value: object, raw: bytes) -> Reading:
     item = plain_scalar(value)
     definition = lookup(path)
-    reading = from_item(None if definition is None else definition.type, item, raw)
+    reading = read_item(item, path, raw)
     if reading.problem is None:
         return reading
     if definition is None or not isinstance(item, PythonValue | Decimal):

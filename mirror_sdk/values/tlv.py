@@ -1,20 +1,18 @@
-"""LwM2M TLV: values by type, id and length; what the bytes of a value mean, the object table alone says.
+"""LwM2M TLV: values by type, id and length; only the object table has the meaning of their bytes.
 
 Source: LwM2M core, TLV data format (1.0: 6.4.3; 1.1: 7.4.3).
 """
 
 from __future__ import annotations
 
-import math
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values.declared import Reading, UnreadablePayload, as_declared, from_epoch, to_epoch
+from mirror_sdk.values.codec import Codec, Part, Reading, UnreadablePayload
+from mirror_sdk.values.content_types import LWM2M_TLV
+from mirror_sdk.values.data_types import DATA_TYPES, is_integer_for_float, reading_of
 from mirror_sdk.values.value import PythonValue, ValueKind
 from mirror_sdk.wire.paths import parse_path
 
@@ -32,48 +30,27 @@ _LEVELS: Mapping[_Kind, int] = {
     _Kind.RESOURCE: 2,
     _Kind.RESOURCE_INSTANCE: 3,
 }
-"""Where in a path (object, instance, resource, resource instance) the id of an entry stands."""
+"""The position of the id of an entry in a path of object, instance, resource and resource instance."""
 
 _HOLDS_ENTRIES = frozenset({_Kind.OBJECT_INSTANCE, _Kind.MULTIPLE_RESOURCE})
 _WIDE_ID = 0x20
-_INTEGER_SIZES = (1, 2, 4, 8)
-_FLOAT_FORMATS = {4: ">f", 8: ">d"}
-_WHOLE_NUMBERS = {4: range(1 - 2**22, 2**27), 8: range(1 - 2**51, 2**52)}
-"""Whole numbers whose bytes are no float that a device measures: below 1e-33, subnormal, or an unusual NaN."""
 _SHORT = 8
 _MOST_BYTES = 2**24 - 1 - 6
-"""What a length of three bytes can name, less the head of an entry within."""
+"""The largest length of three bytes, less the head of an inner entry."""
 
 
-def read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
-    """The values of all resources and resource instances in a payload, by path.
-
-    Raises:
-        UnreadablePayload: The bytes are no TLV, or do not belong to the path.
-    """
+def _read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
     values = {_path(ids): content for ids, content in _values(raw, _ids(path), lowest=1)}
     return {found: _reading(content, found) for found, content in values.items()}
 
 
-class TlvEntry(NamedTuple):
-    """What a payload says of one resource, as a TLV of its own that holds so many values."""
-
-    path: str
-    raw: bytes
-    value_count: int
-
-
-def split_tlv(raw: bytes, path: str) -> list[TlvEntry]:
-    """What a TLV says of each resource, with all its instances, in its order.
-
-    Raises:
-        UnreadablePayload: The bytes are no TLV, or do not belong to the path.
-    """
-    asked = _ids(path)
-    if len(asked) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
-        return [TlvEntry(path, raw, 1) for _ in _values(raw, asked, lowest=1)]
+def _split_tlv(raw: bytes, path: str) -> list[Part]:
+    """Return a TLV for each resource with all its instances, in their order."""
+    parent = _ids(path)
+    if len(parent) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
+        return [Part(path, raw, LWM2M_TLV) for _ in _values(raw, parent, lowest=1)]
     found: dict[tuple[int, ...], tuple[_Kind, list[bytes]]] = {}
-    for ids, content in _values(raw, asked, lowest=1):
+    for ids, content in _values(raw, parent, lowest=1):
         is_instance = len(ids) > _LEVELS[_Kind.RESOURCE_INSTANCE]
         resource = ids[:-1] if is_instance else ids
         kind = _Kind.MULTIPLE_RESOURCE if is_instance else _Kind.RESOURCE
@@ -82,7 +59,7 @@ def split_tlv(raw: bytes, path: str) -> list[TlvEntry]:
             raise UnreadablePayload(f"the TLV holds {_path(resource)} with instances and without")
         of_resource[1].append(_entry(_Kind.RESOURCE_INSTANCE, ids[-1], content) if is_instance else content)
     return [
-        TlvEntry(_path(ids), _entry(kind, ids[-1], b"".join(contents)), len(contents))
+        Part(_path(ids), _entry(kind, ids[-1], b"".join(contents)), LWM2M_TLV, len(contents))
         for ids, (kind, contents) in found.items()
     ]
 
@@ -98,15 +75,15 @@ def _ids(path: str) -> tuple[int, ...]:
         raise UnreadablePayload(f"TLV names resources relative to a path: {exc}") from exc
 
 
-def _values(raw: bytes, asked: tuple[int, ...], lowest: int) -> Iterator[tuple[tuple[int, ...], bytes]]:
+def _values(raw: bytes, parent: tuple[int, ...], lowest: int) -> Iterator[tuple[tuple[int, ...], bytes]]:
     seen: set[int] = set()
     for kind, number, content in _entries(raw):
         level = _LEVELS[kind]
-        # An entry stands at its own level below what was asked, or repeats the id that was asked for.
-        if not lowest <= level <= len(asked) or number != (*asked, number)[level]:
+        # An entry stands at its own level below the requested path, or repeats the requested id.
+        if not lowest <= level <= len(parent) or number != (*parent, number)[level]:
             name = kind.name.lower().replace("_", " ")
-            raise UnreadablePayload(f"the TLV holds {name} {number}, which is not in {_path(asked)}")
-        ids = (*asked[:level], number)
+            raise UnreadablePayload(f"the TLV holds {name} {number}, which is not in {_path(parent)}")
+        ids = (*parent[:level], number)
         if number in seen:
             raise UnreadablePayload(f"the TLV holds {_path(ids)} twice")
         seen.add(number)
@@ -140,115 +117,11 @@ def _reading(content: bytes, path: str) -> Reading:
         number = int.from_bytes(content, "big", signed=True)
         problem = f"{content!r} cannot be read as the type float: it looks like the integer {number}"
         return Reading(ValueKind.OPAQUE, content, problem)
-    return as_declared(definition.type, _READ[definition.type](content), content)
-
-
-def _read_text(content: bytes) -> str | None:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _read_integer(content: bytes) -> int | None:
-    return int.from_bytes(content, "big", signed=True) if len(content) in _INTEGER_SIZES else None
-
-
-def _read_unsigned(content: bytes) -> int | None:
-    return int.from_bytes(content, "big") if len(content) in _INTEGER_SIZES else None
-
-
-def is_integer_for_float(content: bytes) -> bool:
-    """Whether bytes of a declared float look like an integer, as some clients write a float without its fraction.
-
-    The two cannot be told apart for certain, and the fraction is lost, so such bytes are not read as either of them.
-    Zero is the same in both.
-    """
-    if len(content) not in _FLOAT_FORMATS:
-        return len(content) in _INTEGER_SIZES
-    number = int.from_bytes(content, "big", signed=True)
-    return number != 0 and number in _WHOLE_NUMBERS[len(content)]
-
-
-def _read_float(content: bytes) -> float | None:
-    if len(content) not in _FLOAT_FORMATS:
-        return None
-    number: float = struct.unpack(_FLOAT_FORMATS[len(content)], content)[0]
-    return number if math.isfinite(number) else None
-
-
-def _read_boolean(content: bytes) -> bool | None:
-    return {b"\x00": False, b"\x01": True}.get(content)
-
-
-def _read_time(content: bytes) -> datetime | None:
-    return from_epoch(_read_integer(content))
-
-
-def _read_objlink(content: bytes) -> str | None:
-    return "{}:{}".format(*struct.unpack(">HH", content)) if len(content) == struct.calcsize(">HH") else None
-
-
-def _read_nothing(_: bytes) -> None:
-    return None
-
-
-_READ: Mapping[ResourceType, Callable[[bytes], PythonValue | None]] = {
-    ResourceType.STRING: _read_text,
-    ResourceType.INTEGER: _read_integer,
-    ResourceType.UNSIGNED: _read_unsigned,
-    ResourceType.FLOAT: _read_float,
-    ResourceType.BOOLEAN: _read_boolean,
-    ResourceType.OPAQUE: bytes,
-    ResourceType.TIME: _read_time,
-    ResourceType.OBJLINK: _read_objlink,
-    ResourceType.CORELINK: _read_text,
-    ResourceType.NONE: _read_nothing,
-}
-
-
-def _integer_bytes(number: int) -> bytes:
-    size = next(size for size in _INTEGER_SIZES if (number if number >= 0 else ~number) < 1 << 8 * size - 1)
-    return number.to_bytes(size, "big", signed=True)
-
-
-def _unsigned_bytes(number: int) -> bytes:
-    return number.to_bytes(next(size for size in _INTEGER_SIZES if number < 1 << 8 * size), "big")
-
-
-def _float_bytes(number: float) -> bytes:
-    """The shorter form where it holds the same number, and cannot be mistaken for an integer."""
-    try:
-        short = struct.pack(">f", number)
-    except OverflowError:
-        return struct.pack(">d", number)
-    is_short = struct.unpack(">f", short)[0] == number and not is_integer_for_float(short)
-    return short if is_short else struct.pack(">d", number)
-
-
-def _time_bytes(instant: datetime) -> bytes:
-    return _integer_bytes(to_epoch(instant))
-
-
-def _objlink_bytes(link: str) -> bytes:
-    return struct.pack(">HH", *map(int, link.split(":")))
-
-
-_WRITE: Mapping[ResourceType, Callable[[Any], bytes]] = {
-    ResourceType.STRING: str.encode,
-    ResourceType.INTEGER: _integer_bytes,
-    ResourceType.UNSIGNED: _unsigned_bytes,
-    ResourceType.FLOAT: _float_bytes,
-    ResourceType.BOOLEAN: lambda value: bytes([value]),
-    ResourceType.OPAQUE: bytes,
-    ResourceType.TIME: _time_bytes,
-    ResourceType.OBJLINK: _objlink_bytes,
-    ResourceType.CORELINK: str.encode,
-}
+    return reading_of(definition.type, DATA_TYPES[definition.type].from_bytes(content), content)
 
 
 def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
-    """A checked value as the one resource, or resource instance, of a TLV.
+    """Write a checked value as the one resource, or resource instance, of a TLV.
 
     Raises:
         InvalidValue: Nothing is declared for the path, so the bytes the device expects are not known; or it is too
@@ -260,7 +133,7 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
             "or give bytes that are TLV already"
         )
     _, _, resource_id, *instance_ids = _ids(path)
-    content = _WRITE[resource_type](value)
+    content = DATA_TYPES[resource_type].to_bytes(value)
     if len(content) > _MOST_BYTES:
         raise InvalidValue(f"{path}: {len(content)} bytes are too many for TLV; {_MOST_BYTES} are the most")
     if not instance_ids:
@@ -280,3 +153,6 @@ def _entry(kind: _Kind, number: int, content: bytes) -> bytes:
     wide = number > 255
     head = kind << 6 | wide << 5 | len(length_bytes) << 3 | (0 if length_bytes else length)
     return bytes([head]) + number.to_bytes(2 if wide else 1, "big") + length_bytes + content
+
+
+TLV_CODEC = Codec(_read_tlv, write_tlv, _split_tlv)

@@ -1,4 +1,4 @@
-"""A value, and the payload it was read from."""
+"""A value and the payload it was read from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BASE64_MARK = "base64:"
 
 
 class ValueKind(StrEnum):
-    """What a value is; ``OPAQUE`` are bytes, ``NONE`` is no value at all, ``MULTIPLE`` has one value per instance."""
+    """The kind of a value; ``OPAQUE`` is bytes, ``NONE`` is no value, ``MULTIPLE`` has one value per instance."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -38,8 +38,7 @@ class Value(JsonForm):
 
     ``python`` is a ``float`` or ``int`` (number), ``str`` (text, objlink), ``bool``, aware UTC ``datetime`` (time),
     ``bytes`` (opaque), ``None``, or a mapping of these by resource instance id (multiple). ``problem`` says why a
-    payload could not be read as what it should be; it is ``None`` where nothing is wrong, also for bytes that are meant
-    to be bytes.
+    payload could not be read as its type. It is ``None`` if nothing is wrong, also for bytes meant to be bytes.
     """
 
     kind: ValueKind
@@ -49,16 +48,16 @@ class Value(JsonForm):
     problem: str | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        r"""``kind``, ``value``, ``base64``, ``content_type`` and ``problem``, for any JSON encoder.
+        r"""Return ``kind``, ``value``, ``base64``, ``content_type`` and ``problem``, for any JSON encoder.
 
-        Bytes stand in ``base64``, where ``value`` is ``None``; the ``content_type`` is that of the payload. Of a
+        Bytes are in ``base64``, and ``value`` is then ``None``; the ``content_type`` is that of the payload. For a
         multiple resource, ``value`` is an object by instance id (``{"0": 3800}``), with bytes in base64.
 
         >>> from mirror_sdk.values import decode
         >>> decode(b"21.5", "text/plain", "/3303/0/5700").to_dict()["value"]
         21.5
-        >>> told = decode(b"\xff\x00", "application/octet-stream", "/9999/0/1").to_dict()
-        >>> told["kind"], told["value"], told["base64"], told["content_type"]
+        >>> value = decode(b"\xff\x00", "application/octet-stream", "/9999/0/1").to_dict()
+        >>> value["kind"], value["value"], value["base64"], value["content_type"]
         ('opaque', None, '/wA=', 'application/octet-stream')
         """
         is_opaque = isinstance(self.python, bytes)
@@ -71,15 +70,15 @@ class Value(JsonForm):
         }
 
     def __str__(self) -> str:
-        r"""The value for people: times in RFC 3339, booleans as ``true``/``false``, bytes by size and beginning.
+        r"""Format the value for people: times in RFC 3339, ``true`` and ``false``, bytes by size and beginning.
 
-        What acts on a terminal, or cannot be seen, is an escape such as ``\x1b``; ``python`` has the text as it is.
+        Control and invisible characters are escapes such as ``\x1b``; ``python`` has the text as it is.
         """
         return visible(plain_text(self))
 
 
 def plain_text(value: Value) -> str:
-    """The text of a value for files and programs; unlike ``str()`` it has the characters of the device as they are."""
+    """Format a value for files and programs; unlike ``str()`` it keeps the characters of the device as they are."""
     match value.python:
         case None:
             return ""
@@ -89,9 +88,9 @@ def plain_text(value: Value) -> str:
 
 
 def written(python: PythonValue | InstanceValues) -> str:
-    """A value as people read it and may type it again: times in RFC 3339, booleans as words, bytes as hex digits.
+    """Format a value such that people can type it again: times in RFC 3339, booleans as words, bytes as hex digits.
 
-    The values of a multiple resource are a JSON object by instance id, with times and bytes as texts.
+    The values of a multiple resource become a JSON object by instance id, with times and bytes as texts.
 
     >>> written({0: 3800, 1: 5000})
     '{"0": 3800, "1": 5000}'

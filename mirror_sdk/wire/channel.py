@@ -43,16 +43,16 @@ _ChunkSize = Annotated[
 
 
 class SerializationConfig(WireModel):
-    """What notifications carry besides their value; everything is off by default.
+    """The optional members of notifications; all are off by default.
 
-    With ``include_seq``, an extension, each entry has its number in the notification log, by which those of all kinds
-    are brought into the order in which they happened.
+    With ``include_seq``, an extension, each entry has its number in the notification log. Sorted by it, entries of all
+    kinds are in the order in which they happened.
 
     Attributes:
-        include_timestamp: With the time of each change.
-        include_uid: With the identity of each notification.
-        include_original_ep: With the endpoint name beside the device's id.
-        deregistrations_as_object: Devices that left as ``{"ep": "<device id>"}`` in the place of their id alone.
+        include_timestamp: Include the time of each change.
+        include_uid: Include the identity of each notification.
+        include_original_ep: Include the endpoint name next to the device's id.
+        deregistrations_as_object: Send deregistered devices as ``{"ep": "<device id>"}`` instead of only their id.
     """
 
     include_timestamp: _Boolean = False
@@ -63,17 +63,17 @@ class SerializationConfig(WireModel):
 
 
 class Serialization(WireModel):
-    """How notifications are written.
+    """The serialization of notifications.
 
     Attributes:
         type: The version of the format.
-        max_chunk_size: How many notifications a message has at most.
-        cfg: What notifications carry besides.
+        max_chunk_size: The most notifications in a message.
+        cfg: The optional members of notifications.
     """
 
     type: Literal["v2"] = "v2"
     max_chunk_size: _ChunkSize = 10000
-    # Made when it is needed: to make one builds its validator.
+    # Made when it is needed, because the first one builds its validator.
     cfg: SerializationConfig = Field(default_factory=SerializationConfig)
 
 
@@ -99,13 +99,13 @@ _HEADERS_OF_A_CONNECTION = frozenset(
         "upgrade",
     }
 )
-"""Headers of a call that are the caller's alone: who is meant, where the body ends, and what concerns the next hop
-(RFC 9110 7.6.1). With another's word for them a call would be another one than that which was checked.
+"""Headers that only the server may set: the host, the end of the body, and those for the next hop (RFC 9110 7.6.1).
+If an application could set them, the call could differ from the one that was checked.
 """
 
 
 def is_of_connection(name: str) -> bool:
-    """Whether a header is one of these; many receivers read an underscore as a hyphen."""
+    """Whether only the server may set a header; many receivers read an underscore as a hyphen."""
     return name.lower().replace("_", "-") in _HEADERS_OF_A_CONNECTION
 
 
@@ -143,9 +143,9 @@ class CallbackRegistration(WireModel):
     """The webhook an application registers; URL, header names and values have 400 characters together at most.
 
     Attributes:
-        url: Where notifications are sent to: http or https.
+        url: The URL to which notifications are sent: http or https.
         headers: Headers to send with each message; not those of the connection, such as Host or Content-Length.
-        serialization: How notifications are written; by default with no options.
+        serialization: The serialization of notifications; without options by default.
     """
 
     url: Annotated[
@@ -172,10 +172,10 @@ class CallbackRegistration(WireModel):
 
 
 class WebsocketRegistration(WireModel):
-    """How a websocket channel is to write its messages.
+    """The options of a websocket channel.
 
     Attributes:
-        serialization: How notifications are written; by default with no options.
+        serialization: The serialization of notifications; without options by default.
     """
 
     serialization: Serialization | None = None
@@ -186,7 +186,7 @@ class WebsocketChannel(WireModel):
 
     Attributes:
         status: Whether its socket is open.
-        queue_size: How many entries of the log wait to be delivered.
+        queue_size: The number of log entries that are not delivered yet.
     """
 
     status: Literal["connected", "disconnected"]
@@ -194,17 +194,18 @@ class WebsocketChannel(WireModel):
 
 
 class Channel(WireModel):
-    """Which channel delivers the notifications of this key; all but the mechanism and ``backlog`` only for a webhook.
+    """The channel that delivers the notifications of this key.
 
-    ``backlog`` is the number of entries that wait, for a webhook or a websocket, ``failures`` that of the failed calls
-    since the last success. Why a call failed is told to the operator of the server alone.
+    Only a webhook has members other than the mechanism and ``backlog``. ``backlog`` is the number of undelivered
+    entries of a webhook or a websocket, ``failures`` the number of failed calls since the last success. Only the
+    operator of the server can see why a call failed.
 
     Attributes:
         delivery_mechanism: A webhook, long polling or a websocket.
-        url: Where the webhook leads to.
-        last_error: That the last call failed, and where the operator finds why; absent when it did not.
-        last_success_at: When a message was last taken.
-        next_attempt_at: When the message is sent again; absent when the last call succeeded.
+        url: The URL of the webhook.
+        last_error: A note that the last call failed, and where the operator finds the reason; absent after a success.
+        last_success_at: When a message was last delivered.
+        next_attempt_at: When the message is sent again; absent after a success.
     """
 
     delivery_mechanism: Literal["CALLBACK", "LONG_POLLING", "WEBSOCKET"]

@@ -1,18 +1,18 @@
-"""What became of the registrations of devices, as a list. Source: wire.md 9; the public API's Device Directory."""
+"""Events of device registrations. Source: wire.md 9; the public API's Device Directory."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from mirror_sdk.wire.model import Order, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 EVENT_TYPES = ("registration", "reg_update", "deregistration", "expired")
-"""By the words of the history and of the tables."""
+"""The kinds of events, as in the history and the tables."""
 EVENT_ID_PATTERN = "^0{16}[0-7][0-9a-f]{15}$"
 
 
 class DeviceEventData(WireModel):
-    """What a device event tells besides; of another service it may be anything else.
+    """The additional data of a device event; other services may send other members.
 
     Attributes:
         endpoint_name: The name the device registers with.
@@ -22,17 +22,17 @@ class DeviceEventData(WireModel):
 
 
 class DeviceEvent(WireModel):
-    """What became of a device's registration.
+    """An event of a device's registration.
 
     Attributes:
-        id: The event's id: what happened later has a greater one.
+        id: The event's id; a later event has a greater one.
         device_id: The device's id.
         date_time: When it happened.
         created_at: The same as ``date_time``.
         etag: The same as ``date_time``.
-        event_type: ``registration``, ``reg_update``, ``deregistration`` or ``expired``. More may come.
+        event_type: ``registration``, ``reg_update``, ``deregistration`` or ``expired``. More may be added.
         event_type_description: Always ``INFO``.
-        description: What happened, in words.
+        description: The event in words.
         state_change: Whether the device was registered afterwards and not before, or the other way round.
         changes: Always empty, as in the public API.
         data: The device's ``endpoint_name``.
@@ -52,21 +52,8 @@ class DeviceEvent(WireModel):
     data: DeviceEventData | None = None
 
 
-class DeviceEventPage(WireModel):
-    """One page of the device events; ``total_count`` only when it was asked for.
+class DeviceEventPage(EntryPage):
+    """One page of the device events; ``total_count`` only if it was requested."""
 
-    Attributes:
-        data: The events.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-        after: The id the page begins behind, as it was asked for.
-    """
-
-    object: Literal["list"] = "list"
     data: list[DeviceEvent]
-    has_more: bool
-    limit: int
-    order: Order
-    after: str | None = None
     total_count: int | None = None

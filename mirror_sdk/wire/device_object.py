@@ -19,7 +19,7 @@ class DesiredStatus(IntEnum):
 
 
 def _read_status(value: Any) -> Any:
-    """Take the words of the specification too; ``fail`` is its other word for failure."""
+    """Accept the words of the specification too; ``fail`` is its other word for failure."""
     if isinstance(value, str):
         words = {"pending": 0, "success": 1, "failure": 2, "fail": 2}
         return words.get(value.lower(), value)
@@ -32,10 +32,10 @@ DesiredStatusField = Annotated[
 
 
 Origin = Literal["read", "subscription", "auto_observation"]
-"""What brought a reported value. An extension."""
+"""The origin of a reported value. An extension."""
 
 Revision = Annotated[int, Field(ge=0, lt=2**63)]
-"""Number of a change of the mirror: a larger one is later. An extension."""
+"""The number of a change of the mirror; a larger one is later. An extension."""
 
 
 class Reported(WireModel):
@@ -47,10 +47,10 @@ class Reported(WireModel):
         value: The value, in JSON as base64.
         content_type: The format of the value.
         reported_at: When the value was received from the device.
-        expires_at: Until when the value is fresh; absent when the device does not say.
-        revision: The number of the mirror's change that brought it: a larger one is later, also within one millisecond;
+        expires_at: Until when the value is fresh; absent if the device sent no such time.
+        revision: The number of the mirror's change that stored it: a larger one is later, also within one millisecond;
             an extension.
-        origin: By what the value came: ``read``, ``subscription`` or ``auto_observation``; an extension.
+        origin: The origin of the value: ``read``, ``subscription`` or ``auto_observation``; an extension.
     """
 
     value: Payload | None = None
@@ -62,7 +62,7 @@ class Reported(WireModel):
 
 
 class Desired(WireModel):
-    """The last value requested to be written, and what became of the write; empty before the first write.
+    """The last value requested to be written, and the outcome of the write; empty before the first write.
 
     Servers without the extensions leave them out.
 
@@ -73,13 +73,13 @@ class Desired(WireModel):
         desired_at: The issue time while the write is pending, then the time of the status update.
         status_updated_at: When the write succeeded or failed; absent while it is pending.
         requested_at: When the write was issued; an extension.
-        category: Why the write failed, in one word, as in its async response: only for the key that placed it, absent
-            for every other; an extension.
-        revision: The number of the mirror's change that made it what it is, its status included: a larger one is later,
-            also within one millisecond; an extension.
+        category: Why the write failed, in one word, as in its async response; only for the key that submitted it; an
+            extension.
+        revision: The number of the mirror's last change of it, its status included: a larger one is later, also within
+            one millisecond; an extension.
         acknowledged_at: When the failed write was acknowledged; absent when it was not. The next write clears it; an
             extension.
-        acknowledged_by: Who acknowledged it: a name that was given, or that of an access key; an extension.
+        acknowledged_by: The name of the person who acknowledged it, or of an access key; an extension.
     """
 
     value: Payload | None = None
@@ -99,8 +99,8 @@ class ResourceState(WireModel):
 
     Attributes:
         resource_path: The resource path.
-        subscribed: Whether the device accepted a subscription that has not ended; null where that is not known, as it
-            was at an earlier instant.
+        subscribed: Whether the device accepted a subscription that has not ended; null if that is unknown, as for an
+            earlier instant.
         subscribed_at: Since when it is subscribed; absent when it is not; an extension.
         reported: The last value received from the device.
         desired: The last value requested to be written.
@@ -119,7 +119,7 @@ class DeviceObjectBody(WireModel):
     Attributes:
         device_id: The device's id.
         endpoint_name: The name the device registers with.
-        created_at: When this answer was made.
+        created_at: When this response was made.
         updated_at: The device's last registration event.
         last_reported_at: The newest time of a reported value; absent when there is none.
         last_desired_at: The newest time of a desired value; absent when there is none.

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
-from mirror_sdk.wire.model import Order, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 MAX_NAME_CHARACTERS = 200
 MAX_QUERY_CHARACTERS = 1000
@@ -29,8 +29,8 @@ class DeviceQuery(WireModel):
     """A filter of the directory that was saved under a name.
 
     Attributes:
-        id: The query's id: one that was saved later has a greater one.
-        name: What it is called; no other query has this name.
+        id: The query's id; a query that was saved later has a greater one.
+        name: Its name; no other query has the same.
         query: The filter, as ``filter=`` of the directory takes it: ``state=registered&endpoint_type=Light``.
         created_at: When it was saved.
         updated_at: When it was last changed.
@@ -47,15 +47,15 @@ class DeviceQuery(WireModel):
 
 
 class DeviceQueryBody(WireModel):
-    """A query to be saved. Programs send whole objects: the other members may be there without a value.
+    """A query to save. Programs send whole objects: the other members are accepted without a value.
 
     Attributes:
-        name: What it is to be called; no other query may have this name.
+        name: Its name; no other query may have the same.
         query: The filter, as ``filter`` of ``GET /v3/devices`` takes it.
-        id: Nothing: the service makes it.
-        created_at: Nothing: the service tells it.
-        updated_at: Nothing: the service tells it.
-        etag: Nothing: the service tells it.
+        id: Nothing: the service sets it.
+        created_at: Nothing: the service sets it.
+        updated_at: Nothing: the service sets it.
+        etag: Nothing: the service sets it.
     """
 
     name: _Name
@@ -68,17 +68,17 @@ class DeviceQueryBody(WireModel):
 
 
 class DeviceQueryUpdate(WireModel):
-    """What is to be changed of a query; what is not given stays.
+    """The changes of a query; members that are not given stay.
 
-    Programs send whole queries back: the other members may be there when they are as the query has them.
+    Programs send whole queries back: the other members are accepted if they are unchanged.
 
     Attributes:
-        name: What it is to be called; no other query may have this name.
+        name: Its name; no other query may have the same.
         query: The filter, as ``filter`` of ``GET /v3/devices`` takes it.
-        id: As it is.
-        created_at: As it is.
-        updated_at: As it is.
-        etag: As it is.
+        id: Unchanged.
+        created_at: Unchanged.
+        updated_at: Unchanged.
+        etag: Unchanged.
     """
 
     name: _Name | None = None
@@ -90,21 +90,8 @@ class DeviceQueryUpdate(WireModel):
     etag: str | None = None
 
 
-class DeviceQueryPage(WireModel):
-    """One page of the saved queries; ``total_count`` only when it was asked for.
+class DeviceQueryPage(EntryPage):
+    """One page of the saved queries; ``total_count`` only if it was requested."""
 
-    Attributes:
-        data: The queries.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-        after: The id the page begins behind, as it was asked for.
-    """
-
-    object: Literal["list"] = "list"
     data: list[DeviceQuery]
-    has_more: bool
-    limit: int
-    order: Order
-    after: str | None = None
     total_count: int | None = None

@@ -10,16 +10,16 @@ from pydantic import AfterValidator, Field
 from mirror_sdk.wire.device_object import ResourceState, Revision
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_sdk.wire.model import Order, Payload, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Order, Payload, Timestamp, WireModel
 from mirror_sdk.wire.notifications import AsyncResponse
-from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
+from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
 MAX_EXPIRY_SECONDS = 30 * 24 * 3600
 DEFAULT_EXPIRY_SECONDS = 2 * 3600
-"""How long a device request may wait for its device where it does not say so itself."""
+"""How long a device request waits for its device by default."""
 DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
-"""The same of a device in queue mode, which sleeps."""
+"""The same for a device in queue mode, which sleeps."""
 MAX_RETRIES = 10
 MEDIA_TYPE_PATTERN = r"^[!-~](?:[ -~]*[!-~])?$"
 """Regular expression of a content type, whatever parameters it has."""
@@ -29,18 +29,18 @@ DEFAULT_CONTENT_TYPE = "text/plain"
 
 QUEUE_LIMIT = 20
 NEVER_WRITTEN = 0
-"""The revision of a desired value that is not there yet, for ``If-Match``; that of a change is 1 or more."""
+"""The revision of a resource that was never written, for ``If-Match``; that of a change is 1 or more."""
 ANY_REVISION = "*"
-"""What ``If-Match`` has in the place of a revision where any desired value will do."""
+"""The ``If-Match`` for any desired value."""
 MAX_WAIT_SECONDS = 10
-"""How long a device request is held open for its answer at most (``Prefer: wait``)."""
+"""How long a device request is held open for its outcome at most (``Prefer: wait``)."""
 DESIRED_CHANGED = "DESIRED_CHANGED"
-"""The reason of the 412 for a write to a resource whose desired value is another by now than the writer saw."""
+"""The reason of the 412 for a write to a resource whose desired value has changed since the writer read it."""
 
 NO_FAILED_WRITE = "NO_FAILED_WRITE"
-"""The reason of the 409 for acknowledging a write that has not failed, or another one than the caller saw."""
+"""The reason of the 409 for acknowledging a write that has not failed, or one that the caller has not read."""
 MAX_ACKNOWLEDGED_BY = 200
-"""How many characters the name of who acknowledges a failed write has at most."""
+"""The most characters in the name of the person who acknowledges a failed write."""
 
 Method = Literal["GET", "PUT", "POST"]
 ExpirySeconds = Annotated[int, Field(strict=True, ge=1, le=MAX_EXPIRY_SECONDS)]
@@ -51,15 +51,10 @@ _QUERY = re.compile(r"[!-~]*")
 
 def _check_uri(uri: str) -> str:
     path, _, query = uri.partition("?")
-    parse_path(path)
+    check_path(path)
     if not _QUERY.fullmatch(query):
         raise ValueError("its query has characters that no query has; write notification rules like ?pmin=5&pmax=120")
     return uri
-
-
-def _check_path(path: str) -> str:
-    parse_path(path)
-    return path
 
 
 def _check_media_type(text: str) -> str:
@@ -75,7 +70,7 @@ _MediaType = Annotated[
 ]
 
 
-_Path = Annotated[str, Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
+_Path = Annotated[str, Field(max_length=255, json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(check_path)]
 _By = Annotated[
     str,
     Field(min_length=1, max_length=MAX_ACKNOWLEDGED_BY, json_schema_extra=PRINTABLE),
@@ -84,14 +79,14 @@ _By = Annotated[
 
 
 class DeviceRequestBody(WireModel):
-    """What the device is to do: read (``GET``), write (``PUT``) or execute (``POST``) a resource.
+    """A request to a device: read (``GET``), write (``PUT``) or execute (``POST``) a resource.
 
     A ``uri`` with a query (``?pmin=5``), ``PUT`` and no payload sets notification rules.
 
     Attributes:
         method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
         content_type: The format of the payload; a write without it is ``text/plain``.
-        accept: The format the answer should have.
+        accept: The requested format of the response.
         payload_b64: The value to write, or the argument to execute with, in JSON as base64.
         expiry_seconds: How long the request may wait for the device: :data:`DEFAULT_EXPIRY_SECONDS` by default, and
             :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode. Then it ends with 429
@@ -116,8 +111,8 @@ class AcknowledgementBody(WireModel):
 
     Attributes:
         resource_path: The resource that was written.
-        by: Who acknowledges it; the name of the access key by default.
-        revision: The ``desired.revision`` that the caller saw; the write is acknowledged only if it is still that one.
+        by: The name of the person who acknowledges it; that of the access key by default.
+        revision: The ``desired.revision`` that the caller read; the write is acknowledged only if it is still that one.
     """
 
     resource_path: _Path
@@ -126,18 +121,18 @@ class AcknowledgementBody(WireModel):
 
 
 class WaitingRequest(WireModel):
-    """A device request without an answer yet [an extension].
+    """A pending device request [an extension].
 
-    ``state`` is ``with_device`` once the device has it in hand, and ``waiting`` before; ``attempts`` is the number of
-    failed ones.
+    ``state`` is ``waiting`` until the request is sent to the device, then ``with_device``; ``attempts`` is the number
+    of failed attempts.
 
     Attributes:
-        async_response_id: The async-id, by which the answer is recognised.
+        async_response_id: The async-id, which the async response has too.
         device_id: The device's id.
         method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
         uri: The resource path, and the query of notification rules.
         placed_at: When it was accepted.
-        expires_at: Until when it may wait for the device.
+        expires_at: When it stops waiting for the device.
     """
 
     object: Literal["device-request"] = "device-request"
@@ -151,22 +146,11 @@ class WaitingRequest(WireModel):
     attempts: int
 
 
-class WaitingRequestPage(WireModel):
-    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id.
+class WaitingRequestPage(EntryPage):
+    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id."""
 
-    Attributes:
-        data: The requests.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-    """
-
-    object: Literal["list"] = "list"
     data: list[WaitingRequest]
-    has_more: bool
-    limit: int
     order: Order = "ASC"
-    after: str | None = None
 
 
 class DesiredChanged(ErrorBody):
@@ -180,15 +164,12 @@ class DesiredChanged(ErrorBody):
 
 
 class DeviceRequestAccepted(WireModel):
-    """The body of the 202 answer.
-
-    ``async_response`` is how it ended, as a poll with ``after`` tells it, where the request was held open for that
-    (``Prefer: wait``) and it ended in time [an extension].
+    """The body of the 202 response.
 
     Attributes:
-        async_response_id: The async-id, by which the answer is recognised.
-        async_response: How the request ended, where ``Prefer: wait`` asked for it and it did in time. It stands in the
-            notification log too, under the number in ``seq``.
+        async_response_id: The async-id, which the async response has too.
+        async_response: The outcome, as in a poll with ``after``, if ``Prefer: wait`` requested it and the request ended
+            in time. It is in the notification log too, under the number in ``seq``; an extension.
     """
 
     async_response_id: Annotated[str, Field(alias="async-response-id")]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from mirror_sdk._visible import CARD, html_table, time_text, visible
-from mirror_sdk.wire.model import Order, Timestamp, WireModel
+from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 FILTER_FIELDS = (
     "id",
@@ -26,7 +26,7 @@ FILTER_FIELDS = (
 )
 FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte", "gt", "lt")
 ATTRIBUTE_FILTER = "custom_attributes"
-"""With the name of an attribute behind it, ``custom_attributes__room``, it filters by the attribute's value."""
+"""Followed by the name of an attribute, as in ``custom_attributes__room``, it filters by the attribute's value."""
 NOT_KEPT = (
     "account_id",
     "auto_update",
@@ -49,11 +49,11 @@ NOT_KEPT = (
     "serial_number",
     "vendor_id",
 )
-"""Members that a device of the public API may have, and no device of a mirror has: they are about other services."""
+"""Members that only devices of the public API have: they are about other services."""
 STATES = ("registered", "deregistered", "unenrolled", "cloud_enrolling", "bootstrapped")
 """States of the public API; a device of a mirror is in one of the first two."""
 INCLUDED = ("total_count", "totalCount")
-"""What a list may be asked to tell besides, as the public API spells it and as a client of it does."""
+"""The values of ``include``, as the public API spells them and as a client of it does."""
 DEFAULT_LIMIT = 50
 MIN_LIMIT = 2
 MAX_LIMIT = 1000
@@ -68,19 +68,19 @@ class Device(WireModel):
 
     Attributes:
         id: The device's id.
-        name: What people call it; its ``endpoint_name`` where nobody gave it another name.
-        description: What people say of it; absent where nobody does.
+        name: Its name; the ``endpoint_name`` until it is set.
+        description: Its description; absent until it is set.
         endpoint_name: The name the device registers with.
         endpoint_type: The type the device registers with.
         state: ``registered`` or ``deregistered``.
         created_at: When the device first registered.
         updated_at: The device's last registration event.
-        etag: Changes with the device: when it last registered or updated its registration, or something was said of it.
+        etag: Changes with every registration, registration update and change of a member.
         bootstrapped_timestamp: The same as ``created_at``.
-        custom_attributes: What people note of it.
-        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
-        last_contact_at: When anything last came from the device: a registration, its update or end, a value, an answer;
-            absent where the service does not tell; an extension.
+        custom_attributes: Attributes that users set.
+        queue_mode: Whether the device sleeps, and receives its requests at its next contact; an extension.
+        last_contact_at: When the device last sent anything: a registration, its update or end, a value, a response;
+            absent if the service does not have it; an extension.
     """
 
     object: Literal["device"] = "device"
@@ -99,7 +99,7 @@ class Device(WireModel):
     last_contact_at: Timestamp | None = None
 
     def __repr__(self) -> str:
-        """The device in one line; ``model_dump()`` has all there is."""
+        """Return the device in one line; ``model_dump()`` has all members."""
         queue_mode = " queue_mode" if self.queue_mode else ""
         return (
             f"<Device {visible(self.id)} endpoint_name={self.endpoint_name!r} endpoint_type={self.endpoint_type!r}"
@@ -135,10 +135,10 @@ def _cell(value: object) -> str:
 
 
 def check_printable(text: str) -> str:
-    """A name that can be shown.
+    """Return a name if it is printable.
 
     Raises:
-        ValueError: It has a character that cannot be.
+        ValueError: It has a character that is not printable.
     """
     if not text.isprintable():
         raise ValueError("has characters that cannot be shown; use letters, digits and signs")
@@ -172,22 +172,22 @@ _AttributeName = Annotated[
 
 
 class DeviceUpdate(WireModel):
-    """What is to be changed of a device of the directory; what is not given stays.
+    """The changes of a device of the directory; members that are not given stay.
 
-    An empty ``name`` or ``description`` takes away the one that was set. ``custom_attributes`` replaces all there are.
-    Programs send whole devices back: the other members may be there when they are as the device has them.
+    An empty ``name`` or ``description`` resets it. ``custom_attributes`` replaces all attributes. Programs send whole
+    devices back: the other members are accepted if they are unchanged.
 
     Attributes:
-        id: As it is.
-        endpoint_name: As it is: a device names itself.
-        endpoint_type: As it is: a device says it itself.
-        state: As it is: a device registers and deregisters by itself.
-        created_at: As it is.
-        updated_at: As it is.
-        etag: As it is.
-        bootstrapped_timestamp: As it is.
-        queue_mode: As it is.
-        last_contact_at: As it is.
+        id: Unchanged.
+        endpoint_name: Unchanged: the device sets it.
+        endpoint_type: Unchanged: the device sets it.
+        state: Unchanged: the device registers and deregisters.
+        created_at: Unchanged.
+        updated_at: Unchanged.
+        etag: Unchanged.
+        bootstrapped_timestamp: Unchanged.
+        queue_mode: Unchanged.
+        last_contact_at: Unchanged.
     """
 
     name: (
@@ -216,41 +216,27 @@ class DeviceUpdate(WireModel):
     last_contact_at: str | None = None
 
 
-class DevicePage(WireModel):
-    """One page of the directory; ``total_count`` only when it was asked for.
+class DevicePage(EntryPage):
+    """One page of the directory; ``total_count`` only if it was requested."""
 
-    Attributes:
-        data: The devices.
-        has_more: Whether another page follows.
-        limit: How many entries a page has at most.
-        order: In which order the entries stand.
-        after: The id the page begins behind, as it was asked for.
-    """
-
-    object: Literal["list"] = "list"
     data: list[Device]
-    has_more: bool
-    limit: int
-    order: Order
-    after: str | None = None
     total_count: int | None = None
 
 
 class DeviceConnection(WireModel):
-    """How a device is connected; an extension.
+    """The connection of a device; an extension.
 
     Attributes:
         device_id: The device's id.
-        protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``; absent where the service has no connection of the
-            device. More may come.
-        lwm2m_version: The version of LwM2M that the device registered with, as ``1.1``; absent where it speaks no
-            LwM2M.
-        binding: What the device said of its transport: ``U``, or ``UQ`` in queue mode.
+        protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``; absent if the service has no connection of the
+            device. More may be added.
+        lwm2m_version: The version of LwM2M that the device registered with, as ``1.1``; absent for other protocols.
+        binding: The binding that the device registered with: ``U``, or ``UQ`` in queue mode.
         reachable: Whether a request would reach it now; not so while it sleeps.
-        lifetime_seconds: For how long its registration holds without an update.
+        lifetime_seconds: The lifetime of its registration without an update.
         registration_expires_at: When that ends, unless it is updated; absent for a device that is not registered.
-        last_contact_at: When anything last came from the device.
-        address: Address and port its messages come from; told to a key with the scope ``admin`` only.
+        last_contact_at: When the device last sent anything.
+        address: Address and port its messages come from; only for a key with the scope ``admin``.
     """
 
     object: Literal["device-connection"] = "device-connection"
@@ -266,7 +252,7 @@ class DeviceConnection(WireModel):
 
     @property
     def way(self) -> str:
-        """The protocols in words, as ``LwM2M 1.1 over CoAP with DTLS``; empty where they are not known."""
+        """The protocols in words, as ``LwM2M 1.1 over CoAP with DTLS``; empty if they are unknown."""
         if self.protocol is None:
             return ""
         carrier = _CARRIERS.get(self.protocol)
@@ -275,7 +261,7 @@ class DeviceConnection(WireModel):
         return f"LwM2M {visible(self.lwm2m_version or '')}".rstrip() + f" over {carrier}"
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is known of the connection, as name and text, without what is not."""
+        """Return the known properties of the connection by name, as texts."""
         known = [
             ("protocol", self.way),
             ("binding", self.binding or ""),
@@ -288,7 +274,7 @@ class DeviceConnection(WireModel):
         return [(name, visible(text)) for name, text in known if text]
 
     def __repr__(self) -> str:
-        """The connection in one line; ``rows()`` has all there is, in words."""
+        """Return the connection in one line; ``rows()`` has all properties in words."""
         reachable = "reachable" if self.reachable else "not reachable now"
         way = f"{self.way}, " if self.way else ""
         return f"<DeviceConnection {way}{reachable}, last contact {time_text(self.last_contact_at)}>"
@@ -307,10 +293,10 @@ def _time_or_nothing(at: datetime | None) -> str:
 
 
 class DeviceContacts(WireModel):
-    """When a device was heard lately, as far as the application was told of it; an extension.
+    """The latest contacts of a device that the application was notified of; an extension.
 
-    ``heard_at`` is when values came that the device sent because of a subscription of the application, the newest last:
-    what the application's notification log still holds shortly before the device's last contact.
+    ``heard_at`` is the times of values that the device sent for a subscription of the application, the newest last:
+    those that the application's notification log still has shortly before the device's last contact.
 
     Attributes:
         device_id: The device's id.

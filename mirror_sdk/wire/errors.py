@@ -1,4 +1,4 @@
-"""The error body of every answer from 400 on. Source: wire.md 0."""
+"""The error body of every response from 400 on. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mirror_sdk.wire.model import WireModel
 
 
 class FieldError(WireModel):
-    """What is wrong with one field.
+    """The error of one field.
 
     Attributes:
-        name: The parameter or the member; a member of a member stands behind a dot.
-        message: What is wrong with it.
+        name: The parameter or the member; a member of a member follows a dot.
+        message: The error, and how to correct it.
     """
 
     name: str
@@ -20,16 +20,16 @@ class FieldError(WireModel):
 
 
 class ErrorBody(WireModel):
-    """An error as the service words it.
+    """An error of the service.
 
     Attributes:
-        code: The status of the answer.
+        code: The status of the response.
         type: The kind of error, as a word for programs: :data:`ERROR_TYPES`; a 400 that names a field is a
             ``validation_error``.
-        message: What is wrong and what to do next.
-        fields: What is wrong with which field.
+        message: The error, and what to do next.
+        fields: The errors of fields.
         request_id: Identifies the request in the server's log.
-        reason: The public API's error word, where it has one.
+        reason: The public API's word for the error, if it has one.
     """
 
     object: Literal["error"] = "error"
@@ -42,7 +42,7 @@ class ErrorBody(WireModel):
 
 
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
-"""The ``reason`` of a 404 for a path that is none of the interface, as below a wrong ``base_url``; an extension."""
+"""The ``reason`` of a 404 for a path that the interface does not have, as with a wrong ``base_url``; an extension."""
 
 ERROR_TYPES: dict[int, str] = {
     400: "bad_request",

@@ -1,4 +1,4 @@
-"""``GET /healthz``: that a server answers, and that it is one of these. An extension."""
+"""``GET /healthz``: whether a server responds, and is a device state mirror. An extension."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OK = "ok"
 
 
 class Health(WireModel):
-    """How a server is, what it is, and which extensions it has; an early one does not tell the latter."""
+    """The status of a server, its kind, and its extensions; an early one does not list the latter."""
 
     status: str
     service: str | None = None

@@ -1,4 +1,4 @@
-"""The history: what happened, a row each; the forms it comes in, and how it ends. Source: wire.md 10."""
+"""The history: a row for each event, its formats, and its end. Source: wire.md 10."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from mirror_sdk.wire.device_object import DesiredStatusField, Revision
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import Payload, Timestamp, WireModel, kinds_of
 
-HAPPENINGS = ("reported", "desired", "registration", "reg_update", "deregistration", "expired", "gap")
-"""What may have happened; a gap is an interval in which nothing could be heard."""
+EVENT_KINDS = ("reported", "desired", "registration", "reg_update", "deregistration", "expired", "gap")
+"""The kinds of events; a gap is an interval in which the service received nothing."""
 
 ORIGINS = ("read", "observation", "auto_observation", "registration", "write")
-"""By what a value came."""
+"""The origins of a value."""
 
 MAX_DEVICES = 1000
-"""How often ``device_id`` may be given; more devices are asked for in parts, or by a filter."""
+"""How often ``device_id`` may be given; for more devices, send several requests or a filter."""
 
 MAX_ROWS = 10_000_000
-"""The most rows that a page may be asked to have; without a limit all come."""
+"""The largest limit of a page; without a limit a page has all rows."""
 
 AFTER_KEY = b"mirror.after"
-"""The key under which a batch of an Arrow stream has, in its metadata, the ``after`` that goes on behind its rows."""
+"""The key in the metadata of a batch of an Arrow stream for the ``after`` that continues after its rows."""
 
 NO_HISTORY = "NO_HISTORY"
-"""The reason where the operator keeps no history."""
+"""The reason if the operator keeps no history."""
 
 YET_TO_COME = "YET_TO_COME"
-"""The reason where the fleet is asked for as of an instant that has not been."""
+"""The reason if the requested instant is in the future."""
 
 BEFORE_HISTORY = "BEFORE_HISTORY"
-"""The reason where an instant lies before what is kept; see :class:`BeforeHistoryBody`."""
+"""The reason if an instant is before the start of the history; see :class:`BeforeHistoryBody`."""
 
 
 class HistoryRow(WireModel):
-    """A thing that happened; what is not known of it, or does not apply, is left out.
+    """An event; members that are unknown or do not apply are left out.
 
     Attributes:
         object: The kind of this object.
-        device_id: The device; absent where it happened to all, as a gap of the service did.
+        device_id: The device; absent if the event concerns all, as a gap of the service does.
         endpoint_name: The name the device registers with.
-        path: The resource; absent where it happened to the device as a whole.
-        changed_at: When it happened, by the device's own clock where it told the time, else ``received_at``. Of a gap
-            where it begins; of the end of a write when it ended.
-        received_at: When the service took it in.
-        what: One of :data:`HAPPENINGS`: ``reported`` is a value that the device told, ``desired`` the end of a write.
-        origin: One of :data:`ORIGINS`: by what the value came.
-        value: The raw payload that was reported, or that was to be written.
+        path: The resource; absent if the event concerns the device.
+        changed_at: When it happened, by the device's own clock if it sent a time, else ``received_at``. For a gap its
+            begin, for a completed write its end.
+        received_at: When the service received it.
+        what: One of :data:`EVENT_KINDS`: ``reported`` is a value that the device sent, ``desired`` a completed write.
+        origin: One of :data:`ORIGINS`: the origin of the value.
+        value: The raw payload that was reported or written.
         content_type: The format of it.
-        status: How a write ended: success or failure.
-        category: Why a write failed; told only to the application that placed it.
+        status: The outcome of a write: success or failure.
+        category: Why a write failed; only for the application that submitted it.
         requested_at: When a write was issued.
-        until: Where a gap ends.
-        revision: Number of the row, which no other row has: a larger one was stored later.
+        until: The end of a gap.
+        revision: The unique number of the row: a larger one was stored later.
     """
 
     object: Literal["history-row"] = "history-row"
@@ -76,28 +76,29 @@ COLUMNS = kinds_of(HistoryRow)
 """The columns of the Arrow form and their types, in their order: the members of :class:`HistoryRow`.
 
 Texts are dictionaries of strings, instants timestamps in milliseconds and UTC, ``value`` is binary, ``status`` int8 and
-``revision`` int64; null where a member is left out. The last batch is empty and has the end in its metadata, as that of
-a snapshot has.
+``revision`` int64; null if a member is left out. The last batch is empty and has the end in its metadata, as in a
+snapshot.
 """
 
 
 class HistoryCursor(WireModel):
-    """A line of NDJSON among the rows: with this ``after`` the same request goes on behind the rows before it."""
+    """A line of NDJSON among the rows: with this ``after``, the same request continues after the rows before it."""
 
     object: Literal["history-cursor"] = "history-cursor"
     after: str
 
 
 class HistoryEnd(WireModel):
-    """How an answer ends: the last line of NDJSON. What breaks off before it is not whole.
+    """The end of a response: the last line of NDJSON. A response without it is incomplete.
 
     Attributes:
         object: The kind of this object.
-        taken_at: When the answer was begun, of later pages the first one: all of them show what was known then.
-        oldest_at: From when on the service has kept everything.
-        row_count: How many rows stand before this.
-        revision: Number of the mirror's last change at ``taken_at``.
-        after: What to give as ``after`` for the next page; absent where there is no more.
+        taken_at: When the response was started, for later pages the first one: all pages show the state at this
+            instant.
+        oldest_at: The start of the history.
+        row_count: The number of rows before this line.
+        revision: The number of the mirror's last change at ``taken_at``.
+        after: The ``after`` of the next page; absent on the last page.
     """
 
     object: Literal["history-end"] = "history-end"
@@ -109,6 +110,6 @@ class HistoryEnd(WireModel):
 
 
 class BeforeHistoryBody(ErrorBody):
-    """The 400 about an instant that lies before what is kept, of which ``oldest_at`` is the oldest."""
+    """The 400 for an instant before the start of the history, ``oldest_at``."""
 
     oldest_at: Timestamp

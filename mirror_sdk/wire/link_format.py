@@ -7,8 +7,8 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-# Possessive, so that no text makes them go back over what they have read. A value without quotes may hold spaces, which
-# the section does not allow: Leshan's client writes its content formats so.
+# Possessive, so that no text makes them backtrack. A value without quotes may have spaces, which the section does not
+# allow: Leshan's client writes its content formats so.
 _TARGET = re.compile(r"\s*+<\s*+([^<>\s]*+)\s*+>\s*+")
 _ATTRIBUTE = re.compile(r';\s*+([^\s;,="<>]*+)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^;,"]*+)))?+\s*+', re.DOTALL)
 _SEPARATOR = re.compile(r",\s*+")
@@ -17,9 +17,9 @@ _EXAMPLE = 'write links like </3303/0/5700>;obs,</1/0>;ver="1.1"'
 
 
 class Link(NamedTuple):
-    """A link; ``attributes`` by their names in lower case, with ``""`` for one that has no value.
+    """A link; ``attributes`` by their names in lower case, with ``""`` for one without a value.
 
-    Of an attribute that stands there twice, the first counts.
+    If an attribute is there twice, the first one counts.
     """
 
     target: str
@@ -27,14 +27,14 @@ class Link(NamedTuple):
 
 
 class NoLinks(ValueError):
-    """A text is not in the CoRE link format; the message says where, and what it looks like."""
+    """A text is not in the CoRE link format; the message has the position and an example."""
 
 
 def parse_links(text: str) -> Iterator[Link]:
-    """The links of a text, one after the other; empty ones between commas are left out.
+    """Yield the links of a text; empty ones between commas are left out.
 
     Raises:
-        NoLinks: The text goes on with what is no link.
+        NoLinks: A part of the text is no link.
     """
     position = 0
     while position < len(text):

@@ -1,4 +1,4 @@
-"""What all wire models share: how unknown members and timestamps are treated, and what JSON is made of them."""
+"""The base of all wire models: unknown members, timestamps, payloads, and the JSON form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import dataclasses
 import json
 import math
 import numbers
-import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
@@ -38,11 +37,10 @@ _FAULTS = {
     "too_short": "must not be empty",
     "too_long": "takes at most %(max_length)s entries",
 }
-_OFFSET_WITHOUT_COLON = re.compile(r"([+-]\d{2})(\d{2})$")
 
 
 def place_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
-    """Where something is wrong in what was given, empty for all of it, and what, with the cure; never the value.
+    """Return the place of a validation error, empty for the whole input, and the error with its cure; never the value.
 
     Args:
         detail: An entry of ``errors()`` of pydantic's ``ValidationError``.
@@ -55,18 +53,18 @@ def place_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class JsonForm:
-    r"""What can be handed on as JSON, as a web application does. Both methods always succeed.
+    r"""A value that can be converted to JSON, as a web application does. Both methods always succeed.
 
-    Names are those of the attributes. Instants are texts in RFC 3339, UTC, with milliseconds and ``Z``; spans of time
-    are seconds. Enumerations are their words (``success``). Bytes are base64. What JSON has no number for is a text:
-    ``NaN``, ``Infinity``, ``-Infinity`` and, as hexadecimal digits, whole numbers beyond 64 bits. Half a surrogate
-    pair, which no UTF-8 can carry, is written out (``\ud800``).
+    Names are those of the attributes. Instants are texts in RFC 3339, UTC, with milliseconds and ``Z``; durations are
+    seconds. Enumerations are their words (``success``). Bytes are base64. Numbers that JSON does not have are texts:
+    ``NaN``, ``Infinity``, ``-Infinity`` and, as hexadecimal digits, whole numbers beyond 64 bits. A lone surrogate,
+    which UTF-8 cannot encode, is an escape (``\ud800``).
     """
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in dicts, lists, texts, numbers, booleans and ``None``, for any JSON encoder."""
+        """Return dicts, lists, texts, numbers, booleans and ``None``, for any JSON encoder."""
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type] # else it has its own
         return {name: plain(getattr(self, name)) for name in names if not name.startswith("_")}
 
@@ -76,10 +74,10 @@ class JsonForm:
 
 
 class WireModel(BaseModel, JsonForm):
-    """Base of every object of the interface.
+    """The base of every object of the interface.
 
-    Reading is lenient: unknown members are kept, so that an older client survives a newer server. Where the server
-    reads a request it validates with ``extra="forbid"`` and so names the unknown member.
+    Reading is lenient: unknown members are kept, so that an older client works with a newer server. The server
+    validates requests with ``extra="forbid"`` and so names an unknown member.
     """
 
     # A validator is built when it is first used: no program uses all of them.
@@ -88,24 +86,17 @@ class WireModel(BaseModel, JsonForm):
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, with the names of the interface, for any JSON encoder; see :class:`JsonForm`."""
+        """Return all members by the names of the interface, for any JSON encoder; see :class:`JsonForm`."""
         found: dict[str, Any] = plain(self.model_dump(by_alias=True))
         return found
 
     def to_wire(self) -> dict[str, Any]:
-        """The JSON form: wire names, nothing that was not given."""
+        """Return the JSON form: wire names, and only the members that were given."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def read_timestamp(value: object) -> object:
-    """Accept an offset without its colon (``+0000``), as some servers of the public API send it."""
-    if isinstance(value, str) and not value.endswith("Z"):
-        return _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value)
-    return value
-
-
 def in_utc(instant: datetime) -> datetime:
-    """The same instant in UTC, with the one zone that all share: pydantic makes an object for the zone of each."""
+    """Return the same instant in UTC, with one shared zone: pydantic makes a zone object for each."""
     try:
         return instant.astimezone(UTC)
     except OverflowError:  # there is no such instant in UTC
@@ -113,12 +104,12 @@ def in_utc(instant: datetime) -> datetime:
 
 
 def write_timestamp(instant: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds and ``Z``. Source: wire.md 0."""
+    """Write an instant in RFC 3339, in UTC with milliseconds and ``Z``. Source: wire.md 0."""
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
-    """What JSON has for a value, whatever it is; see :class:`JsonForm`."""
+    """Return the JSON form of any value; see :class:`JsonForm`."""
     match value:
         case None | bool():
             return value
@@ -148,7 +139,7 @@ def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
 
 
 def _whole(number: int) -> int | str:
-    # Of more than 64 bits many readers make another number, and of thousands of digits Python makes no text.
+    # Many readers round numbers of more than 64 bits, and Python writes none of thousands of digits.
     return number if -(2**63) <= number < 2**64 else hex(number)
 
 
@@ -167,7 +158,6 @@ def _instant(at: datetime) -> str:
 
 Timestamp = Annotated[
     AwareDatetime,
-    BeforeValidator(read_timestamp),
     AfterValidator(in_utc),
     PlainSerializer(write_timestamp, return_type=str, when_used="json"),
 ]
@@ -184,7 +174,7 @@ def read_payload(value: object) -> object:
 
 
 def write_payload(payload: bytes) -> str:
-    """Base64 of the raw payload, as every payload travels. Source: wire.md 1, 2 and 5."""
+    """Encode a payload as base64, its form in JSON. Source: wire.md 1, 2 and 5."""
     return base64.b64encode(payload).decode("ascii")
 
 
@@ -201,7 +191,7 @@ Payload = Annotated[
 ]
 
 Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
-"""The type of a column: of the database, of the Arrow forms. A word is a text that many rows have in common."""
+"""The type of a column in the database and in Arrow. A word is a text that many rows have in common."""
 
 _KINDS: Mapping[type, Kind] = {
     str: "word",
@@ -214,15 +204,35 @@ _KINDS: Mapping[type, Kind] = {
 
 
 def kinds_of(model: type[BaseModel]) -> dict[str, Kind]:
-    """The members of a model that are columns, and the type of each; the member ``object`` is none."""
+    """Return the members of a model that are columns, and the type of each; the member ``object`` is none."""
     hints = get_type_hints(model)
     return {name: _kind_of(hints[name]) for name in model.model_fields if name != "object"}
 
 
 def _kind_of(hint: Any) -> Kind:
-    """The type of a member that may be left out."""
+    """Return the type of a member that may be left out."""
     base = next(each for each in (*get_args(hint), hint) if each is not NoneType)
     return _KINDS[next(each for each in base.__mro__ if each in _KINDS)]
 
 
 Order = Literal["ASC", "DESC"]
+
+
+class EntryPage(WireModel):
+    """One page of a list.
+
+    Attributes:
+        data: The entries.
+        has_more: Whether another page follows.
+        limit: The most entries that a page has.
+        order: The order of the entries.
+        after: The id after which the page begins, as it was requested.
+    """
+
+    object: Literal["list"] = "list"
+    # A generic model would take as long to import as all others together.
+    data: list[Any]
+    has_more: bool
+    limit: int
+    order: Order
+    after: str | None = None

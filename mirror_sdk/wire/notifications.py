@@ -1,4 +1,4 @@
-"""The notification message: what a long poll and a callback carry. Source: specification 6; wire.md 5."""
+"""The notification message, the body of a long poll and of a callback. Source: specification 6; wire.md 5."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mirror_sdk.wire.model import Payload, WireModel
 class AsyncResponse(WireModel):
     """The outcome of a device request, matched by ``id``, its async-id; ``error`` is an open set of categories.
 
-    Only with its number in the log, ``seq``, it names the device and the resource path of the request.
+    It has the device and the resource path of the request only with its number in the log, ``seq``.
 
     Attributes:
-        status: 200 when the device did it, else 400 or above.
-        payload: The value that was read, in JSON as base64; empty when there is none.
+        status: 200 if the device did it, else 400 or above.
+        payload: The value that was read, in JSON as base64; empty if there is none.
         ct: The content type of the payload.
-        max_age: For how many seconds the value is fresh; 0 when the device does not say.
-        uid: The identity of this entry, the same when it is sent again; only with ``after``, or when it was asked for.
-        timestamp: When the request ended, in milliseconds since 1970; only with ``after``, or when it was asked for.
+        max_age: For how many seconds the value is fresh; 0 if the device does not send it.
+        uid: The identity of this entry, the same if it is sent again; only with ``after``, or if it was requested.
+        timestamp: When the request ended, in milliseconds since 1970; only with ``after``, or if it was requested.
         ep: The device's id; only with ``seq``; an extension.
         original_ep: The name the device registers with; only with ``seq``; an extension.
-        path: The resource path that the request was about; only with ``seq``; an extension.
+        path: The resource path of the request; only with ``seq``; an extension.
     """
 
     id: str
@@ -47,11 +47,11 @@ class Notification(WireModel):
         ep: The device's id.
         path: The resource path.
         ct: The content type of the payload.
-        payload: The value, in JSON as base64; empty when there is none.
-        max_age: For how many seconds the value is fresh; 0 when the device does not say.
-        uid: The identity of this entry, the same when it is sent again; only with ``after``, or when it was asked for.
-        original_ep: The name the device registers with. A webhook has it of an observation only when it asked for it.
-        seq: The number of this entry in the notification log; only with ``after``, or when it was asked for; an
+        payload: The value, in JSON as base64; empty if there is none.
+        max_age: For how many seconds the value is fresh; 0 if the device does not send it.
+        uid: The identity of this entry, the same if it is sent again; only with ``after``, or if it was requested.
+        original_ep: The name the device registers with. A webhook has it in an observation only if it was requested.
+        seq: The number of this entry in the notification log; only with ``after``, or if it was requested; an
             extension.
     """
 
@@ -67,7 +67,7 @@ class Notification(WireModel):
 
 
 class RegisteredResource(WireModel):
-    """A resource as a device announces it.
+    """A resource in the registration of a device.
 
     Attributes:
         path: The resource path.
@@ -85,20 +85,18 @@ class RegisteredResource(WireModel):
 class RegistrationEvent(WireModel):
     """A device registered or updated its registration.
 
-    ``ended_subscriptions`` are the paths of the application's own single subscriptions that a full registration ended.
-
     Attributes:
         ep: The device's id.
         original_ep: The name the device registers with.
         ept: The type the device registers with.
         q: Whether the device is in queue mode.
-        uid: The identity of this entry, the same when it is sent again; only with ``after``, or when it was asked for.
+        uid: The identity of this entry, the same if it is sent again; only with ``after``, or if it was requested.
         timestamp: When it happened, in milliseconds since 1970.
-        seq: The number of this entry in the notification log; only with ``after``, or when it was asked for; an
+        seq: The number of this entry in the notification log; only with ``after``, or if it was requested; an
             extension.
-        resources: What the device has.
-        ended_subscriptions: The paths this application had subscribed by themselves, which this registration ended;
-            absent where there are none; an extension.
+        resources: The resources of the device.
+        ended_subscriptions: The paths of the application's single subscriptions that this registration ended; absent if
+            there are none; an extension.
     """
 
     ep: str
@@ -117,7 +115,7 @@ class DeviceGone(WireModel):
 
     Attributes:
         original_ep: The name the device registers with; only with ``seq``; an extension.
-        uid: The identity of this entry, the same when it is sent again; only with ``seq``; an extension.
+        uid: The identity of this entry, the same if it is sent again; only with ``seq``; an extension.
         timestamp: When it happened, in milliseconds since 1970; only with ``seq``; an extension.
     """
 
@@ -135,15 +133,15 @@ _Gone = Annotated[
 
 
 class NotificationMessage(WireModel):
-    """One message; each list is there only when it has entries.
+    """One message; each list is there only if it has entries.
 
     Attributes:
         async_responses: Outcomes of the application's device requests.
-        notifications: What subscribed resources sent.
+        notifications: Values of subscribed resources.
         registrations: Devices that registered.
         reg_updates: Devices that updated their registration.
-        de_registrations: Devices that deregistered: their ids, or objects with ``after`` and for a webhook that asked
-            for these.
+        de_registrations: Devices that deregistered: their ids, or objects with ``after`` and for a webhook that
+            requested these.
         registrations_expired: Devices whose registration expired: as in ``de-registrations``.
     """
 

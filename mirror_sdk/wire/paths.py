@@ -46,6 +46,24 @@ def parse_path(path: str) -> PathParts:
     return PathParts(numbers[0], *numbers_or_none[1:4])
 
 
+def check_path(path: str) -> str:
+    """Return the text if it is a resource path.
+
+    Raises:
+        ValueError: It is none.
+    """
+    parse_path(path)
+    return path
+
+
+def is_resource(path: str) -> bool:
+    """Whether a text is the path of a resource, or of an instance of one."""
+    try:
+        return parse_path(path).resource_id is not None
+    except ValueError:
+        return False
+
+
 def check_pattern(pattern: str) -> str:
     """Return the pattern if it has ``*`` at most once, at its end.
 

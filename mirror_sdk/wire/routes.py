@@ -49,9 +49,9 @@ SIMULATOR_REGISTRATION = "/sim/v1/devices/{device_id}/registration"
 SIMULATOR_CLOCK = "/sim/v1/clock"
 
 NEWEST_CONNECT = "/v2"
-"""What a path below :data:`UNVERSIONED` means, to which the public API gives its newest version."""
+"""The version of paths that begin with :data:`UNVERSIONED`: the newest one, as in the public API."""
 UNVERSIONED = ("/subscriptions", "/notification")
-"""Where paths that older programs ask for without a version begin."""
+"""The beginnings of paths that older programs request without a version."""
 
 CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
@@ -71,11 +71,11 @@ DEFAULT_HOLD_SECONDS = 25
 
 
 def unversioned(path: str) -> str | None:
-    """The other name of a path, without its version; ``None`` where it has none."""
+    """Return the other name of a path, without its version; ``None`` if it has none."""
     name = path.removeprefix(NEWEST_CONNECT)
     return name if name != path and is_unversioned(name) else None
 
 
 def is_unversioned(path: str) -> bool:
-    """Whether a path, without a slash at its end, is asked for by its other name."""
+    """Whether a path, without a slash at its end, is the other name of one."""
     return path.startswith(UNVERSIONED) and any(path == name or path.startswith(f"{name}/") for name in UNVERSIONED)

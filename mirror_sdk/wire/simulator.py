@@ -1,4 +1,4 @@
-"""The simulator: the device's side of simulated devices. Source: wire.md 8."""
+"""The simulator, which controls simulated devices. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from pydantic import AfterValidator, Field
 
 from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.model import Timestamp, WireModel
-from mirror_sdk.wire.paths import PATH_PATTERN, parse_path
+from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 
 AnswerMode = Literal["normal", "reject", "silent"]
-
-
-def _check_path(path: str) -> str:
-    parse_path(path)
-    return path
 
 
 _Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterValidator(check_printable)]
 
 
 class SimulatorResourceBody(WireModel):
-    """A resource's value and flags; a flag that is absent keeps what it was (``False`` for a new resource).
+    """A resource's value and flags; a flag that is absent is unchanged (``False`` for a new resource).
 
     Attributes:
         value: The device's own value, as text.
         observable: Whether the resource can be subscribed; one that is executable cannot.
         auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
-            too. Not of one that is executable.
+            too. Not for one that is executable.
         writable: Whether the resource can be written.
         executable: Whether the resource can be executed.
     """
@@ -47,7 +42,7 @@ class SimulatorNewResource(SimulatorResourceBody):
         path: The resource path.
     """
 
-    path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(_check_path)]
+    path: Annotated[str, Field(json_schema_extra={"pattern": PATH_PATTERN}), AfterValidator(check_path)]
 
 
 class SimulatorNewDevice(WireModel):
@@ -56,8 +51,8 @@ class SimulatorNewDevice(WireModel):
     Attributes:
         endpoint_name: The name the device registers with.
         endpoint_type: The type the device registers with.
-        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
-        resources: What it has.
+        queue_mode: Whether the device sleeps, and receives its requests at its next contact; an extension.
+        resources: Its resources.
     """
 
     endpoint_name: Annotated[_Name, Field(min_length=1)]
@@ -77,12 +72,12 @@ class SimulatorDeviceAdded(WireModel):
 
 
 class SimulatorDevicePatch(WireModel):
-    """How a simulated device is to behave from now on.
+    """The behavior of a simulated device from now on.
 
     Attributes:
         online: Whether the device is connected.
-        answer: How it answers requests: as it should, with a refusal, or never.
-        latency_seconds: How long it takes to answer.
+        answer: How it responds to requests: normally, with a rejection, or never.
+        latency_seconds: How long it takes to respond.
     """
 
     online: bool | None = None
@@ -98,7 +93,7 @@ class SimulatorResource(WireModel):
         value: The device's own value, as text.
         observable: Whether the resource can be subscribed; one that is executable cannot.
         auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
-            too. Not of one that is executable.
+            too. Not for one that is executable.
         writable: Whether the resource can be written.
         executable: Whether the resource can be executed.
     """
@@ -118,12 +113,12 @@ class SimulatorDevice(WireModel):
         id: The device's id.
         endpoint_name: The name the device registers with.
         endpoint_type: The type the device registers with.
-        queue_mode: Whether the device sleeps, and takes its requests when it next makes contact; an extension.
+        queue_mode: Whether the device sleeps, and receives its requests at its next contact; an extension.
         online: Whether the device is connected.
         registered: Whether the device is registered.
-        answer: How it answers requests: as it should, with a refusal, or never.
-        latency_seconds: How long it takes to answer.
-        resources: What it has now, and its own values.
+        answer: How it responds to requests: normally, with a rejection, or never.
+        latency_seconds: How long it takes to respond.
+        resources: Its resources and their values.
     """
 
     id: str
@@ -152,7 +147,7 @@ class SimulatorClock(WireModel):
     """The server's clock; it can be advanced only when it is manual.
 
     Attributes:
-        now: The time for the server.
+        now: The time of the clock.
         manual: Whether the clock stands still until it is advanced.
     """
 
@@ -161,10 +156,10 @@ class SimulatorClock(WireModel):
 
 
 class SimulatorAdvance(WireModel):
-    """How far the manual clock is to be advanced.
+    """The advance of the manual clock.
 
     Attributes:
-        advance_seconds: How much time is to pass; the clock stops before the year 9999.
+        advance_seconds: The seconds to advance; the clock stops before the year 9999.
     """
 
     advance_seconds: Annotated[float, Field(gt=0, le=366 * 24 * 3600)]

@@ -1,4 +1,4 @@
-"""The fleet snapshot: the forms it comes in, how it ends, and the parts it may be taken in. Source: wire.md 7."""
+"""The fleet snapshot: its formats, its end, and its ranges of devices. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ NDJSON = "application/x-ndjson"
 
 Compression = Literal["none", "lz4", "zstd"]
 COMPRESSIONS: tuple[Compression, ...] = ("none", "lz4", "zstd")
-"""How the buffers of an Arrow stream may be compressed."""
+"""The compressions of the buffers of an Arrow stream."""
 
 END_KEY = b"mirror.end"
-"""The key under which the last batch of an Arrow stream, an empty one, has the end in its metadata."""
+"""The key of the end in the metadata of the last batch of an Arrow stream, which is empty."""
 
 Part: TypeAlias = Literal["resource", "reported", "desired"]
 """A part of a resource in a device object."""
 
 
 class ResourceColumn(NamedTuple):
-    """A column of the states of resources, in the database and in the Arrow form of a snapshot.
+    """A column of the resource states, in the database and in the Arrow form of a snapshot.
 
     Attributes:
         name: Its name.
@@ -48,7 +48,7 @@ class ResourceColumn(NamedTuple):
 _NAMES = {
     name: name for name in ("reported_at", "desired_at", "requested_at", "acknowledged_at", "acknowledged_by")
 } | {"status_updated_at": "desired_updated_at"}
-"""The members whose column is not named as part and member, such as ``reported_value``."""
+"""The members whose column is not named by part and member, as ``reported_value`` is."""
 _NOT_IN_STREAM = {"status_updated_at", "category"}
 
 
@@ -67,7 +67,7 @@ COLUMNS = tuple(_columns())
 
 
 def streamed_columns(*of_parts: Part) -> list[ResourceColumn]:
-    """The columns of these parts that the Arrow form has."""
+    """Return the columns of these parts that the Arrow form has."""
     return [column for column in COLUMNS if column.part in of_parts and column.is_in_stream]
 
 
@@ -76,22 +76,22 @@ DEFAULT_DEVICES_PER_RANGE = 10_000
 MAX_DEVICES_PER_RANGE = 1_000_000
 MAX_RANGES = 10_000
 REVISION_BEYOND_MIRROR = "REVISION_BEYOND_MIRROR"
-"""The reason where the revision of a request is one the mirror never had."""
+"""The reason if the mirror never had the revision of a request."""
 
 
 class UnchangedDevice(WireModel):
-    """A device that has not changed after the revision that was asked for, in the place of its device object."""
+    """A device that has not changed after the requested revision, instead of its device object."""
 
     object: Literal["device-echo-unchanged"] = "device-echo-unchanged"
     device_id: str
 
 
 class SnapshotEnd(WireModel):
-    """How a snapshot ends: the last line of NDJSON. What breaks off before it is not whole.
+    """The end of a snapshot: the last line of NDJSON. A snapshot without it is incomplete.
 
     ``device_count`` counts the devices before it. ``revision`` is the number of the mirror's last change, ``seq`` that
-    of the last entry in the application's notification log, both at ``taken_at``; a snapshot as of an earlier instant
-    has neither, since nothing goes on from there.
+    of the last entry in the application's notification log, both at ``taken_at``. A snapshot as of an earlier instant
+    has neither, since nothing can continue from it.
     """
 
     object: Literal["snapshot-end"] = "snapshot-end"
@@ -102,9 +102,9 @@ class SnapshotEnd(WireModel):
 
 
 class DeviceRange(WireModel):
-    """The devices whose ids follow ``after``, up to ``last``; of all that follow where there is no ``last``.
+    """The devices whose ids follow ``after``, up to ``last``; all that follow if there is no ``last``.
 
-    As conditions: ``id__gt`` and ``id__lte``. ``device_count`` is how many there were when the ranges were made.
+    As filters: ``id__gt`` and ``id__lte``. ``device_count`` is their number when the ranges were made.
     """
 
     after: str | None = None
@@ -113,13 +113,13 @@ class DeviceRange(WireModel):
 
 
 class DeviceRanges(WireModel):
-    """All devices of a selection in ranges of about as many each.
+    """All devices of a selection in ranges of about the same size.
 
-    The first has no ``after`` and the last no ``last``, and each goes on where the one before ends: a device that
-    comes later is in one of them too. ``revision`` is the number of the mirror's last change.
+    The first has no ``after``, the last no ``last``, and each begins at the end of the one before: a device that is
+    added later is in one of them too. ``revision`` is the number of the mirror's last change.
 
     Attributes:
-        device_count: How many devices there are in all.
+        device_count: The number of devices in all ranges.
         data: The ranges, by id.
     """
 

@@ -9,22 +9,23 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from mirror_sdk.wire.model import WireModel
-from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern, matches
+from mirror_sdk.wire.paths import TEXT_PATTERN, check_path_pattern, check_pattern, matches
 
 MAX_RULES = 1024
 MAX_PATHS = 256
 SUBSCRIPTION_ENDED = "SUBSCRIPTION_ENDED"
 """The reason of the 404 for a single subscription that ended with the device's registration."""
 RULES_CHANGED = "RULES_CHANGED"
-"""The reason of the 412 for a change of rules that are others by now than those the writer saw."""
+"""The reason of the 412 for a change of rules that have changed since the writer read them."""
 
 
 class SubscriptionState(StrEnum):
-    """What became of an application's subscription of a resource. Source: wire.md 3.
+    """The state of an application's subscription of a resource. Source: wire.md 3.
 
-    ``ACTIVE``: the device accepted it. ``ASKED``: it has not answered yet, or the service does not tell.
-    ``REFUSED``: it refused; it is asked again when it next registers or updates its registration. ``ENDED``: it was a
-    single subscription, and the device has registered anew or left since. ``NONE``: there is none.
+    ``ACTIVE``: the device accepted it. ``ASKED``: it has not responded yet, or the service does not send the state.
+    ``REFUSED``: the device rejected it; the service retries when the device next registers or updates its registration.
+    ``ENDED``: it was a single subscription, and the device has registered again or deregistered since. ``NONE``: there
+    is none.
     """
 
     ACTIVE = "active"
@@ -35,7 +36,7 @@ class SubscriptionState(StrEnum):
 
     @property
     def is_held(self) -> bool:
-        """Whether the application has it, or may still get it without asking again: it is active or asked for."""
+        """Whether the application has it, or may still get it without a new request: it is active or pending."""
         return self in {SubscriptionState.ACTIVE, SubscriptionState.ASKED}
 
 
@@ -46,21 +47,15 @@ _Name = Annotated[
 ]
 
 
-def _check_path_pattern(pattern: str) -> str:
-    if not pattern.startswith("/") and pattern != "*":
-        raise ValueError(f"{pattern!r} must start with a slash, like /3303/0/5700 or /3303/*")
-    return check_pattern(pattern)
-
-
 _PathPattern = Annotated[
     str,
     Field(min_length=1, max_length=128, json_schema_extra={"pattern": r"^(?:/[^*]*\*?|\*)$"}),
-    AfterValidator(_check_path_pattern),
+    AfterValidator(check_path_pattern),
 ]
 
 
 class PresubscriptionRule(WireModel):
-    """Which resources of which devices to subscribe at registration; a member that is absent matches everything.
+    """A rule that subscribes resources at registration; a member that is absent matches everything.
 
     Attributes:
         endpoint_name: The device's id or endpoint name; ``*`` may stand at its end.
@@ -75,7 +70,7 @@ class PresubscriptionRule(WireModel):
     ] = None
 
     def matches_device(self, *, device_id: str, endpoint_name: str, endpoint_type: str) -> bool:
-        """Whether the rule is about this device; ``endpoint-name`` is held against the id and the name."""
+        """Whether the rule matches this device; ``endpoint-name`` is compared with the id and the name."""
         if self.endpoint_type is not None and not matches(self.endpoint_type, endpoint_type):
             return False
         if self.endpoint_name is None:
@@ -83,16 +78,16 @@ class PresubscriptionRule(WireModel):
         return matches(self.endpoint_name, device_id) or matches(self.endpoint_name, endpoint_name)
 
     def matches_path(self, path: str) -> bool:
-        """Whether the rule is about this resource path."""
+        """Whether the rule matches this resource path."""
         if self.resource_path is None:
             return True
         exact, beginnings = self.paths_and_beginnings
         return path in exact or any(path[:length] in beginnings for length in range(len(path) + 1))
 
-    # Looked up rather than tried one by one: a body of rules can have 200,000 of them, for each device.
+    # Sets, because a body of rules can have 200,000 patterns, for each device.
     @cached_property
     def paths_and_beginnings(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The paths that are meant as they stand, and the beginnings of those that end with ``*``."""
+        """The paths that are matched exactly, and the beginnings of those that end with ``*``."""
         patterns = self.resource_path or []
         beginnings = frozenset(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
         return frozenset(pattern for pattern in patterns if not pattern.endswith("*")), beginnings

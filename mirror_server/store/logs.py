@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
+from mirror_sdk.wire.log_entries import NUMBERS_LEFT_OUT
 from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
+from mirror_sdk.wire.legacy_calls import FLAGS
 from mirror_sdk.wire.model import place_and_fault
-from mirror_sdk.wire.older_calls import FLAGS
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk.events import Event, EventKind, event_filter, read_events
-from mirror_sdk.wire.entries import Batch, Entries, Gap, Unreadable
+from mirror_sdk.wire.log_entries import Batch, Entries, Gap, Unreadable
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 READING = {"ct": "text/plain", "payload": "MjEuNQ=="}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk._protocol.inbox import Inbox
-from mirror_sdk.wire.entries import Entries, Entry, Unreadable
+from mirror_sdk.wire.log_entries import Entries, Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse, Notification, RegistrationEvent
 from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
@@ -22,10 +22,10 @@ def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_ar
     first, second = inbox.expect("first"), inbox.expect("second")
     assert (inbox.waiting, inbox.may_take) == (2, False)
     inbox.take(AsyncResponse(id="second", status=200), comes_again=True)
-    assert (second.answer.status, inbox.waiting, inbox.may_take, inbox.is_idle) == (200, 1, True, False)
+    assert (second.answer.status, inbox.waiting, inbox.may_take) == (200, 1, True)
     inbox.take(AsyncResponse(id="first", status=200), comes_again=True)
     # As many are still to come by the log as it keeps.
-    assert (first.answer.status, inbox.may_take, inbox.is_idle) == (200, False, True)
+    assert (first.answer.status, inbox.may_take, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()
     assert inbox.may_take
     inbox.feed([answer("first", 504)])
@@ -96,8 +96,6 @@ def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_t
     }
     assert inbox.feed(Entries({"blips": list(range(150)), "blop": {"a": 1}})) == {"blips", "blop"}
     assert inbox.unreadable == 152
-    assert len(inbox.newest_unreadable) == 100
-    assert inbox.newest_unreadable[-1] == Unreadable("blop", {"a": 1})
 
 
 def test_an_answer_is_told_with_the_clocks_of_its_receipt():
@@ -106,7 +104,7 @@ def test_an_answer_is_told_with_the_clocks_of_its_receipt():
     assert (expectation.async_id, expectation.received_at, expectation.received_seconds) == ("a", None, None)
     inbox.feed([answer("a")])
     assert (expectation.received_at, expectation.received_seconds) == (datetime(2026, 11, 20, tzinfo=UTC), 7.5)
-    assert (inbox.waiting, inbox.is_idle) == (2, False)
+    assert inbox.waiting == 2
     assert [other.received_at for other in others] == [None, None]
     # A loss is told to those who wait alone.
     inbox.note_loss(3, None)
@@ -135,12 +133,15 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
 @pytest.mark.parametrize(
     ("numbers", "after", "fault"),
     [
-        *[([number], None, "which is none") for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))],
-        ([8, 5], 5, "an entry has the number 5, which is not behind 5 and up to 9"),
-        ([10], 5, "an entry has the number 10, which is not behind 5 and up to 9"),
-        ([0], None, "an entry has the number 0, which is not behind 0 and up to 9"),
+        *[
+            ([number], None, "which is no number")
+            for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))
+        ],
+        ([8, 5], 5, "an entry has the number 5, which is not above 5 and up to 9"),
+        ([10], 5, "an entry has the number 10, which is not above 5 and up to 9"),
+        ([0], None, "an entry has the number 0, which is not above 0 and up to 9"),
         ([7, 6, 7], 5, "two entries have the number 7"),
-        ([10**MAX_SEQ_DIGITS - 1], 5, "is not behind 5 and up to 9"),
+        ([10**MAX_SEQ_DIGITS - 1], 5, "is not above 5 and up to 9"),
         ([6, 9, 7], 5, None),
         ([1], None, None),
         ([None, 6], 5, None),
@@ -148,5 +149,7 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
     ],
 )
 def test_numbers_that_cannot_be_are_a_fault(numbers, after, fault):
-    told = Entries({"blips": [{"seq": number, "at": place} for place, number in enumerate(numbers)]}).fault(after, 9)
+    told = Entries({"blips": [{"seq": number, "at": place} for place, number in enumerate(numbers)]}).numbering_error(
+        after, 9
+    )
     assert told == fault or (fault is not None and str(told).endswith(fault))

@@ -23,7 +23,7 @@ from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.recording.audit import Audit, RecordingGap
 from mirror_sdk.values import decode
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_sdk.wire.entries import Unreadable
+from mirror_sdk.wire.log_entries import Unreadable
 from mirror_sdk.wire.model import JsonForm, plain
 
 AT = datetime(2026, 11, 20, 12, 37, 55, 576123, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk._protocol.socket_messages import read_message
 from mirror_sdk.errors import UnexpectedAnswer
-from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.log_entries import Gap
 
 THREE = {"async-responses": [{"id": "a", "seq": 5}, {"id": "c", "seq": 7}], "notifications": [{"ep": "d", "seq": 6}]}
 

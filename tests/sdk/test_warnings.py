@@ -15,7 +15,7 @@ from usual import URL
 from mirror_sdk import GapWarning, MirrorClient, WaitTimeout
 from mirror_sdk._caller import calling_line, warn
 from mirror_sdk._protocol.gaps import warn_of
-from mirror_sdk.wire.entries import Gap
+from mirror_sdk.wire.log_entries import Gap
 
 PATIENCE_SECONDS = 30
 

@@ -114,18 +114,18 @@ def leave_all_as_it_is(exchange: Exchange) -> None:
 
 
 SPOILT = [
-    (lose_request_ids, RULES, "test_each_answer_has_a_request_id_of_its_own"),
+    (lose_request_ids, RULES, "test_each_response_has_a_request_id_of_its_own"),
     (replace_status(401, 403), RULES, "test_a_request_without_a_key_is_401"),
     (write_times_with_an_offset, OBJECT, "test_times_are_utc_with_milliseconds"),
     (replace_status(202, 200), REQUESTS, "test_a_read_is_accepted_under_its_async_id"),
     (replace_status(409, 202), REQUESTS, "test_the_same_request_again_is_queued_once"),
-    (lose_error_categories, REQUESTS, "test_a_write_the_device_refuses_is_a_failure"),
+    (lose_error_categories, REQUESTS, "test_a_write_that_the_device_rejects_is_a_failure"),
     (write_status_as_a_word, REQUESTS, "test_a_write_is_pending_and_then_a_success"),
-    (send_payloads_in_the_clear, REQUESTS, "test_a_read_brings_the_value_and_the_mirror_has_it"),
+    (send_payloads_in_the_clear, REQUESTS, "test_a_read_returns_and_stores_the_value"),
     (forget_rules, SUBSCRIPTIONS, "test_rules_are_replaced_as_a_whole_and_read_as_they_were_put"),
     (count_cursors_wrong, NOTIFICATIONS, "test_the_entries_are_numbered_without_a_gap"),
     (never_have_more, DIRECTORY, "test_pages_follow_each_other_in_both_orders"),
-    (wake_all_endpoints, OLDER, "test_an_endpoint_in_queue_mode_says_so"),
+    (wake_all_endpoints, OLDER, "test_an_endpoint_in_queue_mode_is_marked"),
     (replace_status(205, 200), OLDER, "test_the_cache_is_the_mirror"),
 ]
 

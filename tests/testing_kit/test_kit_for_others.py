@@ -10,8 +10,8 @@ from mirror_sdk.testing.faults import Faults
 
 
 def test_another_project_runs_the_example_of_the_docstring(pytester: pytest.Pytester, run_project) -> None:
-    (_, example) = inspect.getdoc(mirror_sdk.testing).split("fixtures::\n", 1)
-    pytester.makepyfile(test_docstring=textwrap.dedent(example.split("\n``mirror`` is")[0]))
+    (_, example) = inspect.getdoc(mirror_sdk.testing).split("::\n", 1)
+    pytester.makepyfile(test_docstring=textwrap.dedent(example.split("\nFixtures\n")[0]))
     pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config")
     run_project("-q").assert_outcomes(passed=1)
 

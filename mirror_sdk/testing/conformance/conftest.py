@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from contextlib import suppress
 
 import httpx
 import pytest
 
+from mirror_sdk._client import MirrorClient
 from mirror_sdk.config import ClientSettings
-from mirror_sdk.errors import ConfigError
+from mirror_sdk.errors import AccessDenied, APIError, ConfigError
 from mirror_sdk.testing.conformance.service import Service
 from mirror_sdk.testing.conformance.simulated_devices import SimulatedDevices
 from mirror_sdk.webhook import WebhookReceiver
@@ -27,23 +29,26 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
     with service.http:
         try:
             service.http.delete(CALLBACK)
-            answer = service.http.get(PULL, params={"hold": 0})
+            response = service.http.get(PULL, params={"hold": 0})
         except httpx.TransportError as exc:
-            pytest.exit(f"there is no answer from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
-        if answer.status_code in {401, 403}:
-            pytest.exit(f"{settings.base_url} does not take the key: {answer.text}", pytest.ExitCode.USAGE_ERROR)
+            pytest.exit(f"no response from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
+        if response.status_code in {401, 403}:
+            pytest.exit(f"{settings.base_url} does not take the key: {response.text}", pytest.ExitCode.USAGE_ERROR)
         yield service
 
 
 @pytest.fixture(scope="session")
-def found_simulator(service: Service) -> SimulatedDevices | str:
+def found_simulator(service: Service) -> Iterator[SimulatedDevices | str]:
     """The simulator, or why there is none."""
-    answer = service.http.get("/sim/v1/clock")
-    if answer.status_code == 403:
-        return "the key lacks the scope admin, which plays the server's simulated devices"
-    if answer.status_code != 200:
-        return "the server has no simulator (/sim/v1), so no test can play a device"
-    return SimulatedDevices(service, is_manual=answer.json().get("manual", False))
+    with MirrorClient(service.url, service.key) as client:
+        simulator = SimulatedDevices(client)
+        try:
+            simulator.get_clock()
+            yield simulator
+        except AccessDenied:
+            yield "the key lacks the scope admin, which controls the server's simulated devices"
+        except APIError:
+            yield "the server has no simulator (/sim/v1), so no test can control a device"
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ def simulator(found_simulator: SimulatedDevices | str) -> SimulatedDevices:
 @pytest.fixture
 def manual_simulator(simulator: SimulatedDevices) -> SimulatedDevices:
     """The simulator of a server whose clock stands still; without one the test is skipped."""
-    if not simulator.is_manual:
+    if not simulator.has_manual_clock():
         pytest.skip("the clock of the server runs by itself (no --clock manual)")
     return simulator
 
@@ -67,7 +72,9 @@ def light(simulator: SimulatedDevices) -> Iterator[str]:
     """A simulated device of this test alone."""
     device_id = simulator.add()
     yield device_id
-    simulator.service.http.delete(f"/sim/v1/devices/{device_id}/registration")
+    # The test may have deregistered or disconnected it.
+    with suppress(APIError):
+        simulator.deregister(device_id)
 
 
 @pytest.fixture(scope="session")
@@ -116,8 +123,8 @@ def loopback(service: Service) -> Service:
     if not is_here:
         pytest.skip(f"{host} is another machine, which cannot call a webhook on this one")
     with WebhookReceiver() as receiver:
-        answer = service.call("PUT", CALLBACK, json={"url": receiver.url, "headers": dict(receiver.headers)})
-        if answer.status_code == 400 and any(field["name"] == "url" for field in answer.json()["fields"]):
+        response = service.call("PUT", CALLBACK, json={"url": receiver.url, "headers": dict(receiver.headers)})
+        if response.status_code == 400 and any(field["name"] == "url" for field in response.json()["fields"]):
             pytest.skip("the server calls nothing on its own machine (no --allow-callbacks-to 127.0.0.0/8)")
         service.http.delete(CALLBACK)
     return service

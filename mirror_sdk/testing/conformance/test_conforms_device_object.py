@@ -30,7 +30,7 @@ def instants(content: Any) -> Iterator[str]:
         yield from instants(inner)
 
 
-def test_it_is_a_device_object_of_the_device_that_was_asked_for(body: Any, device_id: str) -> None:
+def test_it_is_the_device_object_of_the_requested_device(body: Any, device_id: str) -> None:
     """The identifier and the members of wire.md 1."""
     DeviceObjectBody.model_validate(body)
     assert (body["object"], body["device_id"]) == ("device-echo", device_id)
@@ -76,12 +76,12 @@ def test_the_newest_times_are_over_all_resources(body: Any, whole: str, state: s
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
     """404."""
-    service.refused(404, "GET", "/v3/devices/conformance-nobody/echo")
+    service.rejected(404, "GET", "/v3/devices/conformance-nobody/echo")
 
 
 def test_nothing_of_it_can_be_deleted(service: Service, device_id: str) -> None:
     """Specification 2.1: deletion is not available; wire.md 1: 405."""
-    service.refused(405, "DELETE", f"/v3/devices/{device_id}/echo")
+    service.rejected(405, "DELETE", f"/v3/devices/{device_id}/echo")
     assert service.call("GET", f"/v3/devices/{device_id}/echo").status_code == 200
 
 
@@ -93,7 +93,7 @@ def test_an_unchanged_object_need_not_be_sent_again(service: Service, light: str
         pytest.skip("the server has no ETag on device objects")
     again = service.call("GET", path, headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
-    assert service.ask(light, "GET", "/3303/0/5700")["status"] == 200
+    assert service.perform(light, "GET", "/3303/0/5700")["status"] == 200
     assert service.call("GET", path, headers={"If-None-Match": tag}).status_code == 200
 
 
@@ -108,8 +108,8 @@ def test_new_resources_are_taken_in_and_removed_ones_stay(
 ) -> None:
     """Specification 2.1."""
     simulator.set_value(light, "/3304/0/5700", "40", observable=True)
-    simulator.remove(light, "/3303/0/5700")
-    simulator.registration(light, "PUT")
+    simulator.remove_resource(light, "/3303/0/5700")
+    simulator.update_registration(light)
     assert service.resource(light, "/3304/0/5700")["reported"] == {}
     assert service.resource(light, "/3303/0/5700")
     listed = [resource["uri"] for resource in service.json("GET", f"/v2/endpoints/{light}")]

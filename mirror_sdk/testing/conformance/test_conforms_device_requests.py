@@ -1,4 +1,4 @@
-"""E2: device requests, and what becomes of them. Source: specification 3.1, 3.2, 3.3 and E2; wire.md 2 and 5."""
+"""E2: device requests and their outcomes. Source: specification 3.1, 3.2, 3.3 and E2; wire.md 2 and 5."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from mirror_sdk.testing.conformance.service import Service, decoded, encoded, new_async_id
 from mirror_sdk.testing.conformance.simulated_devices import REBOOT, SWITCH, TEMPERATURE, SimulatedDevices
+from mirror_sdk.wire.simulator import AnswerMode
 
 READ = {"method": "GET", "uri": TEMPERATURE}
 WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
@@ -20,16 +21,16 @@ def post(device_id: str, query: str = "") -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("async_id", ["%20", "a%20b", "x" * 65, "%C3%A4", "a%0A"])
-def test_a_malformed_async_id_is_refused(service: Service, device_id: str, async_id: str) -> None:
+def test_a_malformed_async_id_is_rejected(service: Service, device_id: str, async_id: str) -> None:
     """1 to 64 letters, digits, ``_`` and ``-``."""
-    body = service.refused(400, *post(device_id, f"?async-id={async_id}"), json=READ)
+    body = service.rejected(400, *post(device_id, f"?async-id={async_id}"), json=READ)
     assert body["reason"] == "MALFORMED_ASYNC_ID"
 
 
-def test_a_body_that_is_no_json_is_refused_by_its_own_word(service: Service, device_id: str) -> None:
+def test_a_body_that_is_no_json_is_rejected_with_its_reason(service: Service, device_id: str) -> None:
     """``MALFORMED_JSON_CONTENT``."""
     headers = {"Content-Type": "application/json"}
-    body = service.refused(400, *post(device_id), content=b"{", headers=headers)
+    body = service.rejected(400, *post(device_id), content=b"{", headers=headers)
     assert body["reason"] == "MALFORMED_JSON_CONTENT"
 
 
@@ -48,118 +49,116 @@ def test_a_body_that_is_no_json_is_refused_by_its_own_word(service: Service, dev
         {"expiry_seconds": MONTH_SECONDS + 1},
     ],
 )
-def test_a_request_that_cannot_be_is_refused(service: Service, device_id: str, members: dict[str, Any]) -> None:
+def test_an_invalid_request_is_rejected(service: Service, device_id: str, members: dict[str, Any]) -> None:
     """wire.md 2: methods, path and ``expiry_seconds``."""
-    service.refused(400, *post(device_id), json=READ | members)
+    service.rejected(400, *post(device_id), json=READ | members)
 
 
 @pytest.mark.parametrize("query", ["expiry-seconds=0", "expiry-seconds=x", "retry=11", "retry=-1", "retry=x"])
-def test_a_query_that_cannot_be_is_refused(service: Service, device_id: str, query: str) -> None:
+def test_an_invalid_query_is_rejected(service: Service, device_id: str, query: str) -> None:
     """``retry`` is 0 to 10."""
-    service.refused(400, *post(device_id, f"?{query}"), json=READ)
+    service.rejected(400, *post(device_id, f"?{query}"), json=READ)
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
     """404."""
-    service.refused(404, *post("conformance-nobody"), json=READ)
+    service.rejected(404, *post("conformance-nobody"), json=READ)
 
 
-def test_a_read_is_accepted_and_answered(service: Service, device_id: str, observable_path: str) -> None:
+def test_a_read_is_accepted_and_has_an_async_response(service: Service, device_id: str, observable_path: str) -> None:
     """Specification 3.3, the read flow, on whatever device there is."""
     async_id = new_async_id()
-    assert service.place(device_id, "GET", observable_path, async_id, expiry_seconds=60).status_code == 202
+    assert service.submit(device_id, "GET", observable_path, async_id, expiry_seconds=60).status_code == 202
     response = service.outcome(async_id)
     assert isinstance(response["status"], int)
     payload = decoded(response["payload"])
     if response["status"] != 200:
-        pytest.skip(f"the device {device_id} did not answer the read: {response}")
+        pytest.skip(f"the device {device_id} did not respond to the read: {response}")
     reported = service.resource(device_id, observable_path)["reported"]
     assert "reported_at" in reported
-    # A device that is observed may have told another value meanwhile.
+    # A device that is observed may have reported another value meanwhile.
     assert decoded(reported["value"]) == payload or service.resource(device_id, observable_path)["subscribed"]
 
 
-def test_a_wish_to_wait_is_met_or_passed_over(service: Service, light: str) -> None:
-    """``Prefer: wait`` (RFC 7240), an extension: the 202 may tell how it ended, and the log does in any case."""
+def test_prefer_wait_is_applied_or_ignored(service: Service, light: str) -> None:
+    """``Prefer: wait`` (RFC 7240), an extension: the 202 may have the async response, which the log has in any case."""
     async_id = new_async_id()
     route = post(light, f"?async-id={async_id}")
-    answer = service.call(*route, json=READ, headers={"Prefer": "wait=10"})
-    assert answer.status_code == 202
-    told = answer.json().get("async-response") if answer.content else None
+    accepted = service.call(*route, json=READ, headers={"Prefer": "wait=10"})
+    assert accepted.status_code == 202
+    held = accepted.json().get("async-response") if accepted.content else None
     outcome = service.outcome(async_id)
-    assert told is None or {name: told.get(name) for name in outcome} == outcome
+    assert held is None or {name: held.get(name) for name in outcome} == outcome
 
 
 def test_a_read_is_accepted_under_its_async_id(service: Service, light: str) -> None:
     """Specification E2: 202. The body is an extension."""
     async_id = new_async_id()
-    answer = service.place(light, "GET", TEMPERATURE, async_id)
-    assert answer.status_code == 202
-    assert answer.content == b"" or answer.json()["async-response-id"] == async_id
+    accepted = service.submit(light, "GET", TEMPERATURE, async_id)
+    assert accepted.status_code == 202
+    assert accepted.content == b"" or accepted.json()["async-response-id"] == async_id
     assert service.outcome(async_id)["id"] == async_id
 
 
 def test_without_an_async_id_the_server_makes_one(service: Service, light: str) -> None:
     """It is optional; the name that was made stands in the body, which is an extension."""
-    answer = service.call(*post(light), json=READ)
-    assert answer.status_code == 202
-    if not answer.content:
+    accepted = service.call(*post(light), json=READ)
+    assert accepted.status_code == 202
+    if not accepted.content:
         pytest.skip("the server does not tell the async-id it made")
-    assert service.outcome(answer.json()["async-response-id"])["status"] == 200
+    assert service.outcome(accepted.json()["async-response-id"])["status"] == 200
 
 
 def test_the_same_request_again_is_queued_once(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Extension, which makes it safe to send again; another request under the same async-id is 409."""
     async_id = new_async_id()
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     for _ in range(2):
-        assert service.place(light, "PUT", SWITCH, async_id, value="1").status_code == 202
-    answer = service.place(light, "PUT", SWITCH, async_id, value="0")
-    assert answer.status_code == 409
-    simulator.patch(light, online=True)
+        assert service.submit(light, "PUT", SWITCH, async_id, value="1").status_code == 202
+    response = service.submit(light, "PUT", SWITCH, async_id, value="0")
+    assert response.status_code == 409
+    simulator.set_online(light, True)
     assert service.outcome(async_id)["status"] == 200
-    last = service.ask(light, "GET", SWITCH)
+    last = service.perform(light, "GET", SWITCH)
     assert decoded(last["payload"]) == b"1"
     assert [entry["id"] for entry in service.received("async-responses")].count(async_id) == 1
 
 
-def test_a_read_brings_the_value_and_the_mirror_has_it(
-    service: Service, simulator: SimulatedDevices, light: str
-) -> None:
+def test_a_read_returns_and_stores_the_value(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """The read flow of specification 3.3: the mirror first, then the async response."""
     simulator.set_value(light, TEMPERATURE, "22.5")
-    response = service.ask(light, "GET", TEMPERATURE)
+    response = service.perform(light, "GET", TEMPERATURE)
     assert (response["status"], decoded(response["payload"]), response["ct"]) == (200, b"22.5", "text/plain")
     assert isinstance(response["max-age"], int)
     reported = service.resource(light, TEMPERATURE)["reported"]
     assert decoded(reported["value"]) == b"22.5"
-    assert not simulator.is_manual or reported["reported_at"] == simulator.now()
+    assert not simulator.has_manual_clock() or reported["reported_at"] == simulator.now()
 
 
 def test_a_write_is_pending_and_then_a_success(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """The write flow of specification 3.3, and 3.1."""
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     async_id = new_async_id()
-    assert service.place(light, "PUT", SWITCH, async_id, value="1").status_code == 202
+    assert service.submit(light, "PUT", SWITCH, async_id, value="1").status_code == 202
     pending = service.resource(light, SWITCH)["desired"]
     assert (pending["status"], decoded(pending["value"])) == (0, b"1")
     assert "status_updated_at" not in pending
-    if simulator.is_manual:
+    if simulator.has_manual_clock():
         simulator.advance(5)
-    simulator.patch(light, online=True)
+    simulator.set_online(light, True)
     assert service.outcome(async_id)["status"] == 200
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], decoded(desired["value"])) == (1, b"1")
     assert desired["desired_at"] == desired["status_updated_at"]
-    if simulator.is_manual:
+    if simulator.has_manual_clock():
         assert desired["desired_at"] == simulator.now() > pending["desired_at"]
 
 
-def test_the_order_of_reports_and_writes_is_told(service: Service, light: str) -> None:
+def test_revisions_show_the_order_of_reports_and_writes(service: Service, light: str) -> None:
     """Extension, also where all of it happens within one millisecond: wire.md 1, ``revision``."""
     orders = []
     for method, value in (("GET", {}), ("PUT", {"value": "1"}), ("GET", {}), ("PUT", {"value": "0"})):
-        assert service.ask(light, method, SWITCH, **value)["status"] == 200
+        assert service.perform(light, method, SWITCH, **value)["status"] == 200
         resource = service.resource(light, SWITCH)
         orders.append((resource["reported"].get("revision"), resource["desired"].get("revision")))
     (first, _), (still_first, second), (third, still_second), (still_third, fourth) = orders
@@ -168,31 +167,31 @@ def test_the_order_of_reports_and_writes_is_told(service: Service, light: str) -
     assert first == still_first < second == still_second < third == still_third < fourth
 
 
-def test_a_write_is_taken_from_who_saw_the_last_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """Extension, wire.md 2: ``If-Match`` with ``desired.revision``; a refusal shows the resource as it is."""
-    assert service.ask(light, "PUT", SWITCH, value="1")["status"] == 200
+def test_if_match_write_needs_the_current_revision(service: Service, simulator: SimulatedDevices, light: str) -> None:
+    """Extension, wire.md 2: ``If-Match`` with ``desired.revision``; a 412 has the resource as it is."""
+    assert service.perform(light, "PUT", SWITCH, value="1")["status"] == 200
     seen = service.resource(light, SWITCH)
     if "revision" not in seen["desired"]:
         pytest.skip("the server tells no revisions of desired values")
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     write = {"method": "PUT", "uri": SWITCH, "payload-b64": encoded("0")}
     headers = {"If-Match": f'"{seen["desired"]["revision"]}"'}
     assert service.call(*post(light), json=write, headers=headers).status_code == 202
-    told = service.refused(412, *post(light), json=write | {"payload-b64": encoded("1")}, headers=headers)
-    assert told["resource"] == service.resource(light, SWITCH) != seen
-    assert decoded(told["resource"]["desired"]["value"]) == b"0"
+    conflict = service.rejected(412, *post(light), json=write | {"payload-b64": encoded("1")}, headers=headers)
+    assert conflict["resource"] == service.resource(light, SWITCH) != seen
+    assert decoded(conflict["resource"]["desired"]["value"]) == b"0"
 
 
 @pytest.mark.parametrize(
-    ("path", "answer", "status", "error"),
+    ("path", "mode", "status", "error"),
     [(TEMPERATURE, "normal", 400, "METHOD_NOT_ALLOWED"), (SWITCH, "reject", 400, "REJECTED")],
 )
-def test_a_write_the_device_refuses_is_a_failure(
-    service: Service, simulator: SimulatedDevices, light: str, path: str, answer: str, status: int, error: str
+def test_a_write_that_the_device_rejects_is_a_failure(
+    service: Service, simulator: SimulatedDevices, light: str, path: str, mode: AnswerMode, status: int, error: str
 ) -> None:
     """Specification 3.1 and 7: the resource is not writeable, or the device rejects."""
-    simulator.patch(light, answer=answer)
-    response = service.ask(light, "PUT", path, value="1")
+    simulator.set_answer(light, mode)
+    response = service.perform(light, "PUT", path, value="1")
     assert (response["status"], response["error"], response["payload"]) == (status, error, "")
     resource = service.resource(light, path)
     assert (resource["desired"]["status"], resource["reported"]) == (2, {})
@@ -204,20 +203,20 @@ def test_a_failed_write_is_acknowledged_until_the_next_write(
     """Extension: ``acknowledged_at`` and ``acknowledged_by``; what has not failed is 409."""
     route = ("POST", f"/v3/devices/{light}/echo/acknowledgements")
     body = {"resource_path": SWITCH, "by": "night shift"}
-    answer = service.call(*route, json=body)
-    if answer.status_code in {404, 405}:
+    response = service.call(*route, json=body)
+    if response.status_code in {404, 405}:
         pytest.skip("the server has no acknowledgements")
-    assert (answer.status_code, answer.json()["reason"]) == (409, "NO_FAILED_WRITE")
-    simulator.patch(light, answer="reject")
-    assert service.ask(light, "PUT", SWITCH, value="1")["error"] == "REJECTED"
+    assert (response.status_code, response.json()["reason"]) == (409, "NO_FAILED_WRITE")
+    simulator.set_answer(light, "reject")
+    assert service.perform(light, "PUT", SWITCH, value="1")["error"] == "REJECTED"
     failed = service.resource(light, SWITCH)["desired"]
     assert service.call(*route, json=body).status_code == 204
     acknowledged = service.resource(light, SWITCH)["desired"]
     assert acknowledged.pop("acknowledged_at")
     assert acknowledged.pop("acknowledged_by") == "night shift"
     assert acknowledged == failed
-    simulator.patch(light, answer="normal")
-    assert service.ask(light, "PUT", SWITCH, value="0")["status"] == 200
+    simulator.set_answer(light, "normal")
+    assert service.perform(light, "PUT", SWITCH, value="0")["status"] == 200
     assert not {"acknowledged_at", "acknowledged_by"} & service.resource(light, SWITCH)["desired"].keys()
 
 
@@ -225,9 +224,9 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
     service: Service, manual_simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 3.1 and 7: ``expiry_seconds``."""
-    manual_simulator.patch(light, online=False)
+    manual_simulator.set_online(light, False)
     async_id = new_async_id()
-    assert service.place(light, "PUT", SWITCH, async_id, value="1", expiry_seconds=60).status_code == 202
+    assert service.submit(light, "PUT", SWITCH, async_id, value="1", expiry_seconds=60).status_code == 202
     manual_simulator.advance(59)
     assert service.resource(light, SWITCH)["desired"]["status"] == 0
     manual_simulator.advance(1)
@@ -237,10 +236,10 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
 
 
 def test_a_silent_device_is_a_timeout(service: Service, manual_simulator: SimulatedDevices, light: str) -> None:
-    """wire.md 2 and 5: an attempt waits for the device's answer, then 504."""
-    manual_simulator.patch(light, answer="silent")
+    """wire.md 2 and 5: an attempt waits for the device's response, then 504."""
+    manual_simulator.set_answer(light, "silent")
     async_id = new_async_id()
-    assert service.place(light, "GET", TEMPERATURE, async_id).status_code == 202
+    assert service.submit(light, "GET", TEMPERATURE, async_id).status_code == 202
     manual_simulator.advance(2 * 3600)
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (504, "TIMEOUT")
@@ -250,26 +249,26 @@ def test_a_resource_the_device_does_not_have_is_not_found(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """wire.md 5. The mirror knows the resource still, since the device has had it."""
-    simulator.remove(light, TEMPERATURE)
-    simulator.registration(light, "PUT")
-    response = service.ask(light, "GET", TEMPERATURE)
+    simulator.remove_resource(light, TEMPERATURE)
+    simulator.update_registration(light)
+    response = service.perform(light, "GET", TEMPERATURE)
     assert (response["status"], response["error"]) == (404, "RESOURCE_NOT_FOUND")
 
 
 def test_a_resource_is_executed(service: Service, light: str) -> None:
     """``POST`` executes."""
-    assert service.ask(light, "POST", REBOOT)["status"] == 200
+    assert service.perform(light, "POST", REBOOT)["status"] == 200
 
 
 def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """wire.md 2: both are delivered in order, both are answered, and the mirror follows the newer one."""
-    simulator.patch(light, online=False)
+    """wire.md 2: both are delivered in order, both have async responses, and the mirror follows the newer one."""
+    simulator.set_online(light, False)
     older, newer = new_async_id(), new_async_id()
-    assert service.place(light, "PUT", SWITCH, older, value="0").status_code == 202
-    assert service.place(light, "PUT", SWITCH, newer, value="1").status_code == 202
+    assert service.submit(light, "PUT", SWITCH, older, value="0").status_code == 202
+    assert service.submit(light, "PUT", SWITCH, newer, value="1").status_code == 202
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], desired["value"]) == (0, encoded("1"))
-    simulator.patch(light, online=True)
+    simulator.set_online(light, True)
     assert (service.outcome(older)["status"], service.outcome(newer)["status"]) == (200, 200)
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], desired["value"]) == (1, encoded("1"))
@@ -277,18 +276,20 @@ def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: Sim
 
 def test_a_full_queue_is_a_limit(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """``QUEUE_IS_FULL``: 20 commands wait for one device."""
-    simulator.patch(light, online=False)
+    simulator.set_online(light, False)
     for _ in range(20):
-        assert service.place(light, "GET", TEMPERATURE, new_async_id()).status_code == 202
-    body = service.refused(429, *post(light), json=READ)
+        assert service.submit(light, "GET", TEMPERATURE, new_async_id()).status_code == 202
+    body = service.rejected(429, *post(light), json=READ)
     assert body["reason"] == "QUEUE_IS_FULL"
 
 
-def test_what_waits_for_a_device_that_leaves_fails(service: Service, simulator: SimulatedDevices, light: str) -> None:
+def test_pending_requests_fail_when_the_device_deregisters(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """``DEVICE_REMOVED_REGISTRATION``."""
-    simulator.patch(light, answer="silent")
+    simulator.set_answer(light, "silent")
     async_id = new_async_id()
-    assert service.place(light, "GET", TEMPERATURE, async_id).status_code == 202
-    simulator.registration(light, "DELETE")
+    assert service.submit(light, "GET", TEMPERATURE, async_id).status_code == 202
+    simulator.deregister(light)
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (429, "DEVICE_REMOVED_REGISTRATION")

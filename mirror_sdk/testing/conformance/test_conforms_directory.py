@@ -16,7 +16,7 @@ DEVICES, QUERIES, EVENTS = "/v3/devices", "/v3/device-queries", "/v3/device-even
 
 
 def listed(service: Service, **query: Any) -> list[str]:
-    """The ids of the devices that a query gives, over all pages."""
+    """Return the ids of the devices of a query, over all pages."""
     ids: list[str] = []
     more = True
     while more:
@@ -28,7 +28,7 @@ def listed(service: Service, **query: Any) -> list[str]:
 
 
 def test_a_page_has_all_its_members(service: Service) -> None:
-    """``total_count`` only when it is asked for."""
+    """``total_count`` only if it was requested."""
     page = service.json("GET", DEVICES)
     DevicePage.model_validate(page)
     assert (page["object"], page["limit"], page["order"], page["after"]) == ("list", 50, "ASC", None)
@@ -53,20 +53,20 @@ def test_a_device_has_all_its_members(service: Service, device_id: str) -> None:
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
     """404, also for its resources."""
-    service.refused(404, "GET", f"{DEVICES}/conformance-nobody")
-    service.refused(404, "GET", "/v2/endpoints/conformance-nobody")
+    service.rejected(404, "GET", f"{DEVICES}/conformance-nobody")
+    service.rejected(404, "GET", "/v2/endpoints/conformance-nobody")
 
 
 @pytest.mark.parametrize("limit", ["1", "1001", "x", "-5"])
 def test_a_limit_is_2_to_1000(service: Service, limit: str) -> None:
     """400."""
-    service.refused(400, "GET", DEVICES, params={"limit": limit})
+    service.rejected(400, "GET", DEVICES, params={"limit": limit})
 
 
 @pytest.mark.parametrize("query", [{"colour": "red"}, {"state__like": "x"}, {"filter": "colour=red"}, {"order": "UP"}])
-def test_an_unknown_filter_is_refused_with_the_known_ones(service: Service, query: dict[str, str]) -> None:
-    """400 that lists what is known."""
-    body = service.refused(400, "GET", DEVICES, params=query)
+def test_an_unknown_filter_is_rejected_with_the_known_ones(service: Service, query: dict[str, str]) -> None:
+    """400 that lists the known ones."""
+    body = service.rejected(400, "GET", DEVICES, params=query)
     known = {"colour": "endpoint_name", "filter": "endpoint_name", "state__like": "eq", "order": "ASC"}
     assert known[next(iter(query))] in body["message"]
 
@@ -91,10 +91,10 @@ def test_both_spellings_of_a_filter_give_the_same(service: Service, device_id: s
 def test_a_device_that_leaves_is_deregistered(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """Its state, and what a filter gives."""
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "registered"
-    simulator.registration(light, "DELETE")
+    simulator.deregister(light)
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "deregistered"
     assert listed(service, state="registered", id=light) == []
-    simulator.registration(light, "POST")
+    simulator.register(light)
     assert listed(service, state="registered", id=light) == [light]
 
 
@@ -104,24 +104,24 @@ def test_the_resources_of_a_device(service: Service, light: str) -> None:
     assert found == {resource["path"]: bool(resource.get("observable")) for resource in RESOURCES}
 
 
-def test_a_device_is_said_something_of(service: Service, device_id: str) -> None:
-    """What is not given stays, and whole devices may be sent back."""
+def test_device_update_keeps_members_that_are_not_given(service: Service, device_id: str) -> None:
+    """Members that are not given stay, and whole devices may be sent back."""
     place = f"{DEVICES}/{device_id}"
-    said = {"name": f"conformance {device_id}", "description": "conformance", "custom_attributes": {"of": device_id}}
-    found = service.json("PUT", place, json=said)
+    changed = {"name": f"conformance {device_id}", "description": "conformance", "custom_attributes": {"of": device_id}}
+    found = service.json("PUT", place, json=changed)
     Device.model_validate(found)
-    assert found.items() >= said.items()
-    assert service.json("PUT", place, json={"description": "more"})["name"] == said["name"]
-    for query in ({"name__eq": said["name"]}, {"filter": f"custom_attributes__of={device_id}"}):
+    assert found.items() >= changed.items()
+    assert service.json("PUT", place, json={"description": "more"})["name"] == changed["name"]
+    for query in ({"name__eq": changed["name"]}, {"filter": f"custom_attributes__of={device_id}"}):
         assert listed(service, **query) == [device_id]
     whole = service.json("GET", place)
     assert service.json("PUT", place, json=whole | {"custom_attributes": {}})["custom_attributes"] == {}
-    service.refused(400, "PUT", place, json={"endpoint_type": "conformance-another"})
-    service.refused(404, "PUT", f"{DEVICES}/conformance-nobody", json=said)
+    service.rejected(400, "PUT", place, json={"endpoint_type": "conformance-another"})
+    service.rejected(404, "PUT", f"{DEVICES}/conformance-nobody", json=changed)
 
 
 def test_a_filter_is_saved_changed_and_deleted(service: Service, device_id: str) -> None:
-    """By its id; what is no filter is 400."""
+    """By its id; an invalid filter is 400."""
     query = f"id={device_id}"
     saved = service.json("POST", QUERIES, json={"name": f"conformance {device_id}", "query": query})
     place = f"{QUERIES}/{saved['id']}"
@@ -134,13 +134,13 @@ def test_a_filter_is_saved_changed_and_deleted(service: Service, device_id: str)
         page = service.json("GET", QUERIES, params={"id__eq": saved["id"]})
         DeviceQueryPage.model_validate(page)
         assert [entry["name"] for entry in page["data"]] == [f"other {device_id}"]
-        service.refused(400, "PUT", place, json={"query": "conformance=none"})
+        service.rejected(400, "PUT", place, json={"query": "conformance=none"})
     finally:
         assert service.call("DELETE", place).status_code == 204
-    service.refused(404, "GET", place)
+    service.rejected(404, "GET", place)
 
 
-def test_what_became_of_a_registration_is_listed(service: Service, device_id: str) -> None:
+def test_device_events_are_listed_in_order(service: Service, device_id: str) -> None:
     """In order, alone as in the list."""
     page = service.json("GET", EVENTS, params={"device_id__eq": device_id, "limit": 1000})
     DeviceEventPage.model_validate(page)
@@ -153,4 +153,4 @@ def test_what_became_of_a_registration_is_listed(service: Service, device_id: st
         assert service.json("GET", f"{EVENTS}/{event['id']}") == event
         later = service.json("GET", EVENTS, params={"device_id__eq": device_id, "after": event["id"]})["data"]
         assert [entry["id"] for entry in later] == sorted(entry["id"] for entry in later if entry["id"] > event["id"])
-    service.refused(400, "GET", EVENTS, params={"conformance": "none"})
+    service.rejected(400, "GET", EVENTS, params={"conformance": "none"})

@@ -1,4 +1,4 @@
-"""E4 and E5, the notification channel and what it carries. Source: specification 2.3, E4, E5, 6; wire.md 4 and 5."""
+"""E4 and E5, the notification channel and its messages. Source: specification 2.3, E4, E5, 6; wire.md 4 and 5."""
 
 from __future__ import annotations
 
@@ -19,46 +19,48 @@ NOBODY_LISTENS = "http://127.0.0.1:9/callback"
 @pytest.fixture
 def no_channel(service: Service) -> Iterator[None]:
     """The key has no channel, and its poll channel again afterwards."""
-    service.look()
+    service.poll_now()
     service.call("DELETE", PULL)
     yield
     service.call("DELETE", CALLBACK)
-    service.look()
+    service.poll_now()
 
 
-def test_the_channel_says_how_it_delivers(service: Service) -> None:
+def test_the_channel_has_its_delivery_mechanism(service: Service) -> None:
     """Here by long polling."""
-    service.look()
+    service.poll_now()
     assert service.json("GET", CHANNEL)["delivery_mechanism"] == "LONG_POLLING"
 
 
 @pytest.mark.usefixtures("no_channel")
 def test_without_a_channel_there_is_none_to_show_or_delete(service: Service) -> None:
     """404; a poll channel is deleted with success also where there is none."""
-    service.refused(404, "GET", CHANNEL)
-    service.refused(404, "GET", CALLBACK)
-    service.refused(404, "DELETE", CALLBACK)
+    service.rejected(404, "GET", CHANNEL)
+    service.rejected(404, "GET", CALLBACK)
+    service.rejected(404, "DELETE", CALLBACK)
     assert service.call("DELETE", PULL).is_success
 
 
-def test_registrations_are_told_to_every_application(service: Service, simulator: SimulatedDevices, light: str) -> None:
+def test_registrations_are_reported_to_every_application(
+    service: Service, simulator: SimulatedDevices, light: str
+) -> None:
     """wire.md 5."""
     entry = service.wait_for("registrations", lambda entry: entry["ep"] == light)
     assert (entry["ept"], entry["q"]) == ("Conformance", False)
     by_path = {resource["path"]: resource for resource in entry["resources"]}
     assert by_path[TEMPERATURE]["obs"] is True
-    simulator.registration(light, "PUT")
+    simulator.update_registration(light)
     service.wait_for("reg-updates", lambda entry: entry["ep"] == light)
-    simulator.registration(light, "DELETE")
+    simulator.deregister(light)
     service.wait_for("de-registrations", lambda entry: entry == light)
 
 
 def test_a_plain_poll_gives_each_entry_once(service: Service, light: str) -> None:
     """The server keeps the position of this key."""
     async_id = new_async_id()
-    service.place(light, "GET", TEMPERATURE, async_id)
+    service.submit(light, "GET", TEMPERATURE, async_id)
     service.outcome(async_id)
-    service.look()
+    service.poll_now()
     assert [entry["id"] for entry in service.received("async-responses")].count(async_id) == 1
 
 
@@ -68,31 +70,31 @@ def test_a_plain_poll_gives_each_entry_once(service: Service, light: str) -> Non
 def test_a_reader_with_a_position_removes_nothing(log: Service, light: str) -> None:
     """wire.md 4: any number of readers never steal from each other."""
     before = log.log_end()
-    log.ask(light, "GET", TEMPERATURE)
+    log.perform(light, "GET", TEMPERATURE)
     first, again = log.read_log(before), log.read_log(before)
     assert (first.status_code, first.json()) == (200, again.json())
     assert first.headers[CURSOR_HEADER] == again.headers[CURSOR_HEADER]
 
 
 def test_the_entries_are_numbered_without_a_gap(log: Service, light: str) -> None:
-    """The cursor is the number of the last entry in the answer."""
+    """The cursor is the number of the last entry in the response."""
     before = log.log_end()
-    asked = [new_async_id() for _ in range(3)]
-    for async_id in asked:
-        log.place(light, "GET", TEMPERATURE, async_id)
+    async_ids = [new_async_id() for _ in range(3)]
+    for async_id in async_ids:
+        log.submit(light, "GET", TEMPERATURE, async_id)
         log.outcome(async_id)
     entries = list(log.log_entries(before))
-    assert [entry["id"] for kind, entry in entries if kind == "async-responses"] == asked
+    assert [entry["id"] for kind, entry in entries if kind == "async-responses"] == async_ids
     assert log.log_end() == before + len(entries)
 
 
-def test_an_entry_tells_its_identity_and_time(log: Service, simulator: SimulatedDevices, light: str) -> None:
+def test_entries_have_an_identity_and_a_time(log: Service, simulator: SimulatedDevices, light: str) -> None:
     """A poll with ``after`` carries ``uid`` and ``timestamp``, in whole milliseconds."""
     before = log.log_end()
     log.call("PUT", f"/v2/subscriptions/{light}{TEMPERATURE}")
     log.wait_for("notifications", lambda entry: entry["ep"] == light)
     simulator.set_value(light, TEMPERATURE, "25")
-    log.look()
+    log.poll_now()
     entries = list(log.log_entries(before))
     for kind, entry in entries:
         NotificationMessage.model_validate({kind: [entry]})
@@ -104,14 +106,14 @@ def test_an_entry_tells_its_identity_and_time(log: Service, simulator: Simulated
 def test_a_poll_at_the_end_of_the_log_is_empty(log: Service) -> None:
     """204, with the position it stands at."""
     end = log.log_end()
-    answer = log.read_log(end)
-    assert (answer.status_code, answer.content, answer.headers[CURSOR_HEADER]) == (204, b"", str(end))
+    response = log.read_log(end)
+    assert (response.status_code, response.content, response.headers[CURSOR_HEADER]) == (204, b"", str(end))
 
 
 @pytest.mark.parametrize("query", ["after=x", "after=-1", "after=", "hold=56", "hold=-1", "hold=1.5", "after=0&hold=x"])
-def test_a_position_or_wait_that_cannot_be_is_refused(log: Service, query: str) -> None:
+def test_an_invalid_position_or_hold_is_rejected(log: Service, query: str) -> None:
     """400."""
-    log.refused(400, "GET", f"{PULL}?{query}")
+    log.rejected(400, "GET", f"{PULL}?{query}")
 
 
 # The webhook
@@ -131,23 +133,23 @@ def test_a_position_or_wait_that_cannot_be_is_refused(log: Service, query: str) 
         {"url": NOBODY_LISTENS, "colour": "red"},
     ],
 )
-def test_a_webhook_that_cannot_be_is_refused(service: Service, registration: Any) -> None:
-    """400, also when the URL does not answer; and none is registered by that."""
-    service.refused(400, "PUT", CALLBACK, json=registration)
-    service.refused(404, "GET", CALLBACK)
+def test_an_invalid_webhook_is_rejected(service: Service, registration: Any) -> None:
+    """400, also when the URL does not respond; and none is registered by that."""
+    service.rejected(400, "PUT", CALLBACK, json=registration)
+    service.rejected(404, "GET", CALLBACK)
 
 
 def test_a_webhook_and_a_poll_channel_exclude_each_other(loopback: Service) -> None:
     """400: a channel of another type exists."""
-    loopback.look()
+    loopback.poll_now()
     with WebhookReceiver() as receiver:
         body = {"url": receiver.url, "headers": dict(receiver.headers)}
-        loopback.refused(400, "PUT", CALLBACK, json=body)
+        loopback.rejected(400, "PUT", CALLBACK, json=body)
 
 
 @pytest.mark.usefixtures("no_channel")
 def test_a_webhook_is_called_with_what_happens(loopback: Service, simulator: SimulatedDevices, light: str) -> None:
-    """E5: notifications in the serialization that was asked for, with the time of the change."""
+    """E5: notifications in the requested serialization, with the time of the change."""
     with WebhookReceiver() as receiver:
         registration = {
             "url": receiver.url,
@@ -158,7 +160,7 @@ def test_a_webhook_is_called_with_what_happens(loopback: Service, simulator: Sim
         shown = loopback.json("GET", CALLBACK)
         assert (shown["url"], shown["serialization"]["type"]) == (receiver.url, "v2")
         assert loopback.json("GET", CHANNEL)["delivery_mechanism"] == "CALLBACK"
-        loopback.refused(400, "GET", PULL)
+        loopback.rejected(400, "GET", PULL)
         after = receiver.last
         loopback.call("PUT", f"/v2/subscriptions/{light}{TEMPERATURE}")
         simulator.set_value(light, TEMPERATURE, "26")
@@ -172,7 +174,7 @@ def _observations(receiver: WebhookReceiver, after: int, device_id: str, last: b
     found: list[Any] = []
     while not found or found[-1].payload != last:
         batch = receiver.wait(after, 20)
-        assert batch.entries, f"the webhook was not called; before, it was told {found}"
+        assert batch.entries, f"the webhook was not called; before, it received {found}"
         after = batch.seq or after
         found += [entry.body for entry in batch.entries if getattr(entry.body, "ep", None) == device_id]
         found = [body for body in found if hasattr(body, "payload")]

@@ -1,4 +1,4 @@
-"""What holds on every path. Source: wire.md 0."""
+"""Rules for every path. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def anonymous(service: Service, route: str, authorization: str | None) -> httpx.
 @pytest.mark.parametrize("authorization", [None, "Bearer", "Basic abc"])
 def test_a_request_without_a_key_is_401(service: Service, route: str, authorization: str | None) -> None:
     """Missing or malformed: 401."""
-    answer = anonymous(service, route, authorization)
-    assert answer.status_code == 401
-    assert (answer.json()["object"], answer.json()["type"]) == ("error", "invalid_auth")
+    response = anonymous(service, route, authorization)
+    assert response.status_code == 401
+    assert (response.json()["object"], response.json()["type"]) == ("error", "invalid_auth")
 
 
 def test_a_request_with_an_unknown_key_is_401(service: Service) -> None:
-    """Unknown: 401. It is tried once only, since a server may slow down who guesses."""
+    """Unknown: 401. It is tried once only, since a server may slow down a client that guesses."""
     assert anonymous(service, ROUTES[0], "Bearer conformance").status_code in {401, 429}
 
 
@@ -68,19 +68,19 @@ def test_a_content_type_without_a_body_is_ignored(service: Service) -> None:
 
 def test_an_unknown_field_is_named(service: Service) -> None:
     """Unknown fields in a request body: 400 that names the field."""
-    body = service.refused(400, "PUT", "/v2/subscriptions", json=[{"endpoint-colour": "red"}])
+    body = service.rejected(400, "PUT", "/v2/subscriptions", json=[{"endpoint-colour": "red"}])
     assert "endpoint-colour" in body["message"] + str(body["fields"])
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1", "\x00"])
-def test_a_body_that_is_no_json_is_refused(service: Service, content: str) -> None:
+def test_a_body_that_is_no_json_is_rejected(service: Service, content: str) -> None:
     """Error bodies of wire.md 0."""
-    service.refused(
+    service.rejected(
         400, "PUT", "/v2/subscriptions", content=content.encode(), headers={"Content-Type": "application/json"}
     )
 
 
-def test_each_answer_has_a_request_id_of_its_own(service: Service) -> None:
-    """``X-Request-ID`` comes back on every answer."""
+def test_each_response_has_a_request_id_of_its_own(service: Service) -> None:
+    """``X-Request-ID`` comes back on every response."""
     seen = {service.call("GET", "/v3/devices").headers["X-Request-ID"] for _ in range(3)}
     assert len(seen) == 3

@@ -1,4 +1,4 @@
-"""E3, presubscription rules; single subscriptions; what both bring.
+"""E3, presubscription rules; single subscriptions; the notifications of both.
 
 Source: specification 3.2, 3.3, E3 and 6; wire.md 3.
 """
@@ -26,8 +26,8 @@ def no_rules(service: Service) -> Iterator[None]:
 
 
 def values(service: Service, device_id: str, path: str) -> list[bytes]:
-    """What observation events of a resource brought so far."""
-    service.look()
+    """Return the values of the observation events of a resource so far."""
+    service.poll_now()
     entries = service.received("notifications")
     return [decoded(entry["payload"]) for entry in entries if (entry["ep"], entry["path"]) == (device_id, path)]
 
@@ -49,7 +49,7 @@ def test_rules_are_deleted(service: Service) -> None:
     assert service.json("GET", RULES) == []
 
 
-def test_rules_are_changed_by_who_saw_them_last(service: Service) -> None:
+def test_if_match_on_rules_needs_the_current_etag(service: Service) -> None:
     """Extension: ``ETag``, ``If-None-Match`` and ``If-Match``."""
     tag = service.call("GET", RULES).headers.get("ETag")
     if tag is None:
@@ -58,8 +58,8 @@ def test_rules_are_changed_by_who_saw_them_last(service: Service) -> None:
     assert (same.status_code, same.content) == (304, b"")
     first = [{"endpoint-type": "Light"}]
     assert service.call("PUT", RULES, json=first, headers={"If-Match": tag}).status_code == 202
-    service.refused(412, "PUT", RULES, json=[], headers={"If-Match": tag})
-    service.refused(412, "DELETE", RULES, headers={"If-Match": tag})
+    service.rejected(412, "PUT", RULES, json=[], headers={"If-Match": tag})
+    service.rejected(412, "DELETE", RULES, headers={"If-Match": tag})
     assert service.json("GET", RULES) == first
 
 
@@ -78,11 +78,11 @@ def test_rules_are_changed_by_who_saw_them_last(service: Service) -> None:
         [{"endpoint-type": "Light"}] * 1025,
     ],
 )
-def test_rules_that_cannot_be_are_refused_and_change_nothing(service: Service, rules: Any) -> None:
+def test_invalid_rules_are_rejected_and_change_nothing(service: Service, rules: Any) -> None:
     """wire.md 3: ``*`` only at the end, and the limits."""
     kept = [{"endpoint-type": "Light"}]
     service.call("PUT", RULES, json=kept)
-    service.refused(400, "PUT", RULES, json=rules)
+    service.rejected(400, "PUT", RULES, json=rules)
     assert service.json("GET", RULES) == kept
 
 
@@ -92,15 +92,15 @@ def test_a_single_subscription_is_put_listed_and_deleted(
     """200, 200 or 404, 204; the list is ``text/uri-list``."""
     device, single = f"{RULES}/{device_id}", f"{RULES}/{device_id}{observable_path}"
     service.call("DELETE", device)
-    service.refused(404, "GET", single)
-    service.refused(404, "GET", device)
+    service.rejected(404, "GET", single)
+    service.rejected(404, "GET", device)
     assert service.call("PUT", single).status_code == 200
     assert service.call("GET", single).status_code == 200
     listed = service.call("GET", device)
     assert listed.headers["Content-Type"].startswith("text/uri-list")
     assert (listed.status_code, listed.text) == (200, observable_path)
     assert service.call("DELETE", single).status_code == 204
-    service.refused(404, "GET", single)
+    service.rejected(404, "GET", single)
 
 
 def test_all_subscriptions_of_a_device_are_deleted(service: Service, light: str) -> None:
@@ -109,7 +109,7 @@ def test_all_subscriptions_of_a_device_are_deleted(service: Service, light: str)
         service.call("PUT", f"{RULES}/{light}{path}")
     assert set(service.call("GET", f"{RULES}/{light}").text.split("\n")) == {SWITCH, TEMPERATURE}
     assert service.call("DELETE", f"{RULES}/{light}").status_code == 204
-    service.refused(404, "GET", f"{RULES}/{light}")
+    service.rejected(404, "GET", f"{RULES}/{light}")
     assert service.resource(light, SWITCH)["subscribed"] is False
 
 
@@ -130,12 +130,12 @@ def test_a_rule_is_checked_at_a_registration_update(service: Service, simulator:
     """Specification 3.3: when a device registers or updates its registration, not before."""
     service.call("PUT", RULES, json=[{"endpoint-name": light, "resource-path": [SWITCH]}])
     assert service.resource(light, SWITCH)["subscribed"] is False
-    simulator.registration(light, "PUT")
+    simulator.update_registration(light)
     service.wait_for("notifications", lambda entry: (entry["ep"], entry["path"]) == (light, SWITCH))
     assert service.resource(light, SWITCH)["subscribed"] is True
 
 
-def test_a_change_of_a_subscribed_resource_is_told_and_stored(
+def test_a_change_of_a_subscribed_resource_is_notified_and_stored(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 3.2: the reported value is updated; an observation event goes to the subscriber."""
@@ -146,7 +146,7 @@ def test_a_change_of_a_subscribed_resource_is_told_and_stored(
     assert decoded(service.resource(light, TEMPERATURE)["reported"]["value"]) == b"23"
 
 
-def test_a_change_that_is_not_subscribed_is_neither_told_nor_stored(
+def test_a_change_that_is_not_subscribed_is_neither_notified_nor_stored(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 1 and 3.3: the mirror does not pull values on its own."""
@@ -155,7 +155,7 @@ def test_a_change_that_is_not_subscribed_is_neither_told_nor_stored(
     assert service.resource(light, TEMPERATURE)["reported"] == {}
 
 
-def test_an_auto_observation_is_stored_and_told_to_subscribers_alone(
+def test_an_auto_observation_is_stored_and_notified_to_subscribers_only(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 3.2 and 6."""
@@ -170,5 +170,5 @@ def test_single_subscriptions_end_at_a_full_registration(
 ) -> None:
     """wire.md 3."""
     service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
-    simulator.registration(light, "POST")
-    service.refused(404, "GET", f"{RULES}/{light}{TEMPERATURE}")
+    simulator.register(light)
+    service.rejected(404, "GET", f"{RULES}/{light}{TEMPERATURE}")

@@ -30,7 +30,7 @@ from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import WINDOWS, Interval, TimeWindow
-from mirror_sdk.wire.entries import count_missing
+from mirror_sdk.wire.log_entries import count_missing
 from mirror_sdk.wire.paths import check_pattern
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from mirror_sdk._visible import visible
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value, written
-from mirror_sdk.values.typed import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
+from mirror_sdk.values.typed_input import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
 
 Entry: TypeAlias = bool | str | bytes
 """What an input holds: text as it was typed, whatever the type of the resource, and the bytes of a file."""

@@ -1,4 +1,4 @@
-"""What the objects of LwM2M and IPSO declare: name, type, unit, access and range of each resource."""
+"""The declarations of LwM2M and IPSO objects: name, type, unit, access and range of each resource."""
 
 from mirror_sdk.wire.declarations.definition import (
     NUMBERS,

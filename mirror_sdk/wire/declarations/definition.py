@@ -1,4 +1,4 @@
-"""What can be declared of a resource."""
+"""The properties that an object declares for a resource."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 Access = Literal["R", "W", "RW", "E"]
-"""What a client may do: read, write, both, or execute."""
+"""The operations of a client: read, write, both, or execute."""
 
 
 class ResourceType(StrEnum):
@@ -26,10 +26,10 @@ class ResourceType(StrEnum):
 
 
 class Personal(StrEnum):
-    """What becomes of a personal value where a table is shared; see :func:`mirror_sdk.privacy.pseudonymize`.
+    """The treatment of a personal value in a shared table; see :func:`mirror_sdk.privacy.pseudonymize`.
 
-    ``IDENTIFIER``: a pseudonym takes its place, equal ones for equal values. ``PLACE``: a coordinate in degrees, which
-    is rounded to tenths. ``HIDDEN``: nothing is left of it.
+    ``IDENTIFIER``: it is replaced by a pseudonym, the same one for equal values. ``PLACE``: a coordinate in degrees,
+    which is rounded to tenths. ``HIDDEN``: it is removed.
     """
 
     IDENTIFIER = "identifier"
@@ -42,10 +42,10 @@ NUMBERS = frozenset({ResourceType.INTEGER, ResourceType.UNSIGNED, ResourceType.F
 
 
 class ResourceDeclaration(NamedTuple):
-    """What an object declares for one of its resources.
+    """The declaration of a resource of an object.
 
-    ``range`` holds the lowest and the highest number allowed; ``multiple`` says that the resource has instances, each
-    with a value of its own; ``personal`` says what becomes of its values where a table is shared.
+    ``range`` is the lowest and the highest allowed number. A ``multiple`` resource has instances, each with a value of
+    its own. ``personal`` is the treatment of its values in a shared table.
     """
 
     name: str
@@ -59,14 +59,14 @@ class ResourceDeclaration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResourceDefinition:
-    """A resource as the object table has it; ``range`` holds the lowest and the highest number allowed."""
+    """A resource in the object table; ``range`` is the lowest and the highest allowed number."""
 
     object_id: int
     resource_id: int
     label: str
     type: ResourceType
-    unit: str
     access: Access
+    unit: str
     range: tuple[float, float] | None
     multiple: bool = False
     personal: Personal | None = None

@@ -16,7 +16,7 @@ from mirror_sdk.wire.device_requests import (
     MEDIA_TYPE_PATTERN,
     DeviceRequestAccepted,
 )
-from mirror_sdk.wire.older_calls import NOTIFICATION_RULES, NUMBER_PATTERN
+from mirror_sdk.wire.legacy_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import ApiError, unknown_device
 from mirror_server.extensions.compat.held_requests import HeldRequests

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
-from mirror_sdk.wire.older_calls import ALWAYS_ACTIVE, NO_QUOTA, REST_VERSIONS, Endpoint, Limits
+from mirror_sdk.wire.legacy_calls import ALWAYS_ACTIVE, NO_QUOTA, REST_VERSIONS, Endpoint, Limits
+from mirror_sdk.wire.log_entries import NUMBERS_LEFT_OUT
 from mirror_server.extensions.downloads import Download
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, logs

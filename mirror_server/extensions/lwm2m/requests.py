@@ -14,7 +14,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import LWM2M_TLV, SENML_JSON, TEXT_PLAIN, decode, encode
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
-from mirror_sdk.values.records import is_resource
+from mirror_sdk.wire.paths import is_resource
 from mirror_server.devices.link import Content, Outcome
 from mirror_server.extensions.lwm2m.links import is_opaque
 from mirror_server.extensions.lwm2m.registration import Version

@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mirror_sdk.wire.entries import NUMBERS_LEFT_OUT
+from mirror_sdk.wire.log_entries import NUMBERS_LEFT_OUT
 from mirror_server.hooks import SERVER, Measurement, extends, require_distinct
 
 if TYPE_CHECKING:

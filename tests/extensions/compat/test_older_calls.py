@@ -4,7 +4,7 @@ import pytest
 from bridge_requests import check_beside_the_loop
 from resource_paths import TEMPERATURE
 
-from mirror_sdk.wire.older_calls import Endpoint, Limits
+from mirror_sdk.wire.legacy_calls import Endpoint, Limits
 from mirror_server.service import long_reads
 
 ENDPOINTS = "/v2/endpoints"

@@ -1,4 +1,4 @@
-"""What the older calls of the public API answer, for programs that still use them. Source: wire.md 9."""
+"""The responses of the legacy calls of the public API, for programs that still use them. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ ALWAYS_ACTIVE = "ACTIVE"
 """The status of every endpoint: the public API kept the member for older programs alone."""
 
 REST_VERSIONS = ("v2", "v3")
-"""The versions that stand in front of paths, the newest last."""
+"""The versions in front of paths, the newest last."""
 
 NOTIFICATION_RULES = ("pmin", "pmax", "gt", "lt", "st")
-"""The rules by which a device sends a resource, as they stand in the query of a write. Source: LwM2M 1.0, 5.1.2."""
+"""The notification rules of a resource, as parameters in the query of a write. Source: LwM2M 1.0, 5.1.2."""
 
 NUMBER_PATTERN = r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
-"""Regular expression of what such a rule may be."""
+"""Regular expression of the value of such a rule."""
 
 FLAGS = ("true", "false", "True", "False")
-"""The words of a parameter that says yes or no, as programs in one language and in another write them."""
+"""The values of a boolean parameter, as programs in several languages write them."""
 
 NO_QUOTA = 2**31 - 1
-"""What stands for a quota where there is none: the largest number that every program reads."""
+"""The number for no quota: the largest number that every program reads."""
 
 
 class Endpoint(WireModel):
@@ -44,16 +44,16 @@ class Endpoint(WireModel):
 
 
 class Limits(WireModel):
-    """The limits of an application, and how far it has come.
+    """The limits of an application, and its use of them.
 
-    This service has no quotas, so that both are a number that is never reached.
+    This service has no quotas, so both are a number that is never reached.
 
     Attributes:
         transaction_quota: A number that is never reached: there is no quota.
-        transaction_count: How many entries the notification log of this application holds, which goes back a day:
-            registrations, values of subscribed resources, answers to device requests.
+        transaction_count: The number of entries in the notification log of this application, which goes back a day:
+            registrations, values of subscribed resources, async responses.
         endpoint_quota: A number that is never reached: there is no quota.
-        endpoint_count: How many devices are registered.
+        endpoint_count: The number of registered devices.
     """
 
     transaction_quota: Annotated[int, Field(alias="transaction-quota")]

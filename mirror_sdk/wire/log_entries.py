@@ -1,6 +1,6 @@
-"""What a message of the notification log holds: its entries in their order, and what was lost before them.
+"""The entries of a message of the notification log, in their order, and the gap before them.
 
-Nothing in here waits or does I/O. Source: wire.md 5.
+Nothing in this module waits or does I/O. Source: wire.md 5.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(JsonForm):
-    """An entry that this version cannot read, as it came, and the list it stood in."""
+    """An entry that this version cannot read, as it was received, and the name of its list."""
 
     key: str
     content: object
@@ -31,7 +31,7 @@ EntryBody: TypeAlias = AsyncResponse | Notification | RegistrationEvent | Unread
 
 
 class Entry(NamedTuple):
-    """One entry of a message, the list it stood in (``notifications``), and its number where the service tells it."""
+    """One entry of a message, the name of its list (``notifications``), and its number if the service sends it."""
 
     key: str
     body: EntryBody
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 def _read_leaving(content: object) -> RegistrationEvent:
-    """Devices that left are listed by their id alone, or as objects where a channel asks for those."""
+    """Read a deregistered device, which is an id, or an object if the channel requests that."""
     return RegistrationEvent.model_validate({"ep": content} if isinstance(content, str) else content)
 
 
@@ -64,10 +64,10 @@ def _read_entry(key: str, content: object) -> EntryBody:
 
 
 class Entries:
-    """The entries of a message in the order of the log, each read on its own and when its turn comes.
+    """The entries of a message in the order of the log.
 
-    So thousands at once are no burden, and one that cannot be read never takes another with it. Where the service
-    tells no numbers, or not of every entry, they come in the order of the message, which lists them by kind.
+    Each is read on its own during the iteration, so an unreadable entry does not affect others. If some entries have no
+    number, they are in the order of the message, which lists them by kind.
 
     Args:
         message: The message.
@@ -92,21 +92,21 @@ class Entries:
     def __len__(self) -> int:
         return len(self._listed)
 
-    def fault(self, after: int | None, last: int) -> str | None:
-        """What is wrong with the numbers that are told; ``None`` where nothing is.
+    def numbering_error(self, after: int | None, last: int) -> str | None:
+        """Return the error in the numbers of the entries; ``None`` if there is none.
 
         Args:
-            after: The number behind which they begin, where it is known.
+            after: The number after which they begin, if it is known.
             last: The number of the last of them.
         """
-        told = [(seq, content) for seq, _, content in self._listed if seq is not None]
-        for seq, _ in told:
+        numbered = [(seq, content) for seq, _, content in self._listed if seq is not None]
+        for seq, _ in numbered:
             if not _is_number(seq):
-                return f"an entry has the number {seq!r}, which is none"
+                return f"an entry has the number {seq!r}, which is no number"
             if not (after or 0) < seq <= last:
-                return f"an entry has the number {seq}, which is not behind {after or 0} and up to {last}"
-        for (seq, content), (next_seq, other) in pairwise(sorted(told, key=itemgetter(0))):
-            # The same once more is no lie: its identity shows it.
+                return f"an entry has the number {seq}, which is not above {after or 0} and up to {last}"
+        for (seq, content), (next_seq, other) in pairwise(sorted(numbered, key=itemgetter(0))):
+            # The same entry may come twice: its identity shows it.
             if seq == next_seq and content != other:
                 return f"two entries have the number {seq}"
         return None
@@ -121,22 +121,22 @@ def _is_number(seq: object) -> bool:
 
 
 NUMBERS_LEFT_OUT = 2**40
-"""How many numbers a log that went back to an earlier state leaves out at once: more than a log ever had entries.
+"""How many numbers a log skips when it was restored from a backup: more than a log ever had entries.
 
-It may do so 8000 times until a number is none that every JSON has.
+After 8000 times, numbers would exceed those that every JSON reader has.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Entries of the notification log that are gone; numbers are ``None`` where nobody knows them any more."""
+    """Entries of the notification log that are lost; the numbers are ``None`` if they are unknown."""
 
     first_seq: int | None
     last_seq: int | None
 
 
 def count_missing(first_seq: int | None, last_seq: int | None) -> int | None:
-    """How many entries are gone from one number to another; ``None`` where the numbers do not tell."""
+    """Return how many entries are lost from one number to another; ``None`` if the numbers do not show it."""
     if first_seq is None or last_seq is None:
         return None
     count = last_seq - first_seq + 1
@@ -145,14 +145,14 @@ def count_missing(first_seq: int | None, last_seq: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one look into the log gave.
+    """The result of one poll of the log.
 
     Attributes:
-        entries: In the order of the log; each may be read when its turn comes.
-        seq: Number of the last entry, the position behind all of them.
-        gap: What was lost before these entries.
-        served_at: By the service's clock, the instant before which all that it took in stands in the log up to
-            ``seq``; ``None`` where it does not tell. See :class:`mirror_sdk._protocol.operations.Poll`.
+        entries: The entries in the order of the log; each is read during the iteration.
+        seq: The number of the last entry, which is the position after all of them.
+        gap: The lost entries before these.
+        served_at: An instant by the service's clock: everything it received before is in the log up to ``seq``;
+            ``None`` if the service does not send it. See :class:`mirror_sdk._protocol.operations.Poll`.
     """
 
     entries: Iterable[Entry] = ()

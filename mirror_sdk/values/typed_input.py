@@ -1,11 +1,10 @@
-"""What people type for a value, read as what is declared for its resource; never a guess.
+"""Reads a value that a person typed, as the type declared for its resource; never a guess.
 
-What a text could mean in two ways is refused with both of them, as is what a number of another language looks like.
+A text that could mean two values is rejected with both of them, and so is a number written as in another language.
 """
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from decimal import Decimal
 from mirror_sdk import _arguments
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceDefinition, ResourceType, lookup
-from mirror_sdk.values.declared import accepted, expected, from_epoch, objlink, refused
+from mirror_sdk.values.data_types import accept, expected, from_base64, from_epoch, invalid_value, object_link
 from mirror_sdk.values.value import BASE64_MARK, PythonValue, written
 from mirror_sdk.wire.paths import parse_path
 
@@ -36,14 +35,13 @@ class _NoValue(ValueError):
 
 
 def parse_value(text: str, path: str) -> PythonValue:
-    """Read what people type, in a form or a cell of a table, as a value of the type declared for a resource.
+    """Read a text that a person typed, in a form or a cell of a table, as the type declared for a resource.
 
-    Blanks around it are left out, except of a text. What is shown of a value can be typed again: ``str()`` of a
-    :class:`Value`, and of bytes their hex digits; not of a text with characters that are shown as escapes, nor of a
-    multiple resource.
+    Blanks around it are ignored, unless the type is a text. The ``str()`` of a :class:`Value` can be typed again, and
+    so can the hex digits of bytes; exceptions are a text with characters shown as escapes, and a multiple resource.
 
     ============  ==========================================================================================
-    declared      what is taken, and what comes of it
+    declared      accepted texts, and the type of the value
     ============  ==========================================================================================
     boolean       ``true``, ``on``, ``yes``, ``1``, ``false``, ``off``, ``no``, ``0``, in any case: ``bool``
     integer       ``55``, ``-3``, ``5.5e1``, of at most 64 bits and in the declared range: ``int``
@@ -57,16 +55,16 @@ def parse_value(text: str, path: str) -> PythonValue:
     declared
     ============  ==========================================================================================
 
-    Whether the resource may be written is not looked at here.
+    This does not check whether the resource may be written.
 
     Args:
-        text: What was typed.
+        text: The text.
         path: Resource path such as ``/3311/0/5850``.
 
     Raises:
         InvalidValue: It is no such value (``5,5``, ``12abc``, ``nan``, nothing at all), not in the declared range, or
-            could be two; or the resource is executable. The message names the resource and what it takes, with an
-            example.
+            could be two; or the resource is executable. The message names the resource and the values it takes, with
+            an example.
         ValueError: ``path`` is no resource path.
         TypeError: One of the two is no text.
 
@@ -77,11 +75,11 @@ def parse_value(text: str, path: str) -> PythonValue:
     (False, 55, 21.5)
     """
     parse_path(_arguments.text("path", path))
-    return accepted(read_typed(_arguments.text("text", text), path), lookup(path), path)
+    return accept(read_typed(_arguments.text("text", text), path), lookup(path), path)
 
 
 def read_typed(text: str, path: str) -> PythonValue:
-    """Read a text like :func:`parse_value`, for what may be no path, and whatever the declared range is.
+    """Read a text like :func:`parse_value`, but ignore the declared range, and whether ``path`` is a resource path.
 
     Raises:
         InvalidValue: It is no such value.
@@ -92,11 +90,11 @@ def read_typed(text: str, path: str) -> PythonValue:
     try:
         return _READ[definition.type](text, definition)
     except _NoValue as no_value:
-        raise refused(path, definition, text, expected(definition), str(no_value)) from None
+        raise invalid_value(path, definition, text, expected(definition), str(no_value)) from None
 
 
 def given_value(value: object, text: str | None, path: str) -> object:
-    """The value of a call that takes one, or else a text that people typed.
+    """Return the value of a call, which takes either a value or a text that a person typed.
 
     Raises:
         InvalidValue: There are both or neither, or the text is no value for the resource.
@@ -168,7 +166,7 @@ def _time(typed: str, _: ResourceDefinition) -> datetime:
 
 
 def _link(typed: str, _: ResourceDefinition) -> str:
-    link = objlink(typed.strip())
+    link = object_link(typed.strip())
     if link is None:
         raise _NoValue(f"write object and instance id like {LINK_EXAMPLE}")
     return link
@@ -176,7 +174,7 @@ def _link(typed: str, _: ResourceDefinition) -> str:
 
 def _bytes(typed: str, _: ResourceDefinition) -> bytes:
     text = typed.strip()
-    as_hex, as_base64 = _from_hex(text.removeprefix("0x")), _from_base64(text.removeprefix(BASE64_MARK))
+    as_hex, as_base64 = _from_hex(text.removeprefix("0x")), from_base64(text.removeprefix(BASE64_MARK))
     if text.startswith(BASE64_MARK) and as_base64 is not None:
         return as_base64
     if as_hex and as_base64:
@@ -189,13 +187,6 @@ def _bytes(typed: str, _: ResourceDefinition) -> bytes:
 def _from_hex(text: str) -> bytes | None:
     try:
         return bytes.fromhex(text)
-    except ValueError:
-        return None
-
-
-def _from_base64(text: str) -> bytes | None:
-    try:
-        return base64.b64decode(text, validate=True)
     except ValueError:
         return None
 

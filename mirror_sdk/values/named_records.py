@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -19,10 +19,12 @@ import cbor2
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values.declared import Reading, UnreadablePayload, as_float, from_item, to_epoch
-from mirror_sdk.values.items import parse_cbor, parse_json
+from mirror_sdk.values.codec import Codec, Part, Reading, UnreadablePayload
+from mirror_sdk.values.content_types import SENML_JSON
+from mirror_sdk.values.data_types import DATA_TYPES, as_float, item_of, to_epoch
+from mirror_sdk.values.single_values import parse_cbor, parse_json
 from mirror_sdk.values.value import PythonValue, ValueKind
-from mirror_sdk.wire.paths import PathParts, parse_path
+from mirror_sdk.wire.paths import PathParts, is_resource, parse_path
 
 _Record = dict[str, object]
 
@@ -48,19 +50,6 @@ _LWM2M_JSON_MEMBERS = {"v": "v", "sv": "vs", "bv": "vb", "ov": "vlo"}
 _MEMBERS_OF_FIELDS = {field: member for member, field in _LWM2M_JSON_MEMBERS.items()}
 _VERSION = 10
 
-_FIELDS: Mapping[ResourceType, str] = {
-    ResourceType.STRING: "vs",
-    ResourceType.CORELINK: "vs",
-    ResourceType.INTEGER: "v",
-    ResourceType.UNSIGNED: "v",
-    ResourceType.FLOAT: "v",
-    ResourceType.TIME: "v",
-    ResourceType.BOOLEAN: "vb",
-    ResourceType.OPAQUE: "vd",
-    ResourceType.OBJLINK: "vlo",
-}
-"""The member of a record that holds a value of each type."""
-
 _TYPES_OF_FIELDS = {
     "vs": ResourceType.STRING,
     "vb": ResourceType.BOOLEAN,
@@ -77,65 +66,27 @@ class _Entry(NamedTuple):
     time: float
 
 
-class Pack(NamedTuple):
-    """What a payload says of one resource at one time, as SenML JSON of so many values.
-
-    ``seconds`` is the time as it was told. Source: RFC 8428, 4.5.3.
-    """
-
-    path: str
-    raw: bytes
-    value_count: int
-    seconds: float
+_Entries = Callable[[bytes, str], Iterable[_Entry]]
+_Write = Callable[[PythonValue, str, ResourceType | None], bytes]
 
 
-def read_senml_json(raw: bytes, _: str) -> dict[str, Reading]:
-    """The newest value of each resource in a SenML pack.
+def _records_codec(entries: _Entries, write: _Write) -> Codec:
+    """Return the codec of a format, of which only the form of the records is its own."""
 
-    Raises:
-        UnreadablePayload: It is not SenML, or names something that is no resource.
-    """
-    return _readings(_senml_json_entries(raw), raw)
+    def read(raw: bytes, path: str) -> dict[str, Reading]:
+        return _newest(entries(raw, path), raw)
 
+    def split(raw: bytes, path: str) -> list[Part]:
+        return _parts(entries(raw, path), path)
 
-def read_senml_cbor(raw: bytes, _: str) -> dict[str, Reading]:
-    """Read records like :func:`read_senml_json`, from CBOR."""
-    return _readings(_senml_cbor_entries(raw), raw)
+    return Codec(read, write, split)
 
 
-def read_lwm2m_json(raw: bytes, path: str) -> dict[str, Reading]:
-    """The newest value of each resource in LwM2M JSON; without a base name, names continue the path.
-
-    Raises:
-        UnreadablePayload: It is not LwM2M JSON, or names something that is no resource.
-    """
-    return _readings(_lwm2m_json_entries(raw, path), raw)
-
-
-def split_senml_json(raw: bytes, path: str) -> list[Pack]:
-    """What a SenML pack says of each resource at each time, in the order of the records.
-
-    Raises:
-        UnreadablePayload: It is not SenML, names something that is no resource, or holds what is no value of SenML.
-    """
-    return _packs(_senml_json_entries(raw), path)
-
-
-def split_senml_cbor(raw: bytes, path: str) -> list[Pack]:
-    """Split records like :func:`split_senml_json`, from CBOR."""
-    return _packs(_senml_cbor_entries(raw), path)
-
-
-def split_lwm2m_json(raw: bytes, path: str) -> list[Pack]:
-    """Split records like :func:`split_senml_json`, from LwM2M JSON."""
-    return _packs(_lwm2m_json_entries(raw, path), path)
-
-
-def _senml_json_entries(raw: bytes) -> Iterator[_Entry]:
+def _senml_json_entries(raw: bytes, _: str) -> Iterator[_Entry]:
     return (_with_bytes(entry, b"-_") for entry in _senml(_records(parse_json(raw))))
 
 
-def _senml_cbor_entries(raw: bytes) -> Iterator[_Entry]:
+def _senml_cbor_entries(raw: bytes, _: str) -> Iterator[_Entry]:
     return _senml([_named(record) for record in _records(parse_cbor(raw))])
 
 
@@ -146,19 +97,23 @@ def _lwm2m_json_entries(raw: bytes, path: str) -> Iterator[_Entry]:
     return _lwm2m_entries(body, path)
 
 
-def _packs(entries: Iterable[_Entry], path: str) -> list[Pack]:
+def _parts(entries: Iterable[_Entry], path: str) -> list[Part]:
+    """Return the records of each resource at each time, in their order, as SenML JSON."""
     records: dict[tuple[str, float], list[_Record]] = {}
     for entry in entries:
         parts = _resource_parts(entry.path)
         resource = path if entry.path == path else f"/{parts.object_id}/{parts.instance_id}/{parts.resource_id}"
         record: _Record = {"n": entry.path, entry.field: _json_item(_plain_item(entry))}
         records.setdefault((resource, entry.time), []).append(record)
-    return [Pack(resource, _json(told), len(told), seconds) for (resource, seconds), told in records.items()]
+    return [
+        Part(resource, _json(of_resource), SENML_JSON, len(of_resource), seconds)
+        for (resource, seconds), of_resource in records.items()
+    ]
 
 
 def _plain_item(entry: _Entry) -> PythonValue:
-    """The item of a record as its field has it; ``v`` is a number, whatever else CBOR can name."""
-    reading = from_item(_TYPES_OF_FIELDS.get(entry.field), entry.item, b"")
+    """Return the item of a record in the form of its field; ``v`` is a number, whatever else CBOR can name."""
+    reading = item_of(_TYPES_OF_FIELDS.get(entry.field), entry.item, b"")
     if entry.field != "v" and reading.problem is None:
         return reading.python
     if entry.field == "v" and reading.kind in {ValueKind.NUMBER, ValueKind.TIME}:
@@ -176,7 +131,7 @@ def _records(body: object) -> list[_Record]:
 
 
 def _named(record: _Record) -> _Record:
-    """A record of SenML CBOR with the names JSON has for its labels."""
+    """Return a record of SenML CBOR with the names that JSON has for its labels."""
     # True and 2.0 are labels of their own in CBOR, and equal to 1 and 2 in Python.
     if not all(type(label) in (int, str) for label in record):
         raise UnreadablePayload("the labels of a SenML record are integers and texts")
@@ -224,7 +179,7 @@ def _base_of(path: str, name: str) -> str:
 
 
 def _texts_as_bytes(entry: _Entry) -> _Entry:
-    """LwM2M JSON has no member for bytes: a text holds them where bytes are declared."""
+    """Read a text as base64 where bytes are declared: LwM2M JSON has no member for them."""
     definition = lookup(entry.path)
     if entry.field != "vs" or definition is None or definition.type is not ResourceType.OPAQUE:
         return entry
@@ -232,7 +187,7 @@ def _texts_as_bytes(entry: _Entry) -> _Entry:
 
 
 def _with_bytes(entry: _Entry, last_characters: bytes) -> _Entry:
-    """The entry with the bytes that its base64 text stands for; a text that is no base64 is left to the type check."""
+    """Decode the base64 text of an entry with bytes; a text that is no base64 is left to the type check."""
     if entry.field != "vd" or not isinstance(entry.item, str):
         return entry
     padded = entry.item.rstrip("=") + "=" * (-len(entry.item.rstrip("=")) % 4)
@@ -263,21 +218,13 @@ def _number(record: _Record, name: str, default: float) -> float:
     return number
 
 
-def _readings(entries: Iterable[_Entry], raw: bytes) -> dict[str, Reading]:
+def _newest(entries: Iterable[_Entry], raw: bytes) -> dict[str, Reading]:
     newest: dict[str, _Entry] = {}
     for entry in entries:
         _resource_parts(entry.path)
         if entry.path not in newest or entry.time >= newest[entry.path].time:
             newest[entry.path] = entry
     return {path: _reading(entry, raw) for path, entry in newest.items()}
-
-
-def is_resource(path: str) -> bool:
-    """Whether a text is the path of a resource, or of an instance of one."""
-    try:
-        return parse_path(path).resource_id is not None
-    except ValueError:
-        return False
 
 
 def _resource_parts(path: str) -> PathParts:
@@ -289,11 +236,11 @@ def _resource_parts(path: str) -> PathParts:
 def _reading(entry: _Entry, raw: bytes) -> Reading:
     definition = lookup(entry.path)
     if definition is None:
-        return from_item(_TYPES_OF_FIELDS.get(entry.field), entry.item, raw)
-    if _FIELDS.get(definition.type) != entry.field:
+        return item_of(_TYPES_OF_FIELDS.get(entry.field), entry.item, raw)
+    if DATA_TYPES[definition.type].senml_field != entry.field:
         problem = f"the object table declares {definition.type}, and the record of {entry.path} holds {entry.field!r}"
         return Reading(ValueKind.OPAQUE, raw, problem)
-    return from_item(definition.type, entry.item, raw)
+    return item_of(definition.type, entry.item, raw)
 
 
 def _check_resource(path: str) -> None:
@@ -303,7 +250,7 @@ def _check_resource(path: str) -> None:
 
 def _field(value: PythonValue, resource_type: ResourceType | None) -> str:
     if resource_type is not None:
-        return _FIELDS[resource_type]
+        return DATA_TYPES[resource_type].senml_field
     return "vs" if isinstance(value, str) else "vb" if isinstance(value, bool) else "v"
 
 
@@ -320,27 +267,25 @@ def _json(body: object) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def write_senml_json(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
-    """A checked value as a SenML pack of one record.
-
-    Raises:
-        InvalidValue: The path is none of a resource.
-    """
+def _write_senml_json(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
     _check_resource(path)
     return _json([{"n": path, _field(value, resource_type): _json_item(value)}])
 
 
-def write_senml_cbor(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
-    """Write records like :func:`write_senml_json`, as CBOR."""
+def _write_senml_cbor(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
     _check_resource(path)
     field = _field(value, resource_type)
     return cbor2.dumps([{_CBOR_LABELS["n"]: path, _CBOR_LABELS.get(field, field): _item(value)}])
 
 
-def write_lwm2m_json(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
-    """A checked value as LwM2M JSON of one record; errors as for :func:`write_senml_json`."""
+def _write_lwm2m_json(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
     _check_resource(path)
     field, item = _field(value, resource_type), _item(value)
     if isinstance(item, bytes):
         field, item = "vs", base64.b64encode(item).decode("ascii")
     return _json({"bn": path, "e": [{_MEMBERS_OF_FIELDS[field]: item}]})
+
+
+SENML_JSON_CODEC = _records_codec(_senml_json_entries, _write_senml_json)
+SENML_CBOR_CODEC = _records_codec(_senml_cbor_entries, _write_senml_cbor)
+LWM2M_JSON_CODEC = _records_codec(_lwm2m_json_entries, _write_lwm2m_json)

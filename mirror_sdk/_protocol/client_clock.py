@@ -7,7 +7,7 @@ import uuid
 from datetime import UTC, datetime
 
 
-class Moments:
+class ClientClock:
     """The clocks of this machine, and chance."""
 
     def new_async_id(self) -> str:

@@ -15,7 +15,7 @@ from mirror_sdk._protocol.cursor import poll_limit
 from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_positions, unreadable_keys
-from mirror_sdk.wire.entries import Batch
+from mirror_sdk.wire.log_entries import Batch
 
 
 class Patience:
@@ -65,7 +65,7 @@ class Patience:
             raise failure
 
 
-class Unread:
+class EventBuffer:
     """Events to be taken, of those that are wanted.
 
     Args:

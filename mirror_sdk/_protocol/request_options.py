@@ -9,7 +9,7 @@ from mirror_sdk._arguments import text as text_argument
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import DesiredValue, ExpectedValue, Resource
 from mirror_sdk.values import encode
-from mirror_sdk.values.typed import given_value
+from mirror_sdk.values.typed_input import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, NEVER_WRITTEN
 
 _MOST_REVISIONS = 2**63
