@@ -81,8 +81,8 @@ def synchronous(source: str, twin: Twin) -> str:
         TwinError: A rule of the twin's prose has nothing to do.
     """
     header = f"# Made from {Path(twin.source).name} by .ci/make_sync_twins.py: a change belongs there, not here.\n"
-    # Imports, two branches, and a name for what is returned may be needless when "await" is gone.
-    mending = ["check", "--fix-only", "--quiet", "--unsafe-fixes", "--select", "F401,I001,RET504,SIM108"]
+    # Imports, two branches, loops, and a name for what is returned may be needless when "await" is gone.
+    mending = ["check", "--fix-only", "--quiet", "--unsafe-fixes", "--select", "F401,I001,RET504,SIM108,UP028"]
     return _ruff(["format", "--quiet"], _ruff(mending, header + without_waiting(source, twin), twin), twin)
 
 

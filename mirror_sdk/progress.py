@@ -1,4 +1,4 @@
-"""Progress bars of what takes long, with one switch for all."""
+"""Progress bars for long operations, with one switch for all of them."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from typing import Protocol
 from mirror_sdk._fork import import_locked
 
 _switch: bool | None = None
-_is_told_elsewhere: ContextVar[bool] = ContextVar("is_told_elsewhere", default=False)
+_is_hidden: ContextVar[bool] = ContextVar("is_hidden", default=False)
 
 
 def show_progress(enabled: bool | None) -> None:
     """Turn progress bars on or off; ``None``, the default, shows them in a terminal and in a notebook."""
-    global _switch  # noqa: PLW0603 - one switch for the whole process is what it is for
+    global _switch  # noqa: PLW0603 - it is one switch for the whole process
     _switch = enabled
 
 
 @contextmanager
 def without_progress() -> Iterator[None]:
-    """No bars in here, for this thread or task alone: something else tells how far it is."""
-    token = _is_told_elsewhere.set(True)
+    """Show no progress bars in this block, in this thread or task alone, since something else shows the progress."""
+    token = _is_hidden.set(True)
     try:
         yield
     finally:
-        _is_told_elsewhere.reset(token)
+        _is_hidden.reset(token)
 
 
 class ProgressBar(Protocol):
-    """What is told how far it is."""
+    """A progress bar."""
 
     def update(self, steps: int = 1, /) -> object:
-        """So many steps more are done."""
+        """Advance by a number of steps."""
 
 
 class _NoBar:
-    """Stands in the place of a progress bar that nobody looks at."""
+    """A progress bar that is not shown."""
 
     def update(self, steps: int = 1, /) -> None:
-        """Take note of steps."""
+        """Do nothing."""
 
 
 def progress_bar(total: int, label: str) -> AbstractContextManager[ProgressBar]:
-    """A bar of ``tqdm`` for so many steps, in a ``with`` statement; a silent one where none is to be shown."""
+    """Return a ``tqdm`` bar for a ``with`` statement, or one that is not shown."""
     if not _is_shown():
         return nullcontext(_NoBar())
     import_locked("tqdm.auto")  # an extra, and slow to import
@@ -56,14 +56,14 @@ def progress_bar(total: int, label: str) -> AbstractContextManager[ProgressBar]:
 
 
 def _is_shown() -> bool:
-    if _is_told_elsewhere.get():
+    if _is_hidden.get():
         return False
-    return _is_looked_at() if _switch is None else _switch
+    return _has_viewer() if _switch is None else _switch
 
 
-def _is_looked_at() -> bool:
+def _has_viewer() -> bool:
     ipython = sys.modules.get("IPython")
-    # The output of a kernel is no terminal, and still somebody looks at it.
+    # The output of a kernel is not a terminal, but it is shown to a user.
     return hasattr(ipython and ipython.get_ipython(), "kernel") or (
         # A program without a console has no standard error.
         sys.stderr is not None and sys.stderr.isatty()

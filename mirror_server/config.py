@@ -139,13 +139,13 @@ class Settings:
 
     database_url: str = setting(
         DEFAULT_URL,
-        "Where the state is kept: sqlite:///FILE, which is made where there is none, or postgresql://USER@HOST/NAME.",
+        "The database: sqlite:///FILE, which is created if it does not exist, or postgresql://USER@HOST/NAME.",
         option="--database",
         metavar="URL",
     )
     manual_clock: bool = setting(
         False,
-        "With 'manual' time stands still until it is advanced through the simulator: in Python"
+        "With 'manual', time stands still until the simulator advances it: in Python"
         " mirror_sdk.Simulator(client).advance(60).",
         option="--clock",
         type=click.Choice(["system", "manual"]),
@@ -155,28 +155,28 @@ class Settings:
     )
     answer_timeout_seconds: float = setting(
         120,
-        "How long an attempt waits for a device's answer before the next one, or before the command fails.",
+        "Seconds to wait for the response of a device before the next attempt, or before the command fails.",
         type=SECONDS,
     )
     max_body_bytes: int = setting(
         1024 * 1024,
-        "The largest request body; a larger one is refused with 413.",
+        "Maximum size of a request body. A larger one is rejected with 413.",
         type=click.IntRange(min=1000),
     )
     keep_log_seconds: float = setting(
         24 * 3600,
-        "How long notifications are kept.",
+        "Seconds for which notifications are stored.",
         type=click.FloatRange(min=1),
     )
     keep_log_bytes: int = setting(
         50_000_000,
-        "How much of notifications is kept for one application; the oldest go first.",
+        "Maximum size of the notifications stored for one application. The oldest are deleted first.",
         type=click.IntRange(min=10_000),
     )
     callback_networks: tuple[Network, ...] = setting(
         (),
-        "A network webhooks may lead to besides public addresses, such as 10.0.0.0/8, or 127.0.0.0/8 for this"
-        " machine itself; may be given several times.",
+        "A network to which webhooks are allowed in addition to public addresses, such as 10.0.0.0/8, or 127.0.0.0/8"
+        " for this machine. Can be repeated.",
         option="--allow-callbacks-to",
         type=read_network,
         multiple=True,
@@ -184,44 +184,44 @@ class Settings:
     )
     failed_keys_per_minute: int = setting(
         20,
-        "How often one address may come with a wrong key before it is told 429; the right key is always let in.",
+        "How many wrong keys one address may send per minute before it gets 429. The right key is always accepted.",
         type=click.IntRange(min=1),
     )
     max_parked_polls: int = setting(
         20_000,
-        "How many long polls, event streams and websockets may be open at once; one more is refused with 429.",
+        "Maximum number of open long polls, event streams and websockets. One more is rejected with 429.",
         type=click.IntRange(min=1),
     )
     max_blocking_polls: int = setting(
         8,
-        "How many long polls and event streams may be open at once, each on a thread of its own.",
+        "Maximum number of open long polls and event streams, each on a thread of its own.",
         type=click.IntRange(min=1),
         commands=("wsgi",),
     )
     poll_share: float = setting(
         0.5,
-        "Which part of these, and of the snapshots that are sent at once, one application may have.",
+        "The share of these polls, and of concurrent snapshots, that one application may use.",
         type=click.FloatRange(min=0, max=1),
     )
     max_unread_bytes: int = setting(
         32_000_000,
-        "How much of its answers an application may leave unread before its next request is told 429.",
+        "Maximum size of unread responses of one application. Beyond it, its next request gets 429.",
         type=click.IntRange(min=1_000_000),
     )
     request_timeout_seconds: float = setting(
         30,
-        "How long request line and headers may take to arrive, and then the body; what takes longer is told 408.",
+        "Seconds in which request line and headers, and then the body, have to arrive. A slower request gets 408.",
         type=SECONDS,
     )
     write_timeout_seconds: float = setting(
         30,
-        "How long a client may take to read the next part of an answer before its connection ends.",
+        "Seconds in which a client has to read the next part of a response, or its connection is closed.",
         type=SECONDS,
     )
     without: tuple[str, ...] = setting(
         (),
-        "An extension to leave out: its routes, its options and what it stores; may be given several times."
-        " 'mirror-server help extensions' lists all.",
+        "An extension to leave out, with its routes, options and storage. Can be repeated. 'mirror-server help"
+        " extensions' lists all.",
         multiple=True,
         metavar="NAME",
     )

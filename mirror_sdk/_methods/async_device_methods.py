@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import to_execute, to_write
 from mirror_sdk._protocol.deadline import wait_of
+from mirror_sdk._protocol.request_options import to_execute, to_write
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import DeviceTable, is_table
 from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
@@ -48,7 +48,7 @@ class AsyncDeviceMethods:
         >>> await client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = await self._session.place_and_wait(
+        answer = await self._session.submit_and_wait(
             "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
         )
         return answer.python
@@ -74,7 +74,7 @@ class AsyncDeviceMethods:
         >>> await client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        await self._session.place_and_wait(
+        await self._session.submit_and_wait(
             "PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
         )
 
@@ -94,7 +94,7 @@ class AsyncDeviceMethods:
         >>> await client.execute(light, "/3/0/4")
         """
         asked = to_execute(argument)
-        await self._session.place_and_wait(
+        await self._session.submit_and_wait(
             "POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
         )
 
@@ -193,7 +193,7 @@ class AsyncDeviceMethods:
         # A generator of rows may use objects of this thread.
         rows = writes if is_table(writes) else list(writes)
         requested = await off_loop(partial(read_requested, rows, value=value, path=path, if_match=if_match))
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         found = await self._session.run(look_up(self._session.names, await off_loop(names_in, requested)), whole)
         return await AsyncPlanner(self._session).plan_of(
             await off_loop(with_ids, requested, found.ids),

@@ -119,7 +119,7 @@ class AsyncEventMethods:
         wants = event_filter(paths, wanted)
         reader = self._session.new_reader()
         await reader.go_to_end(deadline)
-        watch = AsyncWatch(reader, callback, wants, self._session.sender.moments.now)
+        watch = AsyncWatch(reader, callback, wants, self._session.sender.clock.now)
         self._session.watches.add(watch)
         return watch
 
@@ -182,7 +182,7 @@ class AsyncEventMethods:
         from mirror_sdk.recording.rules import RecordingRules
         from mirror_sdk.recording.writer import RecordingWriter
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         make_writer = partial(
             RecordingWriter,

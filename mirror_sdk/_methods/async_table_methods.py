@@ -80,7 +80,7 @@ class AsyncTableMethods:
         2
         """
         await import_off_loop(module_for(as_))
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         tables, about = await self._tables.state_of(devices, paths, whole, raw=raw)
         about = await self._tables.with_silent(about, tables, paths)
         return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
@@ -187,7 +187,7 @@ class AsyncTableMethods:
         from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.tables.history import HistoryParts
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
         request = HistoryRequest(
             selection=await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters),
@@ -299,7 +299,7 @@ class AsyncTableMethods:
         await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         as_of = instant_like("instant", instant, await self._tables.clock_of(instant, timeout=whole))
         selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
@@ -400,7 +400,7 @@ class AsyncTableMethods:
         from mirror_sdk.history.request import HistoryRequest, behind, check_interval
         from mirror_sdk.tables.columns import basis_of_table
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         now = await self._tables.clock_of(begin, end, timeout=whole)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
@@ -410,7 +410,7 @@ class AsyncTableMethods:
         if last is None:
             # Until now, by the service's clock.
             after = await self._tables.state_at(None, selection, whole)
-            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.moments.now)
+            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
             selection=selection, server=self._session.base_url, begin=behind(first), end=behind(last)
         )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import to_execute, to_write
 from mirror_sdk._protocol.deadline import wait_of
+from mirror_sdk._protocol.request_options import to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._table_keys import DeviceTable, is_table
 from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
@@ -49,7 +49,7 @@ class DeviceMethods:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = self._session.place_and_wait(
+        answer = self._session.submit_and_wait(
             "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
         )
         return answer.python
@@ -75,7 +75,7 @@ class DeviceMethods:
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        self._session.place_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.submit_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def execute(
         self,
@@ -93,7 +93,7 @@ class DeviceMethods:
         >>> client.execute(light, "/3/0/4")
         """
         asked = to_execute(argument)
-        self._session.place_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        self._session.submit_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
 
     def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
@@ -190,7 +190,7 @@ class DeviceMethods:
         # A generator of rows may use objects of this thread.
         rows = writes if is_table(writes) else list(writes)
         requested = partial(read_requested, rows, value=value, path=path, if_match=if_match)()
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         found = self._session.run(look_up(self._session.names, names_in(requested)), whole)
         return Planner(self._session).plan_of(
             with_ids(requested, found.ids),

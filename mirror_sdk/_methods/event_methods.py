@@ -116,7 +116,7 @@ class EventMethods:
         wants = event_filter(paths, wanted)
         reader = self._session.new_reader()
         reader.go_to_end(deadline)
-        watch = Watch(reader, callback, wants, self._session.sender.moments.now)
+        watch = Watch(reader, callback, wants, self._session.sender.clock.now)
         self._session.watches.add(watch)
         return watch
 
@@ -179,7 +179,7 @@ class EventMethods:
         from mirror_sdk.recording.rules import RecordingRules
         from mirror_sdk.recording.writer import RecordingWriter
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         chosen = None if devices is None else self._session.ids_of(devices, timeout=whole)
         make_writer = partial(
             RecordingWriter,

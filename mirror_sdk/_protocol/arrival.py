@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from mirror_sdk._protocol.answer_body import BUFFER_BYTES, Body, Unpacking
 from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Unpacking
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar, cast
 
 import httpx
 
-from mirror_sdk._protocol.answer_body import BUFFER_BYTES, Body, Unpacking
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.event_loop import ends_with
+from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Unpacking
 
 T = TypeVar("T")
 

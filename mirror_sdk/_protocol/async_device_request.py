@@ -10,24 +10,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, warn_of_loss
+from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.deadline import rest_of
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest, warn_of_loss
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
 from mirror_sdk.values import Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AsyncDeviceRequest(PlacedRequest):
+class AsyncDeviceRequest(AcceptedRequest):
     """What ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` give: a request on its way.
 
     Its answer is fetched by whoever waits for it. A wait that timed out or was cancelled may be repeated. Throwing the
     handle away does not cancel the request.
     """
 
-    _pump: AsyncAnswerPump
+    _router: AsyncResponseRouter
 
     def __repr__(self) -> str:
         state = "waiting" if self._expectation.answer is None else "answered"
@@ -47,7 +47,7 @@ class AsyncDeviceRequest(PlacedRequest):
         (21.5, True)
         """
         is_done = await wait_for_answer(self, 0)
-        warn_of_loss([self], self._pump.called_from)
+        warn_of_loss([self], self._router.called_from)
         return is_done
 
     async def result(self, timeout: float | None = None) -> Value:
@@ -90,10 +90,10 @@ class AsyncDeviceRequest(PlacedRequest):
 
     async def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = await self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
+        answer = await self._router.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
-            warn_of_loss([self], self._pump.called_from)
-            raise self.late(timeout_seconds) from self._pump.last_failure
+            warn_of_loss([self], self._router.called_from)
+            raise self.late(timeout_seconds) from self._router.reader.last_failure
         return answer
 
 
@@ -103,7 +103,7 @@ async def wait_for_answer(request: AsyncDeviceRequest, timeout_seconds: float) -
     Raises:
         MirrorError: A failure that waiting would not mend.
     """
-    return await request._pump.wait(request._expectation, timeout_seconds) is not None
+    return await request._router.wait(request._expectation, timeout_seconds) is not None
 
 
 async def look_for_answers(requests: Iterable[object]) -> None:
@@ -112,12 +112,12 @@ async def look_for_answers(requests: Iterable[object]) -> None:
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
     """
-    waiting: dict[AsyncAnswerPump, list[Expectation]] = {}
+    waiting: dict[AsyncResponseRouter, list[Expectation]] = {}
     asked = list(requests)
     for request in asked:
         if isinstance(request, AsyncDeviceRequest) and request.answer is None:
-            waiting.setdefault(request._pump, []).append(request._expectation)
-    for pump, expectations in waiting.items():
+            waiting.setdefault(request._router, []).append(request._expectation)
+    for router, expectations in waiting.items():
         with suppress(ClientClosed):
-            await pump.look(expectations)
+            await router.look(expectations)
     warn_of_loss(asked)

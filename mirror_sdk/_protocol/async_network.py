@@ -1,14 +1,16 @@
-"""The network of the asynchronous client: connections of httpcore, opened in a thread and kept in a list."""
+"""The network of the asynchronous client: connections of httpcore, kept in a list."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 from weakref import WeakSet
 
 import anyio
 import httpcore
 import httpx
 
+from mirror_sdk._fork import Lock
 from mirror_sdk._protocol.environment import certificates_for
 from mirror_sdk._protocol.httpcore_messages import (
     IDLE_SECONDS,
@@ -18,6 +20,8 @@ from mirror_sdk._protocol.httpcore_messages import (
     httpcore_url,
     httpx_errors,
 )
+
+# synchronous alone: from mirror_sdk._protocol.network_streams import DeadlineBackend, OpenStreams
 
 
 class AsyncNetwork(httpx.AsyncBaseTransport):
@@ -37,14 +41,18 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
 
     def __init__(self, base_url: str) -> None:
         self._url = httpx.URL(base_url)
-        self._proxy = httpcore_proxy(self._url)
+        self._options: dict[str, Any] = {"proxy": httpcore_proxy(self._url), "keepalive_expiry": IDLE_SECONDS}
         self._maker: httpcore.AsyncConnectionPool | None = None
+        self._lock = Lock()
         self._idle: list[httpcore.AsyncConnectionInterface] = []
         self._open: WeakSet[httpcore.AsyncConnectionInterface] = WeakSet()
         self._is_closed = False
+        # synchronous alone: self._streams = OpenStreams()
+        # synchronous alone: self._options["network_backend"] = DeadlineBackend(self._streams)
+        # synchronous alone: self.open()
 
     def open(self) -> httpcore.AsyncConnectionPool:
-        """Make it ready, which takes a tenth of a second: to be done in a thread before anything is sent.
+        """Make it ready, which takes a tenth of a second: an event loop does this in a thread before it sends anything.
 
         Returns:
             A pool that makes connections and stays empty.
@@ -53,15 +61,13 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
             ConfigError: The certificates that the environment names cannot be read.
         """
         if self._maker is None:
-            # Loads what anyio loads where it is wanted first.
-            anyio.run(anyio.sleep, 0)
-            self._maker = httpcore.AsyncConnectionPool(
-                ssl_context=certificates_for(self._url), proxy=self._proxy, keepalive_expiry=IDLE_SECONDS
-            )
+            # Loads the modules that anyio imports at its first use.
+            anyio.run(anyio.sleep, 0)  # asynchronous alone
+            self._maker = httpcore.AsyncConnectionPool(ssl_context=certificates_for(self._url), **self._options)
         return self._maker
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; the body of the response is read as it is wanted."""
+        """Send a request; the body of the response is read on demand."""
         connection = await self._connection()
         try:
             with httpx_errors():
@@ -78,28 +84,42 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
 
     async def release(self, connection: httpcore.AsyncConnectionInterface) -> None:
         """Keep a connection for the next request if it is idle, and close it otherwise."""
-        if connection.is_idle() and len(self._idle) < MOST_IDLE and not self._is_closed:
-            self._idle.append(connection)
-        else:
+        with self._lock:
+            is_kept = connection.is_idle() and len(self._idle) < MOST_IDLE and not self._is_closed
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
             await connection.aclose()
 
-    async def aclose(self) -> None:
-        """Close the connections, also those that are in use."""
-        self._is_closed = True
-        connections = list(self._open)
-        self._idle.clear()
+    async def release_idle(self) -> None:
+        """Close the connections that no request uses; the next request makes a new one."""
+        with self._lock:
+            connections, self._idle = self._idle, []
         for connection in connections:
             await connection.aclose()
 
+    async def aclose(self) -> None:
+        """Close the connections, also those that are in use; requests that wait for a response fail at once."""
+        # synchronous alone: self._streams.hang_up()
+        with self._lock:
+            self._is_closed = True
+            connections = list(self._open)
+        for connection in connections:
+            await connection.aclose()
+        # synchronous alone: self._streams.close()
+
     async def _connection(self) -> httpcore.AsyncConnectionInterface:
-        """The connection that was used last, or a new one; those that were idle for too long are closed."""
-        while expired := next((connection for connection in self._idle if connection.has_expired()), None):
-            self._idle.remove(expired)
-            await expired.aclose()
-        if self._idle:
-            return self._idle.pop()
-        connection = self.open().create_connection(httpcore_url(self._url).origin)
-        self._open.add(connection)
+        """Return the connection that was used last, or a new one; close those that were idle for too long."""
+        with self._lock:
+            expired = [connection for connection in self._idle if connection.has_expired()]
+            self._idle = [connection for connection in self._idle if connection not in expired]
+            connection = self._idle.pop() if self._idle else None
+        for old in expired:
+            await old.aclose()
+        if connection is None:
+            connection = self.open().create_connection(httpcore_url(self._url).origin)
+            with self._lock:
+                self._open.add(connection)
         return connection
 
 

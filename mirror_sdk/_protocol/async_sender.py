@@ -11,37 +11,31 @@ from typing import Any, TypeVar
 
 import httpx
 
-from mirror_sdk._fork import Connections, Lock, leave_to_parent, tell_in_child
+from mirror_sdk._fork import Connections, Lock, abandon_in_child, register_fork_handler
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._protocol.answer_body import Gathering
 from mirror_sdk._protocol.async_arrival import pieces_of, read_arriving
 from mirror_sdk._protocol.async_network import AsyncNetwork
+from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
 from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP, LoopTurns, closed_when_cancelled, ends_with
 from mirror_sdk._protocol.http_messages import (
-    client_headers,
-    deadline_of,
     forget_body,
-    lost,
-    refuse_closed,
     request_of,
-    require_time,
     take_cookies,
 )
-from mirror_sdk._protocol.moments import Moments
-from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received, hide_key, hint_at_demo
-from mirror_sdk._protocol.retries import Retries
-from mirror_sdk._protocol.status import Contact
+from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
+from mirror_sdk._protocol.response_body import Gathering
+from mirror_sdk._protocol.sender_base import SenderBase
 from mirror_sdk._protocol.steps import Pause
-from mirror_sdk.config import ClientSettings, read_max_retries, read_timeout
-from mirror_sdk.errors import ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.config import ClientSettings
+from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedAnswer
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
 
 
-class AsyncSender:
+class AsyncSender(SenderBase):
     """A connection pool with the address and the access key, for any number of tasks of one event loop.
 
     A child process gets a pool of its own; a transport that was given stays, without the connections there were.
@@ -57,43 +51,34 @@ class AsyncSender:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self.contact: Contact = Contact()
-        self._base_url = settings.base_url
-        self._key = settings.api_key
-        self._timeout_seconds = read_timeout(timeout_seconds)
-        self._max_retries = read_max_retries(max_retries)
-        self._clock = clock
+        super().__init__(settings, timeout_seconds, max_retries, clock)
         self._sleep = sleep
         self._turns = LoopTurns()  # asynchronous alone: threads send whenever they want to
-        self._headers = client_headers(settings)
-        self._transport = transport
-        self._network: AsyncNetwork | None = None
-        self.moments: Moments = Moments()
-        self._before: tuple[httpx.AsyncBaseTransport | None, _Pool | None] | None = None
         self._is_prepared = False  # asynchronous alone
+        self._transport = transport
         self._connections = Connections()
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
-        tell_in_child(self)
+        self._before: _Pool | None = None
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Leave the connections to the parent."""
         self._connections.close_in_child()
         self._turns = LoopTurns()  # asynchronous alone: the loop is the parent's, too
-        if self._transport is None and self._pool is not None and not self._pool.is_closed:
+        pool = self._pool
+        if pool is not None and isinstance(pool.carrier, AsyncNetwork) and not pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
-            leave_to_parent(self._pool)  # asynchronous alone
+            abandon_in_child(pool)  # asynchronous alone
             self._is_prepared = False  # asynchronous alone
-            self._pool = self._network = None
+            self._pool = None
 
     def _new_pool(self) -> _Pool:
-        if self._transport is None:
-            self._network = AsyncNetwork(self._base_url)
-        return _Pool(self._headers, self.carrier)
+        return _Pool(self._headers, self._transport or AsyncNetwork(self.base_url))
 
     @property
     def _http(self) -> _Pool:
-        """The pool; in a child it is made when it is wanted, for most of them never send anything."""
+        """The pool. A child process makes its own when it first sends something, which most of them never do."""
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
@@ -109,7 +94,7 @@ class AsyncSender:
         if self._is_prepared:
             return
         self._turns.require_loop()
-        refuse_closed(self._http)
+        self.refuse_closed()
         async with self._turns.preparing:
             if not self._is_prepared:
                 await off_loop(self._prepare)
@@ -117,8 +102,9 @@ class AsyncSender:
     def _prepare(self) -> None:  # asynchronous alone
         # With the first of all models pydantic looks for plugins among all that is installed.
         ErrorBody.model_rebuild()
-        if self._network is not None:
-            self._network.open()
+        carrier = (self._before or self._http).carrier
+        if isinstance(carrier, AsyncNetwork):
+            carrier.open()
         self._is_prepared = True
 
     async def aclose(self) -> None:
@@ -134,82 +120,41 @@ class AsyncSender:
 
     @property
     def is_on_network(self) -> bool:
-        """Whether requests are carried by the network, and by no transport that was given or inserted."""
-        return self._transport is None
-
-    @property
-    def timeout_seconds(self) -> float:
-        """How long a call may take that is given no limit of its own."""
-        return self._timeout_seconds
-
-    @property
-    def base_url(self) -> str:
-        """Address of the service."""
-        return self._base_url
-
-    @property
-    def base_path(self) -> str:
-        """The path of that address."""
-        return httpx.URL(self._base_url).path.rstrip("/")
-
-    @property
-    def api_key(self) -> str:
-        """The access key."""
-        return self._key.get_secret_value()
+        """Whether requests go over the network, and not to a given or inserted transport."""
+        return isinstance(self.carrier, AsyncNetwork)
 
     @property
     def carrier(self) -> httpx.AsyncBaseTransport:
-        """What carries the requests."""
-        return self._transport or self._network or AsyncNetwork(self._base_url)
+        """The transport of the requests."""
+        return self._http.carrier
 
-    def insert(self, transport: httpx.AsyncBaseTransport, moments: Moments) -> None:
-        """Have requests carried by another transport, and times told by it, until :meth:`take_out`.
+    def insert(self, transport: httpx.AsyncBaseTransport, clock: ClientClock) -> None:
+        """Send requests to another transport, which has a clock of its own, until :meth:`take_out`.
 
         Raises:
             ClientClosed: It was closed.
-            InvalidValue: That is so already.
+            InvalidValue: Another one is inserted already.
         """
-        refuse_closed(self._http)
+        self.refuse_closed()
+        before = self._http
         with self._making:
             if self._before is not None:
                 raise InvalidValue("there is a cassette in this client; end its block first")
-            self._before = self._transport, self._pool
-            self._transport, self.moments = transport, moments
-            self._pool = self._new_pool()
+            self._before, self._pool = before, _Pool(self._headers, transport)
+            self.clock = clock
 
     async def take_out(self) -> None:
-        """Have requests carried as before; what was closed meanwhile stays closed."""
+        """Send requests as before; a client that was closed meanwhile stays closed."""
+        is_closed = self.is_closed
         with self._making:
-            inserted = self._pool
-            if self._before is not None:
-                (self._transport, self._pool), self._before = self._before, None
-            self.moments = Moments()
-        if inserted is not None and inserted.is_closed:
+            self._pool, self._before = self._before, None
+            self.clock = ClientClock()
+        if is_closed:
             await self._http.aclose()
 
     def let_ahead(self, task: asyncio.Task[None]) -> None:  # asynchronous alone
         """Send nothing else before this task of the running loop, which sends by this too, has ended."""
         self._turns.let_ahead(task)
-
-    def whole(self, timeout: float | None) -> Deadline | None:
-        """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
-
-        Raises:
-            InvalidValue: It is no limit.
-        """
-        return None if timeout is None else self.deadline(timeout)
-
-    def to_place(self, wait: Deadline | None) -> Deadline | None:
-        """How long the placing of a request may take whose answer is then waited for; ``None`` is the client's."""
-        return wait if wait and wait < self._timeout_seconds else None
-
-    def deadline(self, timeout: float | None) -> Deadline:
-        """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
-
-        Raises:
-            InvalidValue: It is no limit.
-        """
-        return deadline_of(self._timeout_seconds if timeout is None else timeout, self._clock)
 
     async def send(self, operation: Operation[T], timeout: float | None = None) -> T:
         """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
@@ -227,15 +172,18 @@ class AsyncSender:
             UnexpectedAnswer: What answered does not speak this interface.
         """
         self._turns.require_loop()  # asynchronous alone
-        usual = min(self._timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
+        usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
-        try:
+
+        async def attempt() -> T:
+            answer = await self._read(operation, await self._open(operation, deadline), deadline)
+            if len(answer.content) > MOST_BYTES_ON_LOOP:  # asynchronous alone
+                return await off_loop(operation.finish, answer)
+            return operation.finish(answer)
+
+        with self.explaining():
             async with self._turn(operation, deadline):
-                return await self._send(operation, deadline)
-        except MirrorError as error:
-            hint_at_demo(error, self._base_url)
-            hide_key(error, self._key.get_secret_value())
-            raise
+                return await self._repeat(operation, deadline, attempt)
 
     async def receive(
         self,
@@ -259,14 +207,17 @@ class AsyncSender:
             UnexpectedAnswer: What answered does not speak this interface.
         """
         self._turns.require_loop()  # asynchronous alone
-        deadline = Pace(self._timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
-        try:
+        deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
+        with self.explaining():
             async with self._turn(operation, deadline):
-                return await self._receive(operation, read, deadline)
-        except MirrorError as error:
-            hint_at_demo(error, self._base_url)
-            hide_key(error, self._key.get_secret_value())
-            raise
+                answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
+                try:
+                    return await read_arriving(read, answer, deadline)
+                except httpx.RequestError as exc:
+                    raise self.lost(operation, exc, deadline) from exc
+                finally:
+                    await answer.aclose()
+                    forget_body(answer)
 
     async def pause(self, pause: Pause, deadline: Deadline) -> None:
         """Wait between two requests of a call.
@@ -274,23 +225,8 @@ class AsyncSender:
         Raises:
             CallTimeout: The call has no time for that.
         """
-        require_time(pause, deadline)
+        self.require_time(pause, deadline)
         await self._sleep(pause.seconds)
-
-    async def _receive(
-        self,
-        operation: Operation[None],
-        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
-        deadline: Deadline,
-    ) -> T:
-        answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
-        try:
-            return await read_arriving(read, answer, deadline)
-        except httpx.RequestError as exc:
-            raise self._lost(operation, exc, deadline) from exc
-        finally:
-            await answer.aclose()
-            forget_body(answer)
 
     @asynccontextmanager
     async def _turn(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:  # asynchronous alone
@@ -302,7 +238,7 @@ class AsyncSender:
         try:
             await self._turns.take(deadline)
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc, deadline) from exc
+            raise self.lost(operation, exc, deadline) from exc
         try:
             yield
         finally:
@@ -315,22 +251,8 @@ class AsyncSender:
             operation.finish(await self._read(operation, answer, deadline))
         return answer
 
-    async def _send(self, operation: Operation[T], deadline: Deadline) -> T:
-        async def attempt() -> T:
-            answer = await self._exchange(operation, deadline)
-            if len(answer.content) > MOST_BYTES_ON_LOOP:  # asynchronous alone
-                return await off_loop(operation.finish, answer)
-            return operation.finish(answer)
-
-        return await self._repeat(operation, deadline, attempt)
-
     async def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], Awaitable[T]]) -> T:
-        retries = Retries(
-            operation.most_attempts(self._max_retries),
-            self._timeout_seconds,
-            deadline,
-            outlasts_loss=operation.outlasts_loss,
-        )
+        retries = self.retries(operation, deadline)
         while True:
             deadline.begin_attempt()
             try:
@@ -339,20 +261,17 @@ class AsyncSender:
                 pause_seconds = retries.pause_after(error)
             await self._sleep(pause_seconds)
 
-    async def _exchange(self, operation: Operation[Any], deadline: Deadline) -> HTTPResponse:
-        return await self._read(operation, await self._open(operation, deadline), deadline)
-
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
         """The answer without its body; it is to be closed."""
         await self.prepare()  # asynchronous alone
         http = self._http
-        refuse_closed(http)
-        request = request_of(http, operation, self._base_url, self._timeout_seconds, deadline)
+        self.refuse_closed()
+        request = request_of(http, operation, self.base_url, self.timeout_seconds, deadline)
         try:
             async with closed_when_cancelled(request), ends_with(deadline):
                 answer = await http.carrier.handle_async_request(request)
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc, deadline) from exc
+            raise self.lost(operation, exc, deadline) from exc
         take_cookies(http, request, answer)
         self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
@@ -367,7 +286,7 @@ class AsyncSender:
                     gathering.add(piece)
             return Received(answer.status_code, answer.headers, gathering.content)
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc, deadline) from exc
+            raise self.lost(operation, exc, deadline) from exc
         except UnexpectedAnswer:
             if answer.is_success:
                 raise
@@ -376,14 +295,6 @@ class AsyncSender:
         finally:
             await answer.aclose()
             forget_body(answer)
-
-    def _lost(self, operation: Operation[Any], exc: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
-        # Under an open request; the system's own words for it would mislead.
-        refuse_closed(self._http)
-        failure = lost(operation, self._base_url, exc, deadline)
-        hide_key(failure, self._key.get_secret_value())
-        self.contact.failed(failure)
-        return failure
 
 
 class _Pool(httpx.AsyncClient):

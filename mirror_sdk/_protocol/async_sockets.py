@@ -9,7 +9,7 @@ from contextlib import suppress
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
+from mirror_sdk._fork import abandon_in_child, close_in_child, register_fork_handler
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_connection import abort, open_connection, receive, socket_of
 from mirror_sdk._protocol.deadline import left_of
@@ -24,15 +24,15 @@ class AsyncSocket:
         self._way = way
         self._connection: ClientConnection | None = connection
         self._end = weakref.finalize(self, abort, connection)
-        tell_in_child(self)
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Leave the connection, and the task or thread that listens to it, to the parent."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         self._end.detach()
-        leave_to_parent(connection)
+        abandon_in_child(connection)
         sock = socket_of(connection)
         if sock is not None and sock.fileno() >= 0:
             close_in_child(sock.fileno())

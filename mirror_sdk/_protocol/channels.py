@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from mirror_sdk._caller import SourceLine, calling_line
-from mirror_sdk._fork import cannot_be_pickled, tell_in_child
+from mirror_sdk._fork import cannot_be_pickled, register_fork_handler
 from mirror_sdk._protocol.cursor import poll_limit
 from mirror_sdk._protocol.deadline import left_of
 from mirror_sdk._protocol.defaults import (
@@ -29,10 +29,10 @@ from mirror_sdk._protocol.defaults import (
     LONGEST_PAUSE_OF_LOOK_SECONDS,
     STALE_AFTER_SECONDS,
 )
+from mirror_sdk._protocol.event_buffer import EventBuffer, Patience
 from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk._protocol.inbox import Expectation, Inbox
-from mirror_sdk._protocol.log_reader import Reader
-from mirror_sdk._protocol.unread import Patience, Unread
+from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._threads import Condition, Worker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
@@ -43,7 +43,7 @@ from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 _log = logging.getLogger(__name__)
 
 
-class AnswerPump:
+class ResponseRouter:
     """Waits for answers to device requests, for any number of threads, with one poll at a time.
 
     What was lost of the log is noted where an answer is awaited, and nobody else is told of it: who has all answers has
@@ -51,8 +51,8 @@ class AnswerPump:
     answered to both.
     """
 
-    def __init__(self, reader: Reader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reader: Reader = reader
+    def __init__(self, reader: LogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reader: LogReader = reader
         self.inbox: Inbox = inbox
         self._clock = clock
         self.called_from: SourceLine | None = calling_line()
@@ -63,18 +63,13 @@ class AnswerPump:
         self._is_ahead = False
         self._last_read_at = clock()
         self._position = reader.position
-        tell_in_child(self)
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Nobody reads here. What was read in the parent and not yet handed out is read again."""
         self._changed = Condition()
         self._is_reading = self._is_seeking = self._is_holding = False
-        self.reader = self.reader.beside(self._position)
-
-    @property
-    def last_failure(self) -> MirrorError | None:
-        """Why the last poll failed; ``None`` when it did not."""
-        return self.reader.last_failure
+        self.reader = self.reader.at(self._position)
 
     def expect(self, async_id: str, within_seconds: float = math.inf) -> Expectation:
         """The place for an answer; to be taken before the request is sent.
@@ -85,7 +80,9 @@ class AnswerPump:
         most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
         with self._changed:
             # A reader that has lost its position is about to find it; a second search could skip what came between.
-            self._changed.wait_for(lambda: not self._is_reading or self._is_placed, most_seconds)
+            self._changed.wait_for(
+                lambda: not self._is_reading or (self.reader.has_position and not self._is_seeking), most_seconds
+            )
             if not self._is_reading and self._is_stale():
                 self._is_reading = self._is_seeking = True
                 try:
@@ -99,27 +96,34 @@ class AnswerPump:
             return self.inbox.expect(async_id)
 
     @contextmanager
-    def placing(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
-        """While a request is placed: for how many seconds it may be held open for its answer, 0 for not at all.
+    def submitting(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
+        """While a request is sent: give the seconds that the service may hold its 202 for the response, 0 for none.
 
-        Whoever waits alone needs no poll for that. Of many who wait one poll brings all answers, and to hold a
-        connection open for each of them would take longer.
+        A request that waits alone needs no poll then. For many that wait, one poll brings all responses; a connection
+        that is held open for each of them would take longer.
         """
-        held_seconds = self._begin_holding(most_held_seconds)
+        with self._changed:
+            is_held = (
+                left_of(most_held_seconds) >= 2 * HELD_SECONDS
+                and not (self._is_reading or self._is_holding)
+                and self.inbox.may_take
+            )
+            self._is_holding |= is_held
+        if not is_held:
+            yield 0
+            return
         try:
-            yield held_seconds
+            yield HELD_SECONDS
         except BaseException:
-            if held_seconds:
-                self.inbox.give_up(expectation)
+            self.inbox.give_up(expectation)
             raise
         finally:
-            if held_seconds:
-                self._is_holding = False
+            self._is_holding = False
 
     def take(self, answer: AsyncResponse) -> None:
         """Hand out an answer that came with its request, beside the log."""
         with self._changed:
-            is_next = not self._is_reading and self.reader.pass_over(answer.seq)
+            is_next = not self._is_reading and self.reader.skip_entry(answer.seq)
             if is_next:
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
@@ -180,14 +184,14 @@ class AnswerPump:
             is_turn = not self._is_reading
             self._is_reading = True
             # Who reads may hold a poll open for long, or be behind: it is looked at beside.
-            reader = self.reader if is_turn else self.reader.beside(self._position)
+            reader = self.reader if is_turn else self.reader.at(self._position)
         try:
             self._look(reader, awaited, within_seconds)
         finally:
             if is_turn:
                 self._end_turn()
 
-    def _look(self, reader: Reader, awaited: Sequence[Expectation], within_seconds: float) -> None:
+    def _look(self, reader: LogReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
         deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
         async_ids = {expectation.async_id for expectation in awaited}
         while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
@@ -204,24 +208,10 @@ class AnswerPump:
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
-    @property
-    def _is_placed(self) -> bool:
-        """Whether what comes now will be read."""
-        return self.reader.is_placed and not self._is_seeking
-
-    def _begin_holding(self, most_seconds: float) -> int:
-        if left_of(most_seconds) < 2 * HELD_SECONDS:
-            return 0
-        with self._changed:
-            if self._is_reading or self._is_holding or not self.inbox.may_take:
-                return 0
-            self._is_holding = True
-            return HELD_SECONDS
-
     def _is_stale(self) -> bool:
         """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
         idle_seconds = self._clock() - self._last_read_at
-        return not self.reader.is_placed or (idle_seconds > STALE_AFTER_SECONDS and self.inbox.is_idle)
+        return not self.reader.has_position or (idle_seconds > STALE_AFTER_SECONDS and not self.inbox.waiting)
 
     def _take_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
         """Whether to read now; ``False`` when the answer came, or the time is over while another one reads."""
@@ -277,7 +267,7 @@ class Events(Iterator[Event]):
 
     def __init__(
         self,
-        reader: Reader,
+        reader: LogReader,
         *,
         timeout_seconds: float,
         outage_seconds: float | None = None,
@@ -293,13 +283,13 @@ class Events(Iterator[Event]):
         self._find_wanted = find_wanted
         self._clock = clock
         self._now = now
-        self._unread = Unread(reader.position, limit, wants, called_from=calling_line())
+        self._buffer = EventBuffer(reader.position, limit, wants, called_from=calling_line())
         # Each of several threads gets the next event.
         self._turn = threading.Lock()
-        tell_in_child(self)
+        register_fork_handler(self)
         self._begin()
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Nobody takes events here. What one had asked for is asked for again."""
         self._turn = threading.Lock()
 
@@ -313,17 +303,17 @@ class Events(Iterator[Event]):
         Before the first event it is where they begin. Where the service does not tell the number of each entry
         (``Event.seq``), it stays before a message until its last event was taken.
         """
-        return self._unread.position
+        return self._buffer.position
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
         with self._turn:
-            event = None if self._unread.is_over else self._take()
+            event = None if self._buffer.is_over else self._take()
             if event is None:
                 # An iterator that has ended stays so; an asynchronous one goes on at the next step.
-                self._unread.end()
+                self._buffer.end()
                 raise StopIteration
             return event
 
@@ -338,15 +328,15 @@ class Events(Iterator[Event]):
     def _take(self) -> Event | None:
         # The time the taker spends on an event does not count.
         patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
-        event = self._unread.take()
+        event = self._buffer.take()
         # However short the time, all that is there already is given.
         is_at_end = False
         while event is None and ((remaining_seconds := patience.left_seconds) > 0 or not is_at_end):
             hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
             began_at = self._clock()
             batch = self._reader.read(hold_seconds, patience.poll_limit_seconds(hold_seconds))
-            self._unread.add(batch, self._now())
-            event = self._unread.take()
+            self._buffer.add(batch, self._now())
+            event = self._buffer.take()
             if event is None:
                 patience.note(self._reader.last_failure, began_at)
             is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
@@ -354,12 +344,12 @@ class Events(Iterator[Event]):
 
     def _begin(self) -> None:
         # A reader that lost its place later finds it by reading, so that the loss is told first.
-        if self._unread.position is None:
-            if not self._reader.is_placed:
+        if self._buffer.position is None:
+            if not self._reader.has_position:
                 self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
-            self._unread.position = self._reader.position
+            self._buffer.position = self._reader.position
         if self._find_wanted is not None:
-            self._unread.wants, self._find_wanted = self._find_wanted(), None
+            self._buffer.wants, self._find_wanted = self._find_wanted(), None
 
 
 class Watch:
@@ -372,7 +362,7 @@ class Watch:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: LogReader,
         callback: Callable[[Event], object],
         wants: Callable[[Event], bool],
         now: Callable[[], datetime] = utc_now,

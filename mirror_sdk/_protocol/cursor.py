@@ -1,4 +1,4 @@
-"""A reader's own position in the notification log: what to ask next, and what an answer or a failure means for it.
+"""The position of a reader in the notification log: the next request, and the effect of a response or a failure.
 
 Nothing in here waits or does I/O. Source: wire.md 4.
 """
@@ -6,6 +6,8 @@ Nothing in here waits or does I/O. Source: wire.md 4.
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from datetime import datetime
 
 from mirror_sdk._protocol import operations as _operations
@@ -14,6 +16,7 @@ from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import (
+    APIError,
     BadRequest,
     ChannelGone,
     ConnectionFailed,
@@ -26,107 +29,119 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Gap
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
 _CUT_SECONDS = 2.0
-"""A poll that was held for longer before it failed was cut on the way."""
+"""A poll that was held for longer before it failed was cut by a proxy."""
 
 
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
-    """How long a poll may take, of which so much is left of a wait.
+    """Return how long one poll of a wait may take.
 
-    A look is no wait, and has no limit of its own; nor has the poll of a wait without end.
+    A look (a wait of 0 seconds) has no limit of its own, and neither has the poll of a wait without end.
     """
     if timeout_seconds <= 0 or math.isinf(remaining_seconds):
         return math.inf
-    # The service holds it for whole seconds, and its answer takes some time as well.
+    # The service holds it for whole seconds, and its response takes some time as well.
     return math.ceil(max(0.0, remaining_seconds)) + 1
 
 
 class LogCursor:
-    """The position. Failures that may pass leave it where it is, so that nothing is lost by them.
+    """A position in the log. Failures that may pass leave it where it is, so that they lose nothing.
 
     Attributes:
-        seq: Number of the last entry that was read; ``None`` until the end of the log is known.
-        served_at: What the last answer told of its instant; see :class:`Batch`.
-        is_lost: Whether the log began anew and its end is to be asked for; that is not put off, since a program that
-            only looks what is there would never find it.
+        position: Number of the last entry that was read; ``None`` until the end of the log is known.
+        served_at: The instant before which everything up to the position is in the log, by the service's clock; see
+            :class:`~mirror_sdk.wire.log_entries.Batch`.
         last_failure: Why the last poll failed; ``None`` when it did not.
     """
 
-    def __init__(self, seq: int | None, backoff: Backoff) -> None:
-        self.seq = seq
+    def __init__(
+        self,
+        position: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.position = position
         self.served_at: datetime | None = None
-        self.is_lost = False
         self.last_failure: MirrorError | None = None
-        self._backoff = backoff
+        self._clock = clock
+        self._backoff = backoff or Backoff()
+        self._resume_at = clock()
+
+    @property
+    def has_position(self) -> bool:
+        """Whether it has a position."""
+        return self.position is not None
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long the next poll is put off because the last one failed."""
+        return max(0.0, self._resume_at - self._clock())
 
     def opening_poll(self, within_seconds: float = math.inf) -> Operation[Poll]:
-        """Ask where the log ends."""
+        """Request the end of the log."""
         return _operations.poll_log(None, hold_seconds=0, within_seconds=within_seconds, max_retries=None)
 
     def next_poll(self, hold_seconds: float, within_seconds: float = math.inf) -> Operation[Poll]:
-        """Ask for what follows the position, or for the position while there is none."""
-        hold_seconds = 0 if self.seq is None else hold_seconds
-        return _operations.poll_log(self.seq, hold_seconds=hold_seconds, within_seconds=within_seconds)
+        """Request the entries after the position, or the position if there is none."""
+        hold_seconds = 0 if self.position is None else hold_seconds
+        return _operations.poll_log(self.position, hold_seconds=hold_seconds, within_seconds=within_seconds)
 
     def answered(self, poll: Poll) -> Batch:
-        """Move on behind what was read.
+        """Move the position after the entries of a response.
 
         Raises:
-            UnexpectedAnswer: It is what was read before, or its entries have numbers that cannot be.
+            UnexpectedAnswer: These entries were read before, or their numbers are not valid.
         """
-        if poll.message and self.seq is not None and poll.cursor <= self.seq:
+        if poll.message and self.position is not None and poll.cursor <= self.position:
             raise UnexpectedAnswer(
-                f"a poll for what follows entry {self.seq} was answered with entry {poll.cursor} again"
+                f"a poll for what follows entry {self.position} was answered with entry {poll.cursor} again"
             )
         entries = Entries(poll.message)
-        if fault := entries.numbering_error(self.seq, poll.cursor):
+        if fault := entries.numbering_error(self.position, poll.cursor):
             raise UnexpectedAnswer(f"in the answer to a poll {visible_line(fault)}")
-        # Not before all of it was looked at: an answer that cannot be is asked for again from the same position.
+        # Only after all checks: the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None
-        self.is_lost = False
-        self.seq, self.served_at = poll.cursor, poll.served_at
+        self.position, self.served_at = poll.cursor, poll.served_at
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
-    def pass_over(self, seq: int | None) -> bool:
-        """Move on behind an entry that was told elsewhere, where it is the next one; gives whether it was."""
-        if seq is None or self.seq is None or seq != self.seq + 1:
+    def skip_entry(self, seq: int | None) -> bool:
+        """Skip an entry that came by another way, if it is the next one; return whether it was."""
+        if seq is None or self.position is None or seq != self.position + 1:
             return False
-        self.seq = seq
+        self.position = seq
         return True
 
-    def failed(self, error: MirrorError, lasted_seconds: float = 0) -> tuple[Batch, float]:
-        """What a failure means, and how many seconds to wait before the next poll.
+    def failed(self, error: MirrorError, lasted_seconds: float = 0) -> Batch:
+        """Take a failure: put the next poll off, or raise the error.
 
-        A log that is shorter than the position is a new one: its end is the new position, and that is a loss. A
-        channel that was deleted is only a position; the log behind it is still there. Where what is on the way ends
-        each poll that is held, the next ones are put off no longer each time: that would be for as long as nothing is
-        new, and what then comes would be late.
+        A log that is shorter than the position was reset. Its end is the new position, and that is a gap. The next
+        poll is not put off then, because a program that only looks would never find the new end. A deleted channel is
+        only a position; its log is still there. If a proxy cuts each held poll, the pauses do not grow: they would grow
+        for as long as nothing is new, and delay the next entry.
 
         Args:
             error: The failure.
             lasted_seconds: How long the poll took to fail.
 
         Raises:
-            MirrorError: The failure itself, when asking again would not help.
+            MirrorError: The failure itself, when another poll would not help.
         """
-        self.is_lost = isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG
-        if self.is_lost:
-            self.seq = None
-            # It was answered: a failure before it, such as that of a restart, is over.
+        if isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG:
+            self.position = None
+            # The service responded, so a failure before it, such as that of a restart, is over.
             self.last_failure = None
-            return Batch(gap=Gap(None, None)), self._backoff.failed()
+            self._resume_at = self._clock()
+            return Batch(gap=Gap(None, None))
         if lasted_seconds > _CUT_SECONDS and _may_be_cut(error):
             self._backoff.succeeded()
-        if isinstance(error, LimitExceeded | ServerError):
-            delay_seconds = self._backoff.failed(error.retry_after_seconds)
-        elif isinstance(error, ConnectionFailed | ChannelGone):
-            delay_seconds = self._backoff.failed()
-        else:
+        if not isinstance(error, LimitExceeded | ServerError | ConnectionFailed | ChannelGone):
             raise error
+        retry_after = error.retry_after_seconds if isinstance(error, APIError) else None
+        self._resume_at = self._clock() + self._backoff.failed(retry_after)
         self.last_failure = error
-        return NOTHING, delay_seconds
+        return NOTHING
 
 
 def _may_be_cut(error: MirrorError) -> bool:
-    """Whether it may come of a proxy that waits for less than a poll is held."""
+    """Whether a proxy that waits for less than a poll is held may have caused the failure."""
     return isinstance(error, ConnectionFailed) or (isinstance(error, ServerError) and error.status == 504)

@@ -11,24 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
-from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, warn_of_loss
+from mirror_sdk._protocol.channels import ResponseRouter
 from mirror_sdk._protocol.deadline import rest_of
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest, warn_of_loss
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
 from mirror_sdk.values import Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeviceRequest(PlacedRequest):
+class DeviceRequest(AcceptedRequest):
     """What ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` give: a request on its way.
 
     Its answer is fetched by whoever waits for it. A wait that timed out may be repeated. Throwing the handle away does
     not cancel the request.
     """
 
-    _pump: AnswerPump
+    _router: ResponseRouter
 
     def __repr__(self) -> str:
         state = "waiting" if self._expectation.answer is None else "answered"
@@ -48,7 +48,7 @@ class DeviceRequest(PlacedRequest):
         (21.5, True)
         """
         is_done = wait_for_answer(self, 0)
-        warn_of_loss([self], self._pump.called_from)
+        warn_of_loss([self], self._router.called_from)
         return is_done
 
     def result(self, timeout: float | None = None) -> Value:
@@ -91,10 +91,10 @@ class DeviceRequest(PlacedRequest):
 
     def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = self._pump.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
+        answer = self._router.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if answer is None:
-            warn_of_loss([self], self._pump.called_from)
-            raise self.late(timeout_seconds) from self._pump.last_failure
+            warn_of_loss([self], self._router.called_from)
+            raise self.late(timeout_seconds) from self._router.reader.last_failure
         return answer
 
 
@@ -104,7 +104,7 @@ def wait_for_answer(request: DeviceRequest, timeout_seconds: float) -> bool:
     Raises:
         MirrorError: A failure that waiting would not mend.
     """
-    return request._pump.wait(request._expectation, timeout_seconds) is not None
+    return request._router.wait(request._expectation, timeout_seconds) is not None
 
 
 def look_for_answers(requests: Iterable[object]) -> None:
@@ -113,12 +113,12 @@ def look_for_answers(requests: Iterable[object]) -> None:
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
     """
-    waiting: dict[AnswerPump, list[Expectation]] = {}
+    waiting: dict[ResponseRouter, list[Expectation]] = {}
     asked = list(requests)
     for request in asked:
         if isinstance(request, DeviceRequest) and request.answer is None:
-            waiting.setdefault(request._pump, []).append(request._expectation)
-    for pump, expectations in waiting.items():
+            waiting.setdefault(request._router, []).append(request._expectation)
+    for router, expectations in waiting.items():
         with suppress(ClientClosed):
-            pump.look(expectations)
+            router.look(expectations)
     warn_of_loss(asked)

@@ -3,71 +3,24 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlencode
 
 import httpx
 
-from mirror_sdk._arguments import seconds
-from mirror_sdk._protocol.answer_body import ACCEPT_ENCODING
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.environment import plain_hint, proxy_hint, tls_hint
 from mirror_sdk._protocol.operation import Operation
-from mirror_sdk._protocol.steps import Pause
 from mirror_sdk._visible import visible_line
-from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE, LONGEST_TIMEOUT_SECONDS, ClientSettings
-from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue
+from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue
 
 T = TypeVar("T")
-
-
-def require_time(pause: Pause, deadline: Deadline) -> None:
-    """Make sure that a call has time for a pause.
-
-    Raises:
-        CallTimeout: It has none.
-    """
-    if pause.seconds >= deadline.left:
-        raise CallTimeout(deadline.overrun)
 
 
 def forget_body(answer: httpx.Response) -> None:
     """Let a closed answer go at once: it and the stream of its body hold each other, for a collection to find."""
     answer.stream = httpx.ByteStream(b"")
-
-
-def client_headers(settings: ClientSettings) -> dict[str, str]:
-    """The headers of every request."""
-    return {"Authorization": f"Bearer {settings.api_key.get_secret_value()}", "Accept-Encoding": ACCEPT_ENCODING}
-
-
-def refuse_closed(http: httpx.Client | httpx.AsyncClient) -> None:
-    """Make sure that a connection pool can be used.
-
-    Raises:
-        ClientClosed: It was closed.
-    """
-    if http.is_closed:
-        raise ClientClosed(
-            "this client is closed; make a new one, or do this before its close() or its with block ends"
-        )
-
-
-def deadline_of(timeout: float, clock: Callable[[], float]) -> Deadline:
-    """The end of a call that begins now; a deadline is one already.
-
-    Raises:
-        InvalidValue: It is no limit.
-    """
-    if isinstance(timeout, Deadline):
-        return timeout
-    limit_seconds = seconds("timeout", timeout)
-    if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise InvalidValue(
-            f"timeout={timeout!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most"
-        )
-    return Deadline(limit_seconds, clock)
 
 
 def request_of(

@@ -1,4 +1,4 @@
-"""What came in: the entries of notification messages, and the answers among them that somebody expects.
+"""Matches the responses in notification messages with the device requests that wait for them.
 
 Nothing in here waits, locks or does I/O.
 """
@@ -6,25 +6,28 @@ Nothing in here waits, locks or does I/O.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from weakref import WeakValueDictionary
 
+from mirror_sdk.events import utc_now
 from mirror_sdk.wire.log_entries import Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse
 
 UNCLAIMED_KEPT = 10_000
-UNREADABLE_KEPT = 100
 
 
 class Expectation:
-    """The place where the answer to one device request arrives; ``answer`` is ``None`` until then.
+    """The response to one device request, once it arrives.
 
-    ``received_seconds`` is when, by a clock that never jumps, and ``received_at`` by the clock on the wall here.
-    ``lost`` is what of the log was gone before it could be read while the answer was awaited, by its first and last
-    number as far as they are known: the answer may be in it. It is ``None`` where nothing was, or that has been told.
+    Attributes:
+        async_id: Identity of the request.
+        answer: The response; ``None`` until then.
+        received_at: When it arrived, by the wall clock of this machine.
+        received_seconds: The same by a clock that never jumps.
+        lost: First and last number of the log entries that were lost while this waited, as far as they are known: the
+            response may be one of them. ``None`` if there are none, or the program was warned of them.
     """
 
     __slots__ = ("__weakref__", "answer", "async_id", "lost", "received_at", "received_seconds")
@@ -38,54 +41,58 @@ class Expectation:
 
 
 class Inbox:
-    """Brings each answer to whoever expects it, once.
+    """Brings each response to the request that expects it, once.
 
-    An expectation lives as long as somebody holds it. So a wait that timed out can be taken up again, and a request
-    nobody asks about leaves nothing behind. Answers nobody expects (yet) are kept, the newest ``keep`` of them.
+    An expectation lives as long as a request handle refers to it. So a wait that timed out can be resumed, and a
+    dropped handle leaves nothing behind. Responses that no request expects (yet) are stored, the newest ``keep`` of
+    them.
 
     Attributes:
-        duplicates: How many answers came again for an expectation that had its own.
-        dropped: How many unclaimed answers had to make room for newer ones.
-        unreadable: How many entries could not be read; the newest stand in ``newest_unreadable``.
+        duplicates: How many responses came again for a request that had its own.
+        dropped: How many unclaimed responses had to make room for newer ones.
+        unreadable: How many entries could not be read.
     """
 
     def __init__(
         self,
         keep: int = UNCLAIMED_KEPT,
-        now: Callable[[], datetime] | None = None,
+        now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keep = keep
         self._clock = clock
-        self._now = now or partial(datetime.now, UTC)
-        # Weak, because a handle that is thrown away must not leave its expectation and answer here for ever.
+        self._now = now
+        # Weak, so that a dropped handle does not leave its expectation and response here forever.
         self._expectations: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
-        # Those of them that have no answer yet.
+        # Those of them that have no response yet.
         self._open: WeakValueDictionary[str, Expectation] = WeakValueDictionary()
         self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
-        self._told: set[str] = set()
+        # Async-ids of responses that came with their requests, and that the log will bring again.
+        self._early: set[str] = set()
         self.duplicates: int = 0
         self.dropped: int = 0
         self.unreadable: int = 0
-        self.newest_unreadable: deque[Unreadable] = deque(maxlen=UNREADABLE_KEPT)
 
     @property
     def unclaimed(self) -> int:
-        """How many answers are kept that nobody expects."""
+        """How many stored responses no request expects."""
         return len(self._unclaimed)
 
     @property
     def waiting(self) -> int:
-        """How many answers are expected that have not come."""
+        """How many expected responses have not come."""
         return len(self._open)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nobody expects an answer that has not come."""
-        return self.waiting == 0
+    def may_take(self) -> bool:
+        """Whether a request may get its response with the 202, without reading the log.
+
+        No other request waits, and not too many responses that came this way are still to come by the log.
+        """
+        return self.waiting <= 1 and len(self._early) < self._keep
 
     def expect(self, async_id: str) -> Expectation:
-        """The place for the answer to a request; to be asked for before the request is sent, so no answer is early."""
+        """Return the expectation of a request; call this before the request is sent, so that no response is early."""
         expectation = self._expectations.get(async_id)
         if expectation is None:
             expectation = Expectation(async_id, self._unclaimed.pop(async_id, None))
@@ -95,14 +102,14 @@ class Inbox:
         return expectation
 
     def give_up(self, expectation: Expectation) -> None:
-        """Nobody waits for this answer any more, though an error of its request may still hold the place for it."""
+        """Stop waiting for a response, though an error of its request may still refer to the expectation."""
         self._open.pop(expectation.async_id, None)
 
     def feed(self, entries: Iterable[Entry]) -> set[str]:
-        """Hand out the answers among the entries and note what cannot be read; other entries are not looked at.
+        """Deliver the responses among the entries, and count the unreadable entries.
 
         Returns:
-            The names of the lists in which something could not be read.
+            The names of the lists with unreadable entries.
         """
         unreadable: set[str] = set()
         for entry in entries:
@@ -110,67 +117,50 @@ class Inbox:
                 self._deliver(entry.body)
             elif isinstance(entry.body, Unreadable):
                 self.unreadable += 1
-                self.newest_unreadable.append(entry.body)
                 unreadable.add(entry.key)
         return unreadable
 
-    @property
-    def may_take(self) -> bool:
-        """Whether who expects an answer may have it with the request, so that the log is not read for that.
-
-        Nobody else expects one, and the log has few that came so and will be brought again.
-        """
-        return self.waiting <= 1 and len(self._told) < self._keep
-
-    def pass_over_log(self) -> None:
-        """What the log has by now will not be read."""
-        self._told.clear()
-
-    def take(self, answer: AsyncResponse, *, comes_again: bool) -> None:
-        """Hand out an answer that came with its request; where the log will bring it too it is passed over there."""
-        expectation = self._expectations.get(answer.id)
-        if expectation is None or expectation.answer is not None:
-            # The log was faster.
-            return
-        self._hand_out(expectation, answer)
-        if comes_again:
-            self._told.add(answer.id)
-
-    def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
-        """Entries of the log are gone, among which any answer may be that has not come."""
-        for expectation in list(self._open.values()):
-            expectation.lost = (first_seq, last_seq)
-
     def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
-        """Hand out the answers under these async-ids alone: whoever reads for all has the others still to come."""
+        """Deliver only the responses with these async-ids: the reader of the log has the others still to come."""
         for entry in entries:
             if isinstance(entry.body, AsyncResponse) and entry.body.id in awaited:
                 awaited.discard(entry.body.id)
                 self._deliver(entry.body)
 
-    def _deliver(self, answer: AsyncResponse) -> None:
-        if answer.id in self._told:
-            self._told.discard(answer.id)
-            return
-        expectation = self._expectations.get(answer.id)
-        if expectation is None:
-            self._keep_unclaimed(answer)
-        elif expectation.answer is None:
-            self._hand_out(expectation, answer)
-        else:
-            self.duplicates += 1
+    def pass_over_log(self) -> None:
+        """Note that the present entries of the log will not be read."""
+        self._early.clear()
 
-    def _hand_out(self, expectation: Expectation, answer: AsyncResponse) -> None:
+    def take(self, answer: AsyncResponse, *, comes_again: bool) -> None:
+        """Deliver a response that came with its request; if the log brings it again, it is ignored there."""
+        expectation = self._expectations.get(answer.id)
+        # The log may have been faster.
+        if expectation is not None and expectation.answer is None:
+            self._fulfil(expectation, answer)
+            if comes_again:
+                self._early.add(answer.id)
+
+    def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
+        """Note that entries of the log are lost, and that any missing response may be one of them."""
+        for expectation in list(self._open.values()):
+            expectation.lost = (first_seq, last_seq)
+
+    def _deliver(self, answer: AsyncResponse) -> None:
+        expectation = self._expectations.get(answer.id)
+        if answer.id in self._early:
+            self._early.discard(answer.id)
+        elif expectation is not None and expectation.answer is None:
+            self._fulfil(expectation, answer)
+        elif expectation is not None or answer.id in self._unclaimed:
+            self.duplicates += 1
+        else:
+            self._unclaimed[answer.id] = answer
+            if len(self._unclaimed) > self._keep:
+                self._unclaimed.popitem(last=False)
+                self.dropped += 1
+
+    def _fulfil(self, expectation: Expectation, answer: AsyncResponse) -> None:
         self._open.pop(expectation.async_id, None)
         expectation.answer = answer
         expectation.received_at = self._now()
         expectation.received_seconds = self._clock()
-
-    def _keep_unclaimed(self, answer: AsyncResponse) -> None:
-        if answer.id in self._unclaimed:
-            self.duplicates += 1
-            return
-        self._unclaimed[answer.id] = answer
-        if len(self._unclaimed) > self._keep:
-            self._unclaimed.popitem(last=False)
-            self.dropped += 1

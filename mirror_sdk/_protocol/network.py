@@ -1,291 +1,144 @@
-"""The network of the synchronous client: what httpx sends over, with every wait bounded by what is left of a call.
-
-httpx bounds each single wait for a piece of an answer, so that a service which sends a byte now and then is never late.
-What reads from the sockets here knows when the call ends: a :class:`~mirror_sdk._protocol.deadline.Deadline` comes as
-the time-out of each wait, and is asked anew. The event loop needs nothing of this: a task is cancelled where it waits.
-"""
+# Made from async_network.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""The network of the synchronous client: connections of httpcore, kept in a list."""
 
 from __future__ import annotations
 
-# What looks a name up imports it, and a fork in the middle of that leaves it locked in the child.
-import encodings.idna  # noqa: F401
-import socket
-import ssl
-import threading
-import weakref
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import nullcontext, suppress
-from ipaddress import ip_address
+from collections.abc import Iterator
 from typing import Any
+from weakref import WeakSet
 
 import httpcore
 import httpx
 
 from mirror_sdk._fork import Lock
-from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.environment import certificates_for
 from mirror_sdk._protocol.httpcore_messages import (
     IDLE_SECONDS,
     MOST_IDLE,
     httpcore_proxy,
     httpcore_request,
+    httpcore_url,
     httpx_errors,
 )
-
-_LIMITS: dict[str, Any] = {
-    "max_connections": 100,
-    "max_keepalive_connections": MOST_IDLE,
-    "keepalive_expiry": IDLE_SECONDS,
-}
-_SENT_AT_ONCE = 64 * 1024
-_RECEIVED_AT_ONCE = 256 * 1024
+from mirror_sdk._protocol.network_streams import DeadlineBackend, OpenStreams
 
 
 class Network(httpx.BaseTransport):
-    """Carries requests over the connections of one pool, through the proxy that the environment names for the address.
+    """Carries requests over reused connections, through the proxy that the environment names for the address.
+
+    A connection belongs to one request until the body of its response is closed, and is reused only when it is idle
+    then. httpcore's pool counts connections instead: one whose request is cancelled at the wrong moment keeps its slot
+    forever, and after 100 of them no request is sent any more (encode/httpcore 830, 1093). Here there is no count, so
+    a connection that is lost cannot block the others.
 
     Args:
         base_url: Where the requests go.
+
+    Raises:
+        ConfigError: The environment names no proxy that can be used.
     """
 
     def __init__(self, base_url: str) -> None:
-        self._streams = _Streams()
-        self._pool = _pool(httpx.URL(base_url), self._streams)
+        self._url = httpx.URL(base_url)
+        self._options: dict[str, Any] = {"proxy": httpcore_proxy(self._url), "keepalive_expiry": IDLE_SECONDS}
+        self._maker: httpcore.ConnectionPool | None = None
+        self._lock = Lock()
+        self._idle: list[httpcore.ConnectionInterface] = []
+        self._open: WeakSet[httpcore.ConnectionInterface] = WeakSet()
+        self._is_closed = False
+        self._streams = OpenStreams()
+        self._options["network_backend"] = DeadlineBackend(self._streams)
+        self.open()
+
+    def open(self) -> httpcore.ConnectionPool:
+        """Make it ready, which takes a tenth of a second.
+
+        Returns:
+            A pool that makes connections and stays empty.
+
+        Raises:
+            ConfigError: The certificates that the environment names cannot be read.
+        """
+        if self._maker is None:
+            self._maker = httpcore.ConnectionPool(ssl_context=certificates_for(self._url), **self._options)
+        return self._maker
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; the body of the answer is read as it is wanted."""
-        with httpx_errors():
-            answer = self._pool.handle_request(httpcore_request(request))
+        """Send a request; the body of the response is read on demand."""
+        connection = self._connection()
+        try:
+            with httpx_errors():
+                response = connection.handle_request(httpcore_request(request))
+        except BaseException:
+            connection.close()
+            raise
         return httpx.Response(
-            answer.status, headers=answer.headers, stream=_Arriving(answer), extensions=answer.extensions
+            response.status,
+            headers=response.headers,
+            stream=_Body(response, connection, self),
+            extensions=response.extensions,
         )
 
+    def release(self, connection: httpcore.ConnectionInterface) -> None:
+        """Keep a connection for the next request if it is idle, and close it otherwise."""
+        with self._lock:
+            is_kept = connection.is_idle() and len(self._idle) < MOST_IDLE and not self._is_closed
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
+            connection.close()
+
     def release_idle(self) -> None:
-        """Close the connections on which no request is made; the next request makes a new one."""
-        for connection in self._pool.connections:
-            if connection.is_idle():
-                connection.close()
+        """Close the connections that no request uses; the next request makes a new one."""
+        with self._lock:
+            connections, self._idle = self._idle, []
+        for connection in connections:
+            connection.close()
 
     def close(self) -> None:
-        """Close the connections, also those that other threads are making; who waits for an answer is told at once."""
+        """Close the connections, also those that are in use; requests that wait for a response fail at once."""
         self._streams.hang_up()
-        self._pool.close()
+        with self._lock:
+            self._is_closed = True
+            connections = list(self._open)
+        for connection in connections:
+            connection.close()
         self._streams.close()
 
+    def _connection(self) -> httpcore.ConnectionInterface:
+        """Return the connection that was used last, or a new one; close those that were idle for too long."""
+        with self._lock:
+            expired = [connection for connection in self._idle if connection.has_expired()]
+            self._idle = [connection for connection in self._idle if connection not in expired]
+            connection = self._idle.pop() if self._idle else None
+        for old in expired:
+            old.close()
+        if connection is None:
+            connection = self.open().create_connection(httpcore_url(self._url).origin)
+            with self._lock:
+                self._open.add(connection)
+        return connection
 
-class _Arriving(httpx.SyncByteStream):
-    """The body of an answer."""
 
-    def __init__(self, answer: httpcore.Response) -> None:
-        self._answer = answer
+class _Body(httpx.SyncByteStream):
+    """The body of a response; closing it releases the connection."""
+
+    def __init__(self, response: httpcore.Response, connection: httpcore.ConnectionInterface, network: Network) -> None:
+        self._response = response
+        self._connection = connection
+        self._network = network
+        self._is_closed = False
 
     def __iter__(self) -> Iterator[bytes]:
         with httpx_errors():
-            yield from self._answer.iter_stream()
+            yield from self._response.iter_stream()
 
     def close(self) -> None:
-        self._answer.close()
-
-
-def _pool(base_url: httpx.URL, streams: _Streams) -> httpcore.ConnectionPool:
-    return httpcore.ConnectionPool(
-        **_LIMITS,
-        ssl_context=certificates_for(base_url),
-        proxy=httpcore_proxy(base_url),
-        network_backend=_Backend(streams),
-    )
-
-
-class _Streams:
-    """The connections that were made, until they are closed together.
-
-    The pool closes those it knows. One that a thread was making meanwhile would be used, and stay open, all the same.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._open: weakref.WeakSet[_Stream] = weakref.WeakSet()
-        self._is_closed = False
-
-    def add(self, stream: _Stream) -> None:
-        """Have it closed with the others.
-
-        Raises:
-            httpcore.ConnectError: They are closed already, and this one is now.
-        """
-        with self._lock:
-            is_late = self._is_closed
-            if not is_late:
-                self._open.add(stream)
-        if is_late:
-            stream.close()
-            raise httpcore.ConnectError("the client was closed")
-
-    def hang_up(self) -> None:
-        """Send and receive nothing more; a thread that waits would not notice that its connection is closed here."""
-        for stream in self._end():
-            stream.hang_up()
-
-    def close(self) -> None:
-        """Close them."""
-        for stream in self._end():
-            stream.close()
-
-    def _end(self) -> list[_Stream]:
-        with self._lock:
-            self._is_closed = True
-            return list(self._open)
-
-
-class _Backend(httpcore.NetworkBackend):
-    """Makes connections."""
-
-    def __init__(self, streams: _Streams) -> None:
-        self._backend = httpcore.SyncBackend()
-        self._streams = streams
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
-        """Connect to the first address of a name that answers, all of them within the time."""
-        *others, last = addresses = _addresses(host, port, timeout)
-        for address in others:
-            left = _left(timeout, httpcore.ConnectTimeout)
-            # Each has its share, so that one that says nothing leaves time for the next.
-            share = None if left is None else left / len(addresses)
-            try:
-                made = self._backend.connect_tcp(address, port, share, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue
-            return _Stream(made, timeout, self._streams)
-        left = _left(timeout, httpcore.ConnectTimeout)
-        made = self._backend.connect_tcp(last, port, left, local_address, socket_options)
-        return _Stream(made, timeout, self._streams)
-
-
-def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
-    """What a name stands for; the system sets no limit to its search, so it is made on a thread that can be left."""
-    try:
-        ip_address(host)
-    except ValueError:
-        found: Future[list[Any]] = Future()
-        threading.Thread(target=_resolve, args=(host, port, found), daemon=True, name="mirror-name").start()
+        """Release the connection, once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
-            entries = found.result(_left(timeout, httpcore.ConnectTimeout))
-        except TimeoutError:
-            raise httpcore.ConnectTimeout(f"the name {host} was not resolved in time") from None
-        except (OSError, UnicodeError) as exc:
-            raise httpcore.ConnectError(str(exc)) from exc
-        return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
-    return [host]
-
-
-def _resolve(host: str, port: int, found: Future[list[Any]]) -> None:
-    try:
-        found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    except Exception as exc:
-        found.set_exception(exc)
-
-
-class _Stream(httpcore.NetworkStream):
-    """A connection that waits no longer than the call may take.
-
-    Args:
-        stream: The connection.
-        connecting: The limit on making it, which also holds where httpcore gives none: to what a SOCKS proxy is told.
-        streams: What it is closed with.
-
-    Raises:
-        httpcore.ConnectError: Those are closed already.
-    """
-
-    def __init__(self, stream: httpcore.NetworkStream, connecting: float | None, streams: _Streams) -> None:
-        self._stream = stream
-        self._connecting = connecting
-        self._streams = streams
-        self._unsent = b""
-        self._expected = 0
-        self._sending: float | None = None
-        self._in_handshake: socket.socket | None = None
-        streams.add(self)
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, once something has; what was to be sent is sent before."""
-        # Whoever refuses a request may close at once: the answer may be there all the same.
-        with suppress(httpcore.WriteError):
-            self._send()
-        came = self._stream.read(max(max_bytes, self._expected), self._left(timeout, httpcore.ReadTimeout))
-        # Where as much came as httpcore asks for, each piece costs more than its bytes do.
-        self._expected = _RECEIVED_AT_ONCE if len(came) >= max_bytes else 0
-        return came
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it, what is small together with what follows: the head of a request with its body.
-
-        Each piece would wake who receives it.
-        """
-        self._unsent += buffer
-        self._sending = timeout
-        if len(self._unsent) > _SENT_AT_ONCE:
-            self._send()
-
-    def _send(self) -> None:
-        unsent, self._unsent = self._unsent, b""
-        for begin in range(0, len(unsent), _SENT_AT_ONCE):
-            self._stream.write(unsent[begin : begin + _SENT_AT_ONCE], self._left(self._sending, httpcore.WriteTimeout))
-
-    def hang_up(self) -> None:
-        """Let nothing more come or go, and whoever waits for it go on."""
-        _shut_down(self._stream.get_extra_info("socket"))
-        # Asked for behind that: a handshake that began meanwhile took the other one's connection.
-        _shut_down(self._in_handshake)
-
-    def close(self) -> None:
-        """Close it."""
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        """The same connection, encrypted."""
-        left = self._left(timeout, httpcore.ConnectTimeout)
-        sock = self._stream.get_extra_info("socket")
-        # Encrypted once more, to a proxy and through it, it keeps its socket. Otherwise the handshake takes the
-        # connection away from that, and another one for the same is what it can be ended by.
-        try:
-            held = nullcontext() if isinstance(sock, ssl.SSLSocket) else sock.dup()
-        except OSError as exc:
-            raise httpcore.ConnectError(str(exc)) from exc
-        with held as self._in_handshake:
-            made = self._stream.start_tls(ssl_context, server_hostname, left)
-        return _Stream(made, self._connecting, self._streams)
-
-    def get_extra_info(self, info: str) -> Any:
-        """What is known of it."""
-        return self._stream.get_extra_info(info)
-
-    def _left(self, timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
-        return _left(self._connecting if timeout is None else timeout, over)
-
-
-def _shut_down(sock: object) -> None:
-    # Not as an encrypted connection has it, which another thread may be reading; and the server may be gone.
-    if isinstance(sock, socket.socket):
-        with suppress(OSError):
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
-def _left(timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
-    """How many seconds this wait may take; ``None`` for any number of them."""
-    if not isinstance(timeout, Deadline):
-        return timeout
-    left = timeout.left
-    if not left:
-        raise over("the time of the call is over")
-    return left
+            self._response.close()
+        finally:
+            self._network.release(self._connection)

@@ -1,18 +1,20 @@
-"""What to send for each operation of the interface, and how to read what comes back. Nothing in here does I/O.
+"""The requests of the interface and the readers of their responses. Nothing in here does I/O.
 
-A client only sends: it makes an HTTP request of an :class:`Operation` and hands the answer to its ``finish``.
+A client only sends: it makes an HTTP request of an :class:`Operation` and passes the response to its ``finish``.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -63,8 +65,9 @@ from mirror_sdk.wire.subscriptions import (
 )
 
 M = TypeVar("M")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 Listed: TypeAlias = Device | DeviceEvent | DeviceQuery | WaitingRequest
-"""What the service lists page by page."""
+"""The items of the service's lists."""
 E_co = TypeVar("E_co", bound=Listed, covariant=True)
 RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
 """A presubscription rule, or a mapping of its members."""
@@ -82,15 +85,15 @@ _INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp, config=ConfigDict(defer
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll of the notification log gave.
+    """The response to one poll of the notification log.
 
     Attributes:
         cursor: The reader's new position.
-        message: What was read.
-        gap: What was lost before it.
-        served_at: By the service's clock, the instant before which all that it took in stands in the log up to
-            ``cursor``; ``None`` where it does not tell. What it takes in within the same millisecond may stand behind.
-            A message that is full tells the instant of its last entry.
+        message: The entries.
+        gap: The entries that are missing before them.
+        served_at: The instant, by the service's clock, before which everything that the service received is in the log
+            up to ``cursor``; ``None`` if it does not say. What it receives within the same millisecond may come later.
+            For a full message this is the instant of its last entry.
     """
 
     cursor: int
@@ -101,7 +104,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class RuleList:
-    """The presubscription rules of an application, and the tag they can be changed by; ``None`` where none is told."""
+    """The presubscription rules of an application, and their tag, ``None`` if the service sends none."""
 
     rules: list[PresubscriptionRule]
     tag: str | None
@@ -109,12 +112,12 @@ class RuleList:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the service tells of a device request it took, by its own clock; ``None`` where it does not tell.
+    """The service's confirmation of a device request, by its own clock; ``None`` for what it does not say.
 
     Attributes:
-        at: When it took the request; of a repeated async-id the first time.
+        at: When it accepted the request; for a repeated async-id the first time.
         expires_at: Until when the request may wait for the device.
-        answer: How it ended, where the service was asked to wait for that, and did.
+        answer: The device's response, if the service waited for it on request.
     """
 
     at: datetime | None
@@ -127,27 +130,21 @@ class Accepted:
 
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
     """E1. Source: wire.md 1."""
-
-    def read(answer: HTTPResponse) -> DeviceObjectBody:
-        found = read_json(DeviceObjectBody.model_validate_json)(answer)
-        _require_device(device_id, found.device_id)
-        return found
-
-    return Operation("GET", of_device(routes.DEVICE_OBJECT, device_id), read)
+    return _get_about(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
 
 
 def read_device_object(device_id: str, take: Callable[[DeviceObjectBody], M]) -> Operation[M]:
-    """E1, of which no more is kept than what is taken of it where the answer is read.
+    """E1, reduced to what ``take`` returns while the response is read.
 
-    Thousands of objects that live until an event loop comes to them have Python look for garbage again and again, for
-    which all threads stand still. Source: wire.md 1.
+    Thousands of objects that live until the event loop gets to them make Python's garbage collector run again and
+    again, which stops all threads. Source: wire.md 1.
     """
-    asked = get_device_object(device_id)
-    return Operation(asked.method, asked.path, lambda answer: take(asked.read(answer)))
+    whole = get_device_object(device_id)
+    return Operation(whole.method, whole.path, lambda answer: take(whole.read(answer)))
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
-    """All conditions on the directory; what is ``None`` is none."""
+    """Return all conditions on the directory, without those that are ``None``."""
     return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
 
 
@@ -161,7 +158,7 @@ def list_devices(
             list of them for ``in`` and ``nin``.
         limit: How many devices are still wanted, ``None`` for all.
         after: Last device id of the page before.
-        query: A saved filter, which has to hold besides.
+        query: A saved filter that also has to match.
 
     Raises:
         ValueError: A time has no zone.
@@ -169,23 +166,12 @@ def list_devices(
     Source: wire.md 6.
     """
     sent = filter_texts(filters)
-    params: dict[str, str | int] = {**sent, "limit": _page_size(limit)}
-    if after is not None:
-        params["after"] = after
-    if query is not None:
-        params["filter"] = query
 
-    def read(answer: HTTPResponse) -> DevicePage:
-        page = read_json(DevicePage.model_validate_json)(answer)
+    def check(page: DevicePage) -> None:
         for field in ("id", "endpoint_name", "endpoint_type", "state"):
             require_asked(sent, field, [getattr(device, field) for device in page.data])
-        return page
 
-    return Operation("GET", routes.DEVICES, read, params=params)
-
-
-def _page_size(limit: int | None) -> int:
-    return MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
+    return _list_page(routes.DEVICES, DevicePage, sent, limit=limit, after=after, filter=query, check=check)
 
 
 def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
@@ -211,23 +197,19 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
 
 
 def list_waiting_requests(device_id: str | None, *, after: str | None = None) -> Operation[WaitingRequestPage]:
-    """One page of the application's device requests that have no answer yet. Source: wire.md 2, an extension."""
-    path = routes.WAITING_REQUESTS if device_id is None else of_device(routes.DEVICE_REQUESTS, device_id)
-    params: dict[str, str | int] = {"limit": MAX_LIMIT}
-    if after is not None:
-        params["after"] = after
+    """One page of the application's device requests that have no response yet. Source: wire.md 2, an extension."""
+    if device_id is None:
+        return _list_page(routes.WAITING_REQUESTS, WaitingRequestPage, after=after)
 
-    def read(answer: HTTPResponse) -> WaitingRequestPage:
-        page = read_json(WaitingRequestPage.model_validate_json)(answer)
-        for request in page.data if device_id is not None else ():
+    def check(page: WaitingRequestPage) -> None:
+        for request in page.data:
             _require_device(device_id, request.device_id)
-        return page
 
-    return Operation("GET", path, read, params=params)
+    return _list_page(of_device(routes.DEVICE_REQUESTS, device_id), WaitingRequestPage, after=after, check=check)
 
 
 class ListPage(Protocol[E_co]):
-    """A page of a list of the interface."""
+    """A page of a list."""
 
     @property
     def data(self) -> Sequence[E_co]: ...
@@ -235,25 +217,18 @@ class ListPage(Protocol[E_co]):
     def has_more(self) -> bool: ...
 
 
-class PageAfter(Protocol[E_co]):
-    """Makes the operation for the page that follows an id; ``None`` stands for the first page."""
-
-    def __call__(self, *, after: str | None) -> Operation[ListPage[E_co]]: ...
-
-
 class Pages:
-    """Follows the pages of one list to its end, which a service that gives a page again would never come to."""
+    """Follows the pages of one list to its end, and detects a service that sends a page again and again."""
 
     def __init__(self) -> None:
         self._count = 0
         self._bounds: set[str] = set()
 
     def next_after(self, page: ListPage[Listed]) -> str | None:
-        """The id to ask for the next page with; ``None`` when there is none.
+        """Return the id after which the next page begins; ``None`` after the last page.
 
         Raises:
-            UnexpectedAnswer: What it begins or ends with stood in an earlier page, or it has nothing and says that
-                there is more.
+            UnexpectedAnswer: An earlier page had its first or last id, or it is empty and not the last one.
         """
         self._count += 1
         ids = [entry.async_response_id if isinstance(entry, WaitingRequest) else entry.id for entry in page.data]
@@ -270,34 +245,23 @@ class Pages:
 
 
 def get_directory_device(device_id: str) -> Operation[Device]:
-    """A device as the directory knows it. Source: wire.md 6."""
-
-    def read(answer: HTTPResponse) -> Device:
-        found = read_json(Device.model_validate_json)(answer)
-        _require_device(device_id, found.id)
-        return found
-
-    return Operation("GET", of_device(routes.DEVICE, device_id), read)
+    """The directory's entry of a device. Source: wire.md 6."""
+    return _get_about(routes.DEVICE, device_id, Device, "id")
 
 
 def put_device(device_id: str, changes: Mapping[str, object]) -> Operation[Device]:
-    """Say something of a device in the directory; what is not given stays. Source: wire.md 9.
+    """Describe a device in the directory; fields that are not passed stay. Source: wire.md 9.
 
     Raises:
         ValueError: It cannot be sent; the message names what is wrong with it.
     """
-    asked = get_directory_device(device_id)
-    return Operation("PUT", asked.path, asked.read, json=checked_body(DeviceUpdate, changes))
+    shown_device = get_directory_device(device_id)
+    return Operation("PUT", shown_device.path, shown_device.read, json=checked_body(DeviceUpdate, changes))
 
 
 def list_device_queries(*, name: str | None = None, after: str | None = None) -> Operation[DeviceQueryPage]:
     """One page of the saved filters of the directory. Source: wire.md 9."""
-    params: dict[str, str | int] = {"limit": MAX_LIMIT}
-    if name is not None:
-        params["name__eq"] = name
-    if after is not None:
-        params["after"] = after
-    return Operation("GET", routes.DEVICE_QUERIES, read_json(DeviceQueryPage.model_validate_json), params=params)
+    return _list_page(routes.DEVICE_QUERIES, DeviceQueryPage, after=after, name__eq=name)
 
 
 def find_device_query(name: str) -> Operation[DeviceQuery]:
@@ -360,7 +324,7 @@ def query_text(query: QueryLike) -> str:
 def list_device_events(
     filters: Mapping[str, object], *, limit: int | None, after: str | None = None
 ) -> Operation[DeviceEventPage]:
-    """One page of what became of registrations, the newest first. Source: wire.md 9.
+    """One page of the registrations and their ends, the newest first. Source: wire.md 9.
 
     Args:
         filters: Conditions, as of :func:`list_devices`.
@@ -371,17 +335,12 @@ def list_device_events(
         ValueError: A time has no zone.
     """
     sent = filter_texts(filters)
-    params: dict[str, str | int] = {**sent, "order": "DESC", "limit": _page_size(limit)}
-    if after is not None:
-        params["after"] = after
 
-    def read(answer: HTTPResponse) -> DeviceEventPage:
-        page = read_json(DeviceEventPage.model_validate_json)(answer)
+    def check(page: DeviceEventPage) -> None:
         for field in ("device_id", "event_type"):
             require_asked(sent, field, [getattr(event, field) for event in page.data])
-        return page
 
-    return Operation("GET", routes.DEVICE_EVENTS, read, params=params)
+    return _list_page(routes.DEVICE_EVENTS, DeviceEventPage, sent, limit=limit, after=after, order="DESC", check=check)
 
 
 def event_filters(
@@ -413,24 +372,12 @@ def newest(events: Iterable[DeviceEvent], limit: int | None) -> list[DeviceEvent
 
 def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
     """How a device is connected. Source: wire.md 6 [+]."""
-
-    def read(answer: HTTPResponse) -> DeviceConnection:
-        found = read_json(DeviceConnection.model_validate_json)(answer)
-        _require_device(device_id, found.device_id)
-        return found
-
-    return Operation("GET", of_device(routes.DEVICE_CONNECTION, device_id), read)
+    return _get_about(routes.DEVICE_CONNECTION, device_id, DeviceConnection, "device_id")
 
 
-def get_device_contacts(device_id: str) -> Operation[list[datetime]]:
-    """When a device was heard lately, as far as the application was told of it. Source: wire.md 6 [+]."""
-
-    def read(answer: HTTPResponse) -> list[datetime]:
-        found = read_json(DeviceContacts.model_validate_json)(answer)
-        _require_device(device_id, found.device_id)
-        return found.heard_at
-
-    return Operation("GET", of_device(routes.DEVICE_CONTACTS, device_id), read)
+def get_device_contacts(device_id: str) -> Operation[DeviceContacts]:
+    """The latest contacts of a device, as far as the application was notified of them. Source: wire.md 6 [+]."""
+    return _get_about(routes.DEVICE_CONTACTS, device_id, DeviceContacts, "device_id")
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
@@ -555,12 +502,6 @@ def put_subscription(device_id: str, path: str) -> Operation[None]:
     return Operation("PUT", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
 
 
-def get_subscription(device_id: str, path: str) -> Operation[bool]:
-    """Whether there is a subscription of this resource that the device has not refused. Source: wire.md 3."""
-    route = of_resource(routes.SUBSCRIPTION, device_id, path)
-    return Operation("GET", route, lambda answer: _read_subscription(answer).is_held, also_reads=_NOT_FOUND)
-
-
 def get_subscription_state(device_id: str, path: str) -> Operation[SubscriptionState]:
     """What became of the subscription of this resource. Source: wire.md 3."""
     route = of_resource(routes.SUBSCRIPTION, device_id, path)
@@ -636,7 +577,10 @@ def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Ope
 
 def get_callback() -> Operation[CallbackRegistration | None]:
     """The webhook of this key; ``None`` where there is none. Source: specification E4; wire.md 4."""
-    return Operation("GET", routes.CALLBACK, _read_callback, also_reads=_NOT_FOUND)
+    read = read_json(CallbackRegistration.model_validate_json)
+    return Operation(
+        "GET", routes.CALLBACK, lambda answer: None if _is_none(answer) else read(answer), also_reads=_NOT_FOUND
+    )
 
 
 def delete_callback() -> Operation[bool]:
@@ -655,6 +599,39 @@ def get_health() -> Operation[bool]:
 
 
 # Building
+
+
+def _get_about(route: str, device_id: str, model: type[ModelT], id_field: str) -> Operation[ModelT]:
+    """Request what the service has of one device, and check that the response is about this device."""
+
+    def read(answer: HTTPResponse) -> ModelT:
+        found = read_json(model.model_validate_json)(answer)
+        _require_device(device_id, getattr(found, id_field))
+        return found
+
+    return Operation("GET", of_device(route, device_id), read)
+
+
+def _list_page(
+    route: str,
+    model: type[ModelT],
+    filters: Mapping[str, str] = MappingProxyType({}),
+    *,
+    limit: int | None = None,
+    check: Callable[[ModelT], None] | None = None,
+    **params: str | None,
+) -> Operation[ModelT]:
+    """Request one page of a list; ``limit`` is how many items are still wanted, ``None`` for all."""
+
+    def read(answer: HTTPResponse) -> ModelT:
+        page = read_json(model.model_validate_json)(answer)
+        if check is not None:
+            check(page)
+        return page
+
+    size = MAX_LIMIT if limit is None else min(max(limit, MIN_LIMIT), MAX_LIMIT)
+    sent = {name: value for name, value in params.items() if value is not None}
+    return Operation("GET", route, read, params={**filters, "limit": size, **sent})
 
 
 def of_device(route: str, device_id: str) -> str:
@@ -736,10 +713,6 @@ def _read_subscription(answer: HTTPResponse) -> SubscriptionState:
         return SubscriptionState.ASKED
 
 
-def _read_callback(answer: HTTPResponse) -> CallbackRegistration | None:
-    return None if _is_none(answer) else read_json(CallbackRegistration.model_validate_json)(answer)
-
-
 def _is_none(answer: HTTPResponse) -> bool:
     """Whether a 404 means that there is none of what was requested.
 
@@ -770,40 +743,38 @@ def _read_uri_list(answer: HTTPResponse) -> list[str]:
 
 
 def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | None]) -> None:
-    """Make sure that what an answer tells of devices is what was asked for.
+    """Check that a response is about the devices that were requested.
 
     Args:
         filters: The conditions that were sent.
         field: The field of the directory, such as ``id``.
-        found: What each device has there; ``None`` where the answer does not tell.
+        found: The value of each device in the response; ``None`` if it has none.
 
     Raises:
         UnexpectedAnswer: A device does not meet the conditions; the message names both.
     """
-    named = list(found)
-    for name, asked in filters.items():
-        about, _, operator = name.rpartition("__")
-        if about != field or operator not in _MEETS:
+    values = [value for value in found if value is not None]
+    for name, requested in filters.items():
+        about, _, operator_name = name.rpartition("__")
+        meets = _MEETS.get(operator_name)
+        if about != field or meets is None:
             continue
-        meets = _MEETS[operator](asked)
-        for one in named:
-            if one is not None and not meets(one):
+        expected = frozenset(requested.split(",")) if operator_name == "in" else requested
+        for value in values:
+            if not meets(value, expected):
                 raise UnexpectedAnswer(
-                    f"asked for devices with {name}={_shown(asked)}, and the answer has one with {field} {_shown(one)}"
+                    f"asked for devices with {name}={_shown(requested)}, and the answer has one with {field}"
+                    f" {_shown(value)}"
                 )
 
 
-def _one_of(asked: str) -> Callable[[str], bool]:
-    return frozenset(asked.split(",")).__contains__
-
-
-_MEETS: dict[str, Callable[[str], Callable[[str], bool]]] = {
-    "eq": lambda asked: lambda found: found == asked,
-    "in": _one_of,
-    "gt": lambda asked: lambda found: found > asked,
-    "gte": lambda asked: lambda found: found >= asked,
-    "lt": lambda asked: lambda found: found < asked,
-    "lte": lambda asked: lambda found: found <= asked,
+_MEETS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "in": lambda value, expected: value in expected,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
 }
 
 
@@ -818,38 +789,32 @@ def _shown(text: object) -> str:
 
 def _read_accepted(async_id: str, answer: HTTPResponse) -> Accepted:
     if answer.status_code in _PRECONDITION_FAILED:
-        raise _read_changed(answer)
+        error = PreconditionFailed(answer.status_code, read_error_body(answer))
+        error.resource = _read_current(answer)
+        raise error
     # A service may say nothing at all.
-    told = _read_object(answer.content) if answer.content.strip() else {}
-    named = told.get("async-response-id", async_id)
+    body = _read_object(answer.content) if answer.content.strip() else {}
+    named = body.get("async-response-id", async_id)
     if named != async_id:
         raise UnexpectedAnswer(f"asked for a request {async_id!r}, and the answer is about {_shown(named)}")
     return Accepted(
         at=read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
-        answer=_read_async_response(async_id, told.get("async-response")),
+        answer=_read_async_response(async_id, body.get("async-response")),
     )
 
 
-def _read_async_response(async_id: str, told: object) -> AsyncResponse | None:
-    """The answer that came with a 202; what cannot be read as one, or is that of another request, the log tells."""
-    if told is None:
-        return None
+def _read_async_response(async_id: str, body: object) -> AsyncResponse | None:
+    """The response that came with a 202. If it cannot be read or is of another request, the log brings it."""
     try:
-        answer = AsyncResponse.model_validate(told)
+        answer = AsyncResponse.model_validate(body)
     except ValidationError:
         return None
     return answer if answer.id == async_id else None
 
 
-def _read_changed(answer: HTTPResponse) -> PreconditionFailed:
-    error = PreconditionFailed(answer.status_code, read_error_body(answer))
-    error.resource = _read_current(answer)
-    return error
-
-
 def _read_current(answer: HTTPResponse) -> Resource | None:
-    """The resource that a refused write was for; ``None`` where the service does not tell."""
+    """The resource that a rejected write was for; ``None`` if the service does not say."""
     try:
         state = DesiredChanged.model_validate_json(answer.content).resource
     except ValidationError:

@@ -11,34 +11,28 @@ from typing import Any, TypeVar
 
 import httpx
 
-from mirror_sdk._fork import Connections, Lock, tell_in_child
-from mirror_sdk._protocol.answer_body import Gathering
+from mirror_sdk._fork import Connections, Lock, register_fork_handler
 from mirror_sdk._protocol.arrival import pieces_of, read_arriving
+from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
 from mirror_sdk._protocol.http_messages import (
-    client_headers,
-    deadline_of,
     forget_body,
-    lost,
-    refuse_closed,
     request_of,
-    require_time,
     take_cookies,
 )
-from mirror_sdk._protocol.moments import Moments
 from mirror_sdk._protocol.network import Network
-from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received, hide_key, hint_at_demo
-from mirror_sdk._protocol.retries import Retries
-from mirror_sdk._protocol.status import Contact
+from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
+from mirror_sdk._protocol.response_body import Gathering
+from mirror_sdk._protocol.sender_base import SenderBase
 from mirror_sdk._protocol.steps import Pause
-from mirror_sdk.config import ClientSettings, read_max_retries, read_timeout
-from mirror_sdk.errors import ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.config import ClientSettings
+from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedAnswer
 
 T = TypeVar("T")
 
 
-class Sender:
+class Sender(SenderBase):
     """A connection pool with the address and the access key, for any number of threads.
 
     A child process gets a pool of its own; a transport that was given stays, without the connections there were.
@@ -54,37 +48,28 @@ class Sender:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.contact: Contact = Contact()
-        self._base_url = settings.base_url
-        self._key = settings.api_key
-        self._timeout_seconds = read_timeout(timeout_seconds)
-        self._max_retries = read_max_retries(max_retries)
-        self._clock = clock
+        super().__init__(settings, timeout_seconds, max_retries, clock)
         self._sleep = sleep
-        self._headers = client_headers(settings)
         self._transport = transport
-        self._network: Network | None = None
-        self.moments: Moments = Moments()
-        self._before: tuple[httpx.BaseTransport | None, _Pool | None] | None = None
         self._connections = Connections()
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
-        tell_in_child(self)
+        self._before: _Pool | None = None
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Leave the connections to the parent."""
         self._connections.close_in_child()
-        if self._transport is None and self._pool is not None and not self._pool.is_closed:
-            self._pool = self._network = None
+        pool = self._pool
+        if pool is not None and isinstance(pool.carrier, Network) and not pool.is_closed:
+            self._pool = None
 
     def _new_pool(self) -> _Pool:
-        if self._transport is None:
-            self._network = Network(self._base_url)
-        return _Pool(self._headers, self.carrier)
+        return _Pool(self._headers, self._transport or Network(self.base_url))
 
     @property
     def _http(self) -> _Pool:
-        """The pool; in a child it is made when it is wanted, for most of them never send anything."""
+        """The pool. A child process makes its own when it first sends something, which most of them never do."""
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
@@ -101,78 +86,37 @@ class Sender:
 
     @property
     def is_on_network(self) -> bool:
-        """Whether requests are carried by the network, and by no transport that was given or inserted."""
-        return self._transport is None
-
-    @property
-    def timeout_seconds(self) -> float:
-        """How long a call may take that is given no limit of its own."""
-        return self._timeout_seconds
-
-    @property
-    def base_url(self) -> str:
-        """Address of the service."""
-        return self._base_url
-
-    @property
-    def base_path(self) -> str:
-        """The path of that address."""
-        return httpx.URL(self._base_url).path.rstrip("/")
-
-    @property
-    def api_key(self) -> str:
-        """The access key."""
-        return self._key.get_secret_value()
+        """Whether requests go over the network, and not to a given or inserted transport."""
+        return isinstance(self.carrier, Network)
 
     @property
     def carrier(self) -> httpx.BaseTransport:
-        """What carries the requests."""
-        return self._transport or self._network or Network(self._base_url)
+        """The transport of the requests."""
+        return self._http.carrier
 
-    def insert(self, transport: httpx.BaseTransport, moments: Moments) -> None:
-        """Have requests carried by another transport, and times told by it, until :meth:`take_out`.
+    def insert(self, transport: httpx.BaseTransport, clock: ClientClock) -> None:
+        """Send requests to another transport, which has a clock of its own, until :meth:`take_out`.
 
         Raises:
             ClientClosed: It was closed.
-            InvalidValue: That is so already.
+            InvalidValue: Another one is inserted already.
         """
-        refuse_closed(self._http)
+        self.refuse_closed()
+        before = self._http
         with self._making:
             if self._before is not None:
                 raise InvalidValue("there is a cassette in this client; end its block first")
-            self._before = self._transport, self._pool
-            self._transport, self.moments = transport, moments
-            self._pool = self._new_pool()
+            self._before, self._pool = before, _Pool(self._headers, transport)
+            self.clock = clock
 
     def take_out(self) -> None:
-        """Have requests carried as before; what was closed meanwhile stays closed."""
+        """Send requests as before; a client that was closed meanwhile stays closed."""
+        is_closed = self.is_closed
         with self._making:
-            inserted = self._pool
-            if self._before is not None:
-                (self._transport, self._pool), self._before = self._before, None
-            self.moments = Moments()
-        if inserted is not None and inserted.is_closed:
+            self._pool, self._before = self._before, None
+            self.clock = ClientClock()
+        if is_closed:
             self._http.close()
-
-    def whole(self, timeout: float | None) -> Deadline | None:
-        """The end of a call that begins now and sends a number of requests; ``None`` leaves each the client's time-out.
-
-        Raises:
-            InvalidValue: It is no limit.
-        """
-        return None if timeout is None else self.deadline(timeout)
-
-    def to_place(self, wait: Deadline | None) -> Deadline | None:
-        """How long the placing of a request may take whose answer is then waited for; ``None`` is the client's."""
-        return wait if wait and wait < self._timeout_seconds else None
-
-    def deadline(self, timeout: float | None) -> Deadline:
-        """The end of a call that begins now, or began before with this very deadline; ``None`` is the client's.
-
-        Raises:
-            InvalidValue: It is no limit.
-        """
-        return deadline_of(self._timeout_seconds if timeout is None else timeout, self._clock)
 
     def send(self, operation: Operation[T], timeout: float | None = None) -> T:
         """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
@@ -188,14 +132,15 @@ class Sender:
             ConnectionFailed: There was no answer, at the last attempt either.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        usual = min(self._timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
+        usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
-        try:
-            return self._send(operation, deadline)
-        except MirrorError as error:
-            hint_at_demo(error, self._base_url)
-            hide_key(error, self._key.get_secret_value())
-            raise
+
+        def attempt() -> T:
+            answer = self._read(operation, self._open(operation, deadline), deadline)
+            return operation.finish(answer)
+
+        with self.explaining():
+            return self._repeat(operation, deadline, attempt)
 
     def receive(
         self,
@@ -217,13 +162,16 @@ class Sender:
             ConnectionFailed: There was no answer, or it broke off.
             UnexpectedAnswer: What answered does not speak this interface.
         """
-        deadline = Pace(self._timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
-        try:
-            return self._receive(operation, read, deadline)
-        except MirrorError as error:
-            hint_at_demo(error, self._base_url)
-            hide_key(error, self._key.get_secret_value())
-            raise
+        deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
+        with self.explaining():
+            answer = self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
+            try:
+                return read_arriving(read, answer, deadline)
+            except httpx.RequestError as exc:
+                raise self.lost(operation, exc, deadline) from exc
+            finally:
+                answer.close()
+                forget_body(answer)
 
     def pause(self, pause: Pause, deadline: Deadline) -> None:
         """Wait between two requests of a call.
@@ -231,23 +179,8 @@ class Sender:
         Raises:
             CallTimeout: The call has no time for that.
         """
-        require_time(pause, deadline)
+        self.require_time(pause, deadline)
         self._sleep(pause.seconds)
-
-    def _receive(
-        self,
-        operation: Operation[None],
-        read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
-        deadline: Deadline,
-    ) -> T:
-        answer = self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
-        try:
-            return read_arriving(read, answer, deadline)
-        except httpx.RequestError as exc:
-            raise self._lost(operation, exc, deadline) from exc
-        finally:
-            answer.close()
-            forget_body(answer)
 
     def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
         """The answer without its body, unless it is an error."""
@@ -256,20 +189,8 @@ class Sender:
             operation.finish(self._read(operation, answer, deadline))
         return answer
 
-    def _send(self, operation: Operation[T], deadline: Deadline) -> T:
-        def attempt() -> T:
-            answer = self._exchange(operation, deadline)
-            return operation.finish(answer)
-
-        return self._repeat(operation, deadline, attempt)
-
     def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], T]) -> T:
-        retries = Retries(
-            operation.most_attempts(self._max_retries),
-            self._timeout_seconds,
-            deadline,
-            outlasts_loss=operation.outlasts_loss,
-        )
+        retries = self.retries(operation, deadline)
         while True:
             deadline.begin_attempt()
             try:
@@ -278,18 +199,15 @@ class Sender:
                 pause_seconds = retries.pause_after(error)
             self._sleep(pause_seconds)
 
-    def _exchange(self, operation: Operation[Any], deadline: Deadline) -> HTTPResponse:
-        return self._read(operation, self._open(operation, deadline), deadline)
-
     def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
         """The answer without its body; it is to be closed."""
         http = self._http
-        refuse_closed(http)
-        request = request_of(http, operation, self._base_url, self._timeout_seconds, deadline)
+        self.refuse_closed()
+        request = request_of(http, operation, self.base_url, self.timeout_seconds, deadline)
         try:
             answer = http.carrier.handle_request(request)
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc, deadline) from exc
+            raise self.lost(operation, exc, deadline) from exc
         take_cookies(http, request, answer)
         self._connections.note(answer.extensions.get("network_stream"))
         self.contact.answered()
@@ -304,7 +222,7 @@ class Sender:
                     gathering.add(piece)
             return Received(answer.status_code, answer.headers, gathering.content)
         except httpx.RequestError as exc:
-            raise self._lost(operation, exc, deadline) from exc
+            raise self.lost(operation, exc, deadline) from exc
         except UnexpectedAnswer:
             if answer.is_success:
                 raise
@@ -313,14 +231,6 @@ class Sender:
         finally:
             answer.close()
             forget_body(answer)
-
-    def _lost(self, operation: Operation[Any], exc: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
-        # Under an open request; the system's own words for it would mislead.
-        refuse_closed(self._http)
-        failure = lost(operation, self._base_url, exc, deadline)
-        hide_key(failure, self._key.get_secret_value())
-        self.contact.failed(failure)
-        return failure
 
 
 class _Pool(httpx.Client):

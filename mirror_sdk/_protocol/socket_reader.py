@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Self
 
-from mirror_sdk._protocol.backoff import Backoff
 from mirror_sdk._protocol.log_reader import LogReader, Send
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk._protocol.socket_messages import read_message
@@ -16,64 +13,52 @@ from mirror_sdk.errors import MirrorError
 
 
 class SocketReader(LogReader):
-    """Reads the log as it comes over a websocket, and asks for what is there at this moment.
+    """Reads the log as it comes over a websocket.
 
-    A websocket tells what comes, and not that nothing has: what is not waited for is asked by a poll that is answered
-    at once, and so is a service that closed the websocket, for the reason.
+    A websocket only sends entries, and never says that there are none. So a poll with an immediate response reads what
+    is there now, and finds the reason if the service closed the websocket.
 
     Args:
         send: Sends those polls.
-        sockets: Makes the websocket, and another one where it ended.
-        after: Position to go on from; without one, :meth:`go_to_end` finds it.
-        clock: Seconds, for the pauses after failures.
-        sleep: Waits that many seconds, or less.
-        backoff: How long those pauses are.
+        sockets: Makes the websocket, and another one when it ended.
+        after: Position to continue from; without one, :meth:`go_to_end` finds it.
     """
 
-    def __init__(
-        self,
-        send: Send,
-        sockets: Sockets,
-        *,
-        after: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-        backoff: Backoff | None = None,
-    ) -> None:
-        super().__init__(send, after=after, clock=clock, sleep=sleep, backoff=backoff)
+    def __init__(self, send: Send, sockets: Sockets, *, after: int | None = None) -> None:
+        super().__init__(send, after=after)
         self._sockets = sockets
         self._socket: Socket | None = None
 
     def open(self, within_seconds: float) -> None:
-        """Make the websocket, so that it is known that there is one to be had.
+        """Open the websocket now, to know that one is available.
 
         Raises:
-            MirrorError: There is none.
+            MirrorError: None is.
         """
         self.go_to_end(within_seconds)
-        self._socket = self._sockets.open(self._cursor.seq or 0, within_seconds)
+        self._socket = self._sockets.open(self.position or 0, within_seconds)
 
-    def beside(self, position: int | None) -> Self:
-        """Another reader of the same log, from this position."""
-        return type(self)(self._send, self._sockets, after=position, clock=self._clock, sleep=self._sleep)
+    def at(self, position: int | None) -> Self:
+        """Return another reader of the same log, from this position."""
+        return type(self)(self._send, self._sockets, after=position)
 
-    def _ask(self, hold_seconds: float, within_seconds: float) -> Poll:
-        if self._cursor.seq is None or hold_seconds <= 0:
-            return super()._ask(hold_seconds, within_seconds)
+    def _poll(self, hold_seconds: float, within_seconds: float) -> Poll:
+        if self.position is None or hold_seconds <= 0:
+            return super()._poll(hold_seconds, within_seconds)
         try:
-            told = self._receive(self._cursor.seq, hold_seconds, within_seconds)
+            poll = self._receive(self.position, hold_seconds, within_seconds)
         except MirrorError:
             ended, self._socket = self._socket, None
             if ended is None:
                 raise
-            # It was there, and was closed: a key that is good no more is told by the poll.
+            # The service closed an open websocket. If it no longer accepts the key, the poll fails and says so.
             ended.close()
-            super()._ask(0, within_seconds)
+            super()._poll(0, within_seconds)
             raise
-        return told or super()._ask(0, within_seconds)
+        return poll or super()._poll(0, within_seconds)
 
     def _receive(self, after: int, hold_seconds: float, within_seconds: float) -> Poll | None:
-        """What the next message tells that is new; ``None`` where none came in time."""
+        """Return the first message with something new; ``None`` if none came in time."""
         until = self._clock() + hold_seconds
         if self._socket is None or not self._socket.is_usable:
             self._socket = self._sockets.open(after, within_seconds)
@@ -81,7 +66,7 @@ class SocketReader(LogReader):
             message = self._socket.receive(left_seconds)
             if message is None:
                 return None
-            told = read_message(after, message)
-            if told is not None:
-                return told
+            poll = read_message(after, message)
+            if poll is not None:
+                return poll
         return None

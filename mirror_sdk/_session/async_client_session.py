@@ -14,15 +14,15 @@ from mirror_sdk._fork import import_locked
 from mirror_sdk._members import WithMembers
 from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import RequestOptions
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
+from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncResponseRouter, AsyncWatch
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest
-from mirror_sdk._protocol.async_each import ask_each
+from mirror_sdk._protocol.async_fan_out import gather_requests
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.request_options import RequestOptions
 from mirror_sdk._protocol.status import Channel
 from mirror_sdk._protocol.steps import Pause, Steps, Work
 from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk._protocol.async_sockets import AsyncSockets
     from mirror_sdk.cassette import AsyncCassette
     from mirror_sdk.recording import AsyncRecorder
-    from mirror_sdk.webhook import AsyncCallbackReader
+    from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -56,7 +56,7 @@ class AsyncClientSession:
         sender: Sends operations.
         max_snapshot_bytes: The most bytes of a snapshot after decompression.
         names: The cache of device names.
-        pump: Waits for responses to device requests.
+        router: Waits for responses to device requests.
         watches: The watches and recorders to stop when the client is closed.
         callbacks: The reader of the webhook, if the client uses one.
         sockets: The websockets, if the client uses them.
@@ -88,7 +88,7 @@ class AsyncClientSession:
         self.callbacks: AsyncCallbackReader | None = None
         self.sockets: AsyncSockets | None = None
         self.names: NameCache = NameCache()
-        self.pump: AsyncAnswerPump = AsyncAnswerPump(self.new_log_reader(None), Inbox())
+        self.router: AsyncResponseRouter = AsyncResponseRouter(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
 
@@ -113,10 +113,10 @@ class AsyncClientSession:
             limit=most,
             wants=wants,
             find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
-            clock=self.sender.moments.waiting_seconds,
-            now=self.sender.moments.now,
+            clock=self.sender.clock.waiting_seconds,
+            now=self.sender.clock.now,
         )
-        if devices is not None or not reader.is_placed:  # asynchronous alone: the others begin when they are made
+        if devices is not None or not reader.has_position:  # asynchronous alone: the others begin when they are made
             # Without a running loop it starts later.
             with suppress(RuntimeError):
                 self.sender.let_ahead(events.begin())
@@ -147,7 +147,7 @@ class AsyncClientSession:
         if not is_table(devices):
             await self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
-        whole = self.sender.whole(timeout)
+        whole = self.sender.total_deadline(timeout)
         named = await off_loop(keys_in, devices, path, "device_id")
         warn_if_empty(named, "device_id")
         ids = await self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
@@ -162,14 +162,14 @@ class AsyncClientSession:
                 return error
             return None
 
-        raise_first(places, await ask_each(act, places))
+        raise_first(places, await gather_requests(act, places))
 
     async def ids_of(self, devices: DevicesLike, argument: str = "devices", timeout: float | None = None) -> list[str]:
         return await self.run(ids_of(self.names, devices, argument), timeout)
 
     async def collect(
         self,
-        page: _operations.PageAfter[E],
+        page: Callable[..., Operation[_operations.ListPage[E]]],
         timeout: float | None,
         *,
         limit: int | None = None,
@@ -222,7 +222,7 @@ class AsyncClientSession:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
         return await self.sender.send(asking, timeout)
 
-    async def place_and_wait(
+    async def submit_and_wait(
         self,
         method: Method,
         device: DeviceLike,
@@ -232,20 +232,20 @@ class AsyncClientSession:
         expiry_seconds: int | None,
         **asked: Unpack[RequestOptions],
     ) -> Value:
-        """Send a device request and wait for its response, which comes with the 202 if no other task waits."""
-        request = await self.place(
+        """Submit a device request and wait for its response, which comes with the 202 if no other task waits."""
+        request = await self.submit(
             method,
             device,
             path,
             expiry_seconds=expiry_seconds,
             async_id=None,
-            timeout=self.sender.to_place(wait),
+            timeout=self.sender.submit_limit(wait),
             most_held_seconds=math.inf if wait is None else wait.left,
             **asked,
         )
         return await request.result(wait)
 
-    async def place(
+    async def submit(
         self,
         method: Method,
         device: DeviceLike,
@@ -253,13 +253,13 @@ class AsyncClientSession:
         *,
         expiry_seconds: int | None,
         async_id: str | None,
-        pump: AsyncAnswerPump | None = None,
+        router: AsyncResponseRouter | None = None,
         timeout: float | None = None,
         most_held_seconds: float = 0,
         **asked: Unpack[RequestOptions],
     ) -> AsyncDeviceRequest:
-        pump = pump or self.pump
-        identity = self.sender.moments.new_async_id() if async_id is None else async_id
+        router = router or self.router
+        identity = self.sender.clock.new_async_id() if async_id is None else async_id
         operation = partial(
             _operations.place_device_request,
             async_id=identity,
@@ -272,13 +272,13 @@ class AsyncClientSession:
         await self.sender.prepare()  # asynchronous alone: the first model of all would hold the loop
         operation(ANY_ID)  # rejects invalid arguments before the directory is queried
         device_id = await self.run(id_of(self.names, device, refresh=True), deadline)
-        issued_at, moments = utc_now(), self.sender.moments
-        begun_seconds = moments.seconds()
-        expectation = await pump.expect(identity, deadline)
-        with pump.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        issued_at, clock = utc_now(), self.sender.clock
+        begun_seconds = clock.seconds()
+        expectation = await router.expect(identity, deadline)
+        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = await self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
-            pump.take(accepted.answer)
+            router.take(accepted.answer)
         payload = asked.get("payload")
         return AsyncDeviceRequest(
             async_id=identity,
@@ -291,8 +291,8 @@ class AsyncClientSession:
             expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
-            _pump=pump,
+            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
+            _router=router,
         )
 
     @property
@@ -304,12 +304,12 @@ class AsyncClientSession:
     def reset(self) -> None:
         """Clear the cache of names and the position in the log, as in a new client."""
         self.names = NameCache()
-        self.pump = self.new_pump(self.new_reader())
+        self.router = self.new_router(self.new_reader())
 
-    def new_pump(self, reader: AsyncLogReader | AsyncCallbackReader) -> AsyncAnswerPump:
-        moments = self.sender.moments
-        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
-        return AsyncAnswerPump(reader, inbox, moments.waiting_seconds)
+    def new_router(self, reader: AsyncLogReader) -> AsyncResponseRouter:
+        clock = self.sender.clock
+        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
+        return AsyncResponseRouter(reader, inbox, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
         """Return a reader of the service's log, over a websocket if the client uses them."""
@@ -319,12 +319,12 @@ class AsyncClientSession:
 
         return AsyncSocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> AsyncLogReader | AsyncCallbackReader:
+    def new_reader(self, *, after: int | None = None) -> AsyncLogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        return self.callbacks.beside(None)
+        return self.callbacks.at(None)
 
     async def close_sockets(self) -> None:
         sockets, self.sockets = self.sockets, None

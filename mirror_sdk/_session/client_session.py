@@ -14,15 +14,15 @@ from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_locked
 from mirror_sdk._members import WithMembers
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import RequestOptions
-from mirror_sdk._protocol.channels import AnswerPump, Events, Watch
+from mirror_sdk._protocol.channels import Events, ResponseRouter, Watch
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._protocol.device_request import DeviceRequest
-from mirror_sdk._protocol.each import ask_each
+from mirror_sdk._protocol.fan_out import gather_requests
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.request_options import RequestOptions
 from mirror_sdk._protocol.status import Channel
 from mirror_sdk._protocol.steps import Pause, Steps, Work
 from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_sdk._protocol.sockets import Sockets
     from mirror_sdk.cassette import Cassette
     from mirror_sdk.recording import Recorder
-    from mirror_sdk.webhook import CallbackReader
+    from mirror_sdk.webhook.callback_reader import CallbackReader
 
 T = TypeVar("T")
 E = TypeVar("E", bound=_operations.Listed)
@@ -56,7 +56,7 @@ class ClientSession:
         sender: Sends operations.
         max_snapshot_bytes: The most bytes of a snapshot after decompression.
         names: The cache of device names.
-        pump: Waits for responses to device requests.
+        router: Waits for responses to device requests.
         watches: The watches and recorders to stop when the client is closed.
         callbacks: The reader of the webhook, if the client uses one.
         sockets: The websockets, if the client uses them.
@@ -88,7 +88,7 @@ class ClientSession:
         self.callbacks: CallbackReader | None = None
         self.sockets: Sockets | None = None
         self.names: NameCache = NameCache()
-        self.pump: AnswerPump = AnswerPump(self.new_log_reader(None), Inbox())
+        self.router: ResponseRouter = ResponseRouter(self.new_log_reader(None), Inbox())
         self.watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
 
@@ -113,8 +113,8 @@ class ClientSession:
             limit=most,
             wants=wants,
             find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
-            clock=self.sender.moments.waiting_seconds,
-            now=self.sender.moments.now,
+            clock=self.sender.clock.waiting_seconds,
+            now=self.sender.clock.now,
         )
 
     def _wants_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
@@ -142,7 +142,7 @@ class ClientSession:
         if not is_table(devices):
             self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
-        whole = self.sender.whole(timeout)
+        whole = self.sender.total_deadline(timeout)
         named = keys_in(devices, path, "device_id")
         warn_if_empty(named, "device_id")
         ids = self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
@@ -157,14 +157,14 @@ class ClientSession:
                 return error
             return None
 
-        raise_first(places, ask_each(act, places))
+        raise_first(places, gather_requests(act, places))
 
     def ids_of(self, devices: DevicesLike, argument: str = "devices", timeout: float | None = None) -> list[str]:
         return self.run(ids_of(self.names, devices, argument), timeout)
 
     def collect(
         self,
-        page: _operations.PageAfter[E],
+        page: Callable[..., Operation[_operations.ListPage[E]]],
         timeout: float | None,
         *,
         limit: int | None = None,
@@ -217,7 +217,7 @@ class ClientSession:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
         return self.sender.send(asking, timeout)
 
-    def place_and_wait(
+    def submit_and_wait(
         self,
         method: Method,
         device: DeviceLike,
@@ -227,20 +227,20 @@ class ClientSession:
         expiry_seconds: int | None,
         **asked: Unpack[RequestOptions],
     ) -> Value:
-        """Send a device request and wait for its response, which comes with the 202 if no other task waits."""
-        request = self.place(
+        """Submit a device request and wait for its response, which comes with the 202 if no other task waits."""
+        request = self.submit(
             method,
             device,
             path,
             expiry_seconds=expiry_seconds,
             async_id=None,
-            timeout=self.sender.to_place(wait),
+            timeout=self.sender.submit_limit(wait),
             most_held_seconds=math.inf if wait is None else wait.left,
             **asked,
         )
         return request.result(wait)
 
-    def place(
+    def submit(
         self,
         method: Method,
         device: DeviceLike,
@@ -248,13 +248,13 @@ class ClientSession:
         *,
         expiry_seconds: int | None,
         async_id: str | None,
-        pump: AnswerPump | None = None,
+        router: ResponseRouter | None = None,
         timeout: float | None = None,
         most_held_seconds: float = 0,
         **asked: Unpack[RequestOptions],
     ) -> DeviceRequest:
-        pump = pump or self.pump
-        identity = self.sender.moments.new_async_id() if async_id is None else async_id
+        router = router or self.router
+        identity = self.sender.clock.new_async_id() if async_id is None else async_id
         operation = partial(
             _operations.place_device_request,
             async_id=identity,
@@ -266,13 +266,13 @@ class ClientSession:
         deadline = self.sender.deadline(timeout)
         operation(ANY_ID)  # rejects invalid arguments before the directory is queried
         device_id = self.run(id_of(self.names, device, refresh=True), deadline)
-        issued_at, moments = utc_now(), self.sender.moments
-        begun_seconds = moments.seconds()
-        expectation = pump.expect(identity, deadline)
-        with pump.placing(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        issued_at, clock = utc_now(), self.sender.clock
+        begun_seconds = clock.seconds()
+        expectation = router.expect(identity, deadline)
+        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.answer is not None:
-            pump.take(accepted.answer)
+            router.take(accepted.answer)
         payload = asked.get("payload")
         return DeviceRequest(
             async_id=identity,
@@ -285,8 +285,8 @@ class ClientSession:
             expires_at=accepted.expires_at,
             asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=moments.begun_seconds(begun_seconds, identity),
-            _pump=pump,
+            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
+            _router=router,
         )
 
     @property
@@ -298,12 +298,12 @@ class ClientSession:
     def reset(self) -> None:
         """Clear the cache of names and the position in the log, as in a new client."""
         self.names = NameCache()
-        self.pump = self.new_pump(self.new_reader())
+        self.router = self.new_router(self.new_reader())
 
-    def new_pump(self, reader: LogReader | CallbackReader) -> AnswerPump:
-        moments = self.sender.moments
-        inbox = Inbox(now=moments.now, clock=moments.received_seconds)
-        return AnswerPump(reader, inbox, moments.waiting_seconds)
+    def new_router(self, reader: LogReader) -> ResponseRouter:
+        clock = self.sender.clock
+        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
+        return ResponseRouter(reader, inbox, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> LogReader:
         """Return a reader of the service's log, over a websocket if the client uses them."""
@@ -313,12 +313,12 @@ class ClientSession:
 
         return SocketReader(self.sender.send, self.sockets, after=after)
 
-    def new_reader(self, *, after: int | None = None) -> LogReader | CallbackReader:
+    def new_reader(self, *, after: int | None = None) -> LogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:
             raise ValueError("after= is a position in the service's log; with a webhook events begin now")
-        return self.callbacks.beside(None)
+        return self.callbacks.at(None)
 
     def close_sockets(self) -> None:
         sockets, self.sockets = self.sockets, None

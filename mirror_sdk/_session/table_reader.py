@@ -12,7 +12,7 @@ from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.each import ask_each, ask_each_at_once
+from mirror_sdk._protocol.fan_out import gather_concurrently, gather_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
 from mirror_sdk.forms import to_pandas
@@ -82,7 +82,7 @@ class TableReader:
         chosen = self._list_ids({}, timeout) if devices is None else self._session.ids_of(devices, timeout=timeout)
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
-            rows = ask_each(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
+            rows = gather_requests(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
             parts.add(rows)
         taken_at, count = parts.finish()
         return tables, {"taken_at": taken_at, "devices": count, "complete": True, "server": self._session.base_url}
@@ -149,7 +149,7 @@ class TableReader:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
-                parts.add(ask_each_at_once(take, some))
+                parts.add(gather_concurrently(take, some))
                 bar.update(len(some))
         taken_at, device_count = parts.finish()
         return SnapshotResult(taken_at=taken_at, device_count=device_count)
@@ -189,7 +189,7 @@ class TableReader:
     def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
         """Return the clock from which time spans count back. The service's clock is read only if one is passed."""
         if not any(map(is_span, given)):
-            return self._session.sender.moments.now
+            return self._session.sender.clock.now
         import_locked("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
@@ -197,7 +197,7 @@ class TableReader:
         request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self._session.base_url)
         _, about = self.parts_of(request, timeout)
         now = instant_like(
-            "taken_at", about["taken_at"] or self._session.sender.moments.now(), self._session.sender.moments.now
+            "taken_at", about["taken_at"] or self._session.sender.clock.now(), self._session.sender.clock.now
         )
         return lambda: now
 
@@ -230,7 +230,7 @@ class TableReader:
         if unitless is None or state is None:
             return None
         naming = HistoryParts(raw=False)
-        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.moments.now)
+        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.clock.now)
         those = replace(request.selection, paths=naming_paths(unitless.paths))
         of_those = replace(request.selection, paths=unitless.paths)
         try:

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mirror_sdk._arguments import closest
-from mirror_sdk._protocol.moments import Moments
+from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._visible import visible_line
 from mirror_sdk.cassette.content import CassetteFile, Exchange, Ids, RequestKey
 from mirror_sdk.cassette.request_key import is_poll
@@ -49,7 +49,7 @@ class Wait:
     seconds: float
 
 
-class Player(Moments):
+class Player(ClientClock):
     """Answers requests from a cassette, on any number of threads.
 
     It is also the clock of its client: it shows the time of the recording at the last response.
@@ -92,27 +92,27 @@ class Player(Moments):
         self._is_closed = False
 
     def new_async_id(self) -> str:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._now
 
     def seconds(self) -> float:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._seconds
 
     def begun_seconds(self, begun: float, async_id: str) -> float:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._begun.get(self._recorded_ids.get(async_id, async_id), begun)
 
     def received_seconds(self) -> float:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._seconds
 
     def waiting_seconds(self) -> float:
-        """See :class:`Moments`: as in the recording, plus the time since the last response."""
+        """See :class:`ClientClock`: as in the recording, plus the time since the last response."""
         return self._waited + self._clock() - self._moved
 
     def close(self) -> None:

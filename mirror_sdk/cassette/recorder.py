@@ -17,7 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import httpx
 
-from mirror_sdk._protocol.moments import Moments
+from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk.cassette.content import MANIFEST, VERSION, Exchange, Ids, Manifest, RequestKey
 
 _KEPT_HEADERS = frozenset({"content-type", "content-encoding", "date", "etag", "retry-after", "x-request-id"})
@@ -38,7 +38,7 @@ class OpenExchange:
         self.has_ended = False
 
 
-class CassetteRecorder(Moments):
+class CassetteRecorder(ClientClock):
     """Records the responses of the service, on any number of threads.
 
     It is also the clock of its client: the times in a table are those of the exchanges that brought it, so that they
@@ -79,28 +79,28 @@ class CassetteRecorder(Moments):
         self._is_over = False
 
     def new_async_id(self) -> str:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._answered_at
 
     def seconds(self) -> float:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._clock() - self._began
 
     def begun_seconds(self, begun: float, async_id: str) -> float:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         with self._lock:
             return self._begun_seconds.setdefault(async_id, begun)
 
     def received_seconds(self) -> float:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self._answered_seconds
 
     def waiting_seconds(self) -> float:
-        """See :class:`Moments`."""
+        """See :class:`ClientClock`."""
         return self.seconds()
 
     def begin(self, asked: RequestKey, async_id: str | None) -> OpenExchange:

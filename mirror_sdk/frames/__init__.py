@@ -106,8 +106,8 @@ from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.events import events_frame
 from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
 from mirror_sdk.frames.history import history_frame
+from mirror_sdk.frames.html import show_in_notebooks
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, request_status, requests_frame
-from mirror_sdk.frames.shown import show_in_notebooks
 from mirror_sdk.frames.stale import STALE_SCHEMA, stale_devices
 from mirror_sdk.frames.state import directory_frame, state_frame, value_column, wide
 from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable

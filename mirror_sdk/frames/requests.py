@@ -9,8 +9,8 @@ from enum import StrEnum
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
 from mirror_sdk._protocol.device_request import look_for_answers
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build
@@ -59,9 +59,9 @@ REQUESTS_COLUMNS = (
     TableColumn("category", CATEGORY, "why it failed, in a word"),
     TableColumn("reason", CATEGORY, "the same in a sentence, with what can be done about it"),
     TableColumn("latency", pa.duration("ms"), "from its begin here until its answer was received here"),
-    TableColumn("asked_num", pa.float64(), "the number that was to be written"),
-    TableColumn("asked_text", pa.string(), "the text that was to be written"),
-    TableColumn("asked_bool", pa.bool_(), "the boolean that was to be written"),
+    TableColumn("requested_num", pa.float64(), "the number to write"),
+    TableColumn("requested_text", pa.string(), "the text to write"),
+    TableColumn("requested_bool", pa.bool_(), "the boolean to write"),
     TableColumn("value_num", pa.float64(), "the number that came back"),
     TableColumn("value_text", pa.string(), "the text that came back"),
     TableColumn("value_bool", pa.bool_(), "the boolean that came back"),
@@ -74,7 +74,7 @@ REQUESTS_SCHEMA = schema_of(REQUESTS_COLUMNS)
 
 @documented(REQUESTS_COLUMNS)
 def requests_frame(
-    requests: Iterable[PlacedRequest | UnplacedRequest], *, tz: str | None = None, server: str = ""
+    requests: Iterable[AcceptedRequest | UnacceptedRequest], *, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
     """The requests table: one row per device request, in their order, as the notification log has them now.
 
@@ -117,7 +117,7 @@ def requests_frame(
 
 
 def seen_requests_frame(
-    rows: Sequence[PlacedRequest | UnplacedRequest],
+    rows: Sequence[AcceptedRequest | UnacceptedRequest],
     *,
     tz: str | None = None,
     server: str = "",
@@ -134,7 +134,7 @@ def seen_requests_frame(
     Raises:
         InvalidValue: ``tz`` is no time zone.
     """
-    accepted = [request.accepted_at if isinstance(request, PlacedRequest) else None for request in rows]
+    accepted = [request.accepted_at if isinstance(request, AcceptedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]
     columns: dict[str, Sequence[object]] = {
         "async_id": [request.async_id for request in rows],
@@ -145,13 +145,13 @@ def seen_requests_frame(
         "requested_at": accepted,
         "accepted_at": accepted,
         "finished_at": finished,
-        "expires_at": [request.expires_at if isinstance(request, PlacedRequest) else None for request in rows],
+        "expires_at": [request.expires_at if isinstance(request, AcceptedRequest) else None for request in rows],
         "status": [request_status(request).value for request in rows],
         "category": [_category(request) for request in rows],
         "reason": [_reason(request) for request in rows],
-        "latency": [request.latency if isinstance(request, PlacedRequest) else None for request in rows],
+        "latency": [request.latency if isinstance(request, AcceptedRequest) else None for request in rows],
     }
-    columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
+    columns |= value_columns("requested", [request.asked or NO_VALUE for request in rows])
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
     taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)
@@ -159,9 +159,9 @@ def seen_requests_frame(
     return build(columns, REQUESTS_SCHEMA, tz=tz, **about)
 
 
-def request_status(request: PlacedRequest | UnplacedRequest) -> RequestStatus:
+def request_status(request: AcceptedRequest | UnacceptedRequest) -> RequestStatus:
     """How a request stands, as far as this client has seen."""
-    if isinstance(request, UnplacedRequest):
+    if isinstance(request, UnacceptedRequest):
         if request.refusal is not None:
             return RequestStatus.FAILURE
         return RequestStatus.UNKNOWN if request.is_unknown else RequestStatus.QUEUED
@@ -170,30 +170,30 @@ def request_status(request: PlacedRequest | UnplacedRequest) -> RequestStatus:
     return RequestStatus.SUCCESS if request.read_failure(request.answer) is None else RequestStatus.FAILURE
 
 
-def _answer(request: PlacedRequest | UnplacedRequest) -> AsyncResponse | None:
-    return request.answer if isinstance(request, PlacedRequest) else None
+def _answer(request: AcceptedRequest | UnacceptedRequest) -> AsyncResponse | None:
+    return request.answer if isinstance(request, AcceptedRequest) else None
 
 
-def _category(request: PlacedRequest | UnplacedRequest) -> str | None:
-    if isinstance(request, UnplacedRequest):
+def _category(request: AcceptedRequest | UnacceptedRequest) -> str | None:
+    if isinstance(request, UnacceptedRequest):
         return request.refusal
     return request.answer.error if request.answer else None
 
 
-def _reason(request: PlacedRequest | UnplacedRequest) -> str | None:
-    if isinstance(request, UnplacedRequest):
+def _reason(request: AcceptedRequest | UnacceptedRequest) -> str | None:
+    if isinstance(request, UnacceptedRequest):
         return request.refusal_message
     category = _category(request)
     return None if category is None else failure_reason(category, request.method)
 
 
-def _finished_at(request: PlacedRequest | UnplacedRequest) -> datetime | None:
+def _finished_at(request: AcceptedRequest | UnacceptedRequest) -> datetime | None:
     answer = _answer(request)
     return None if answer is None else instant_of(answer.timestamp)
 
 
-def _value(request: PlacedRequest | UnplacedRequest) -> Value:
-    if isinstance(request, UnplacedRequest):
+def _value(request: AcceptedRequest | UnacceptedRequest) -> Value:
+    if isinstance(request, UnacceptedRequest):
         return request.found or NO_VALUE
     if request.answer is None:
         return NO_VALUE

@@ -85,7 +85,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     return frame.assign(**cells)
 
 
-ValueOf = Literal["reported", "desired", "value", "asked", "current", "wanted"]
+ValueOf = Literal["reported", "desired", "value", "requested", "current", "wanted"]
 """Which value of a row: the beginning of the names of its columns."""
 
 

@@ -1,4 +1,4 @@
-"""Which of the paths that were asked for a table has no row of: one that is mistyped looks as if it had been silent."""
+"""Finds requested paths without rows in a table: a misspelled path looks like one without reports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mirror_sdk._visible import visible
 from mirror_sdk.errors import EmptyTableWarning
 from mirror_sdk.wire.paths import matches
 
-_MOST_NAMED = 5
+_MAX_NAMES = 5
 
 
 def silent_paths(tables: Iterable[pa.Table], patterns: Sequence[str] | None) -> list[str]:
-    """The patterns that match the path of no row, in their order."""
+    """Return the patterns that match no row, in their order."""
     paths = {path for table in tables for path in table["path"].unique().to_pylist() if path is not None}
     return [pattern for pattern in patterns or () if not any(matches(pattern, path) for path in paths)]
 
@@ -23,21 +23,21 @@ def silent_paths(tables: Iterable[pa.Table], patterns: Sequence[str] | None) -> 
 def with_silent(
     about: Mapping[str, object], tables: Iterable[pa.Table], patterns: Sequence[str] | None
 ) -> dict[str, object]:
-    """What a table is based on, with the patterns it has no row of, where there are any."""
+    """Return the metadata of a table, with the patterns without rows if there are any."""
     silent = silent_paths(tables, patterns)
     return {**about, "paths_without_rows": silent} if silent else dict(about)
 
 
 def warn_of_unknown(patterns: Sequence[str], when: str = "") -> None:
-    """Say that no device has what a table has no row of.
+    """Warn that no device has resources with these paths.
 
     Args:
-        patterns: The patterns of its paths.
-        when: When no device had it, for a table of the past.
+        patterns: The patterns of the paths.
+        when: The time at which no device had them, for a table of the past.
 
     Warns:
-        EmptyTableWarning: This.
+        EmptyTableWarning: Always.
     """
-    named = ", ".join(map(visible, patterns[:_MOST_NAMED])) + (", ..." if len(patterns) > _MOST_NAMED else "")
+    named = ", ".join(map(visible, patterns[:_MAX_NAMES])) + (", ..." if len(patterns) > _MAX_NAMES else "")
     message = f"paths: none of these devices has {named}{when}; client.devices.resources(device) shows what one has"
     warn(message, EmptyTableWarning)

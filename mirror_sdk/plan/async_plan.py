@@ -9,10 +9,10 @@ from functools import partial
 
 import pandas as pd
 
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import register_fork_handler
 from mirror_sdk._off_loop import off_loop
+from mirror_sdk._protocol.accepted_request import ANSWER_MARGIN_SECONDS, AcceptedRequest, warn_of_loss
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
-from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.async_in_flight import InFlightWrite, start_write, wait_all, wait_first
@@ -47,16 +47,16 @@ class AsyncPlan(PlanReport):
         write: Callable[..., Awaitable[AsyncDeviceRequest]],
         read_state: Callable[[str, str], Awaitable[Seen]],
         make_plan: Callable[[Sequence[RequestedWrite]], Awaitable[AsyncPlan]],
-        placed: Mapping[str, PlacedRequest] | None = None,
+        placed: Mapping[str, AcceptedRequest] | None = None,
     ) -> None:
         super().__init__(planned, server, placed or {})
         self._write = write
         self._read_state = read_state
         self._make_plan = make_plan
-        self._begin_in_child()
-        tell_in_child(self)
+        self._after_fork_in_child()
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Reset: a child process does not apply the plan, whatever a task of the parent does."""
         self._stopped = threading.Event()
         self._applying = threading.Lock()
@@ -184,7 +184,7 @@ class AsyncPlan(PlanReport):
     async def _carry_out(self, entry: LedgerEntry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
         planned = entry.planned
-        if isinstance(entry.request, PlacedRequest) and await self._is_settled(entry):
+        if isinstance(entry.request, AcceptedRequest) and await self._is_settled(entry):
             return
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()

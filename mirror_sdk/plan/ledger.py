@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk._visible import visible
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
@@ -41,10 +41,10 @@ _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 class LedgerEntry:
     """One write and its outcome; ``is_overtaken`` if it was rejected because another write came before it."""
 
-    def __init__(self, planned: PlannedWrite, placed: PlacedRequest | None = None) -> None:
+    def __init__(self, planned: PlannedWrite, placed: AcceptedRequest | None = None) -> None:
         self.planned: PlannedWrite = planned
         self.is_overtaken: bool = False
-        self.request: PlacedRequest | UnplacedRequest = placed or self._unplaced()
+        self.request: AcceptedRequest | UnacceptedRequest = placed or self._unplaced()
 
     @property
     def status(self) -> RequestStatus:
@@ -55,14 +55,14 @@ class LedgerEntry:
     def may_have_acted(self) -> bool:
         """Whether the device may have accepted it."""
         if self.status is RequestStatus.FAILURE:
-            answer = self.request.answer if isinstance(self.request, PlacedRequest) else None
+            answer = self.request.answer if isinstance(self.request, AcceptedRequest) else None
             return answer is not None and answer.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
 
     @property
     def undo(self) -> RequestedWrite:
         """The write that undoes this one, if this one is the last change of its resource."""
-        accepted_at = self.request.accepted_at if isinstance(self.request, PlacedRequest) else None
+        accepted_at = self.request.accepted_at if isinstance(self.request, AcceptedRequest) else None
         undoes = EarlierWrite(self.planned.wanted, self.planned.before, accepted_at)
         return self.planned.undo._replace(undoes=undoes)
 
@@ -73,7 +73,7 @@ class LedgerEntry:
         until another write of the resource.
         """
         request, resource = self.request, resources.get(self.planned.path)
-        if not isinstance(request, PlacedRequest) or request.accepted_at is None:
+        if not isinstance(request, AcceptedRequest) or request.accepted_at is None:
             return False
         desired = resource and resource.desired
         if not desired or desired.requested_at != request.accepted_at or not same(desired.value, self.planned.wanted):
@@ -100,8 +100,8 @@ class LedgerEntry:
             found=resource.desired.value if resource and resource.desired else None,
         )
 
-    def _unplaced(self) -> UnplacedRequest:
-        return UnplacedRequest(
+    def _unplaced(self) -> UnacceptedRequest:
+        return UnacceptedRequest(
             async_id=self.planned.async_id,
             device_id=self.planned.device_id,
             path=self.planned.path,
@@ -116,7 +116,7 @@ class LedgerEntry:
             MirrorError: The error itself, when it would be the same for every other write.
         """
         check_about_one_device(error)
-        if isinstance(self.request, PlacedRequest) and not isinstance(error, _REJECTED):
+        if isinstance(self.request, AcceptedRequest) and not isinstance(error, _REJECTED):
             # An earlier attempt was accepted, whatever the outcome of this one.
             return
         self.request = replace(
@@ -146,7 +146,7 @@ class Ledger:
         stopped_because: Why sending ended before all writes were sent; ``None`` if it did not.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, PlacedRequest]) -> None:
+    def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, AcceptedRequest]) -> None:
         self.entries: list[LedgerEntry] = [
             LedgerEntry(one, placed.get(one.async_id)) for one in planned if one.may_be_sent
         ]

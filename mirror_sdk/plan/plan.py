@@ -10,9 +10,9 @@ from functools import partial
 
 import pandas as pd
 
-from mirror_sdk._fork import tell_in_child
+from mirror_sdk._fork import register_fork_handler
+from mirror_sdk._protocol.accepted_request import ANSWER_MARGIN_SECONDS, AcceptedRequest, warn_of_loss
 from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers, wait_for_answer
-from mirror_sdk._protocol.placed_request import ANSWER_MARGIN_SECONDS, PlacedRequest, warn_of_loss
 from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, Seen
@@ -43,16 +43,16 @@ class Plan(PlanReport):
         write: Callable[..., DeviceRequest],
         read_state: Callable[[str, str], Seen],
         make_plan: Callable[[Sequence[RequestedWrite]], Plan],
-        placed: Mapping[str, PlacedRequest] | None = None,
+        placed: Mapping[str, AcceptedRequest] | None = None,
     ) -> None:
         super().__init__(planned, server, placed or {})
         self._write = write
         self._read_state = read_state
         self._make_plan = make_plan
-        self._begin_in_child()
-        tell_in_child(self)
+        self._after_fork_in_child()
+        register_fork_handler(self)
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Reset: a child process does not apply the plan, whatever a thread of the parent does."""
         self._stopped = threading.Event()
         self._applying = threading.Lock()
@@ -180,7 +180,7 @@ class Plan(PlanReport):
     def _carry_out(self, entry: LedgerEntry, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
         planned = entry.planned
-        if isinstance(entry.request, PlacedRequest) and self._is_settled(entry):
+        if isinstance(entry.request, AcceptedRequest) and self._is_settled(entry):
             return
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()

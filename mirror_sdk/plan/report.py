@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk.errors import InvalidValue
+from mirror_sdk.frames.html import to_html
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
-from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.requested import RequestedWrite
@@ -36,7 +36,7 @@ class PlanReport(JsonForm):
     applied: a level, and a text for a boolean.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, PlacedRequest]) -> None:
+    def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, AcceptedRequest]) -> None:
         self._planned = planned
         self._server = server
         self._ledger = Ledger(planned, placed)
@@ -61,7 +61,7 @@ class PlanReport(JsonForm):
         return [now.get(one.async_id, one) for one in self._planned]
 
     @property
-    def requests(self) -> list[PlacedRequest | UnplacedRequest]:
+    def requests(self) -> list[AcceptedRequest | UnacceptedRequest]:
         """The requests of the writes that may be sent, as they are now, without a call of the service.
 
         >>> [request.path for request in plan.requests]
@@ -193,7 +193,7 @@ class PlanReport(JsonForm):
         ''
         """
         left = self._ledger.asleep()
-        times = [entry.request.expires_at for entry in left if isinstance(entry.request, PlacedRequest)]
+        times = [entry.request.expires_at for entry in left if isinstance(entry.request, AcceptedRequest)]
         latest = max((at for at in times if at is not None), default=None)
         writes = [entry.planned for entry in left] or [one for one in self._to_write if one.sleeps]
         if not writes or not (left or self._is_unsent):
@@ -227,7 +227,7 @@ _UNITS = ((24 * 3600, "days"), (3600, "h"), (60, "min"))
 _MEMBERS = ("async_id", "device_id", "endpoint_name", "path", "unit", "decision", "check", "reason", "sleeps")
 
 
-def _write_to_dict(one: PlannedWrite, request: PlacedRequest | UnplacedRequest | None) -> dict[str, Any]:
+def _write_to_dict(one: PlannedWrite, request: AcceptedRequest | UnacceptedRequest | None) -> dict[str, Any]:
     members: dict[str, Any] = plain(
         {name: getattr(one, name) for name in _MEMBERS}
         | {name: getattr(one, name) if one.may_be_sent else None for name in ("expiry_seconds", "undoable")}

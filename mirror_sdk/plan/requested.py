@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk._protocol.asked import expected_revision
+from mirror_sdk._protocol.request_options import expected_revision
 from mirror_sdk._table_keys import REVISION, DeviceTable, is_table, named_rows, revision_in
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import DeviceLike, known_id, own_id

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mirror_sdk._file_version import file_fault
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.operations import of_resource
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
 from mirror_sdk.values import NO_VALUE, Value, decode
@@ -95,7 +95,7 @@ def save(
     path: str | PathLike[str],
     server: str,
     planned: Sequence[PlannedWrite],
-    requests: Iterable[PlacedRequest | UnplacedRequest],
+    requests: Iterable[AcceptedRequest | UnacceptedRequest],
 ) -> None:
     """Save a plan and its requests in a file. If that fails, the file does not change.
 
@@ -104,14 +104,14 @@ def save(
     """
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
-    placed = {one.async_id: _saved_request(one) for one in requests if isinstance(one, PlacedRequest)}
+    placed = {one.async_id: _saved_request(one) for one in requests if isinstance(one, AcceptedRequest)}
     writes = [_to_saved(one, placed.get(one.async_id)) for one in planned]
     saved = SavedPlan(version=_VERSION, server=server, writes=writes)
     unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
     unfinished.replace(target)
 
 
-def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], dict[str, PlacedRequest]]:
+def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], dict[str, AcceptedRequest]]:
     """Return the writes of a saved plan, and the requests that were sent, by their async-ids.
 
     Raises:
@@ -131,7 +131,7 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
     return planned, {one.async_id: _request(one, request) for one, request in sent if request is not None}
 
 
-def _saved_request(request: PlacedRequest) -> _SavedRequest | None:
+def _saved_request(request: AcceptedRequest) -> _SavedRequest | None:
     """Return a request that was sent; ``None`` without the time of its acceptance, which identifies it later."""
     answer = request.answer
     if request.accepted_at is None:
@@ -146,11 +146,11 @@ def _saved_request(request: PlacedRequest) -> _SavedRequest | None:
     )
 
 
-def _request(planned: PlannedWrite, saved: _SavedRequest) -> PlacedRequest:
+def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
     answer = None
     if saved.status is not None:
         answer = AsyncResponse(id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.answered_at)
-    return PlacedRequest(
+    return AcceptedRequest(
         async_id=planned.async_id,
         device_id=planned.device_id,
         path=planned.path,

@@ -226,7 +226,7 @@ async def begin_recording(
         await off_loop(lambda: made.append(make_writer()))
         (writer,) = made
         reader = new_reader(writer.folder.position)
-        if not reader.is_placed:
+        if not reader.has_position:
             await reader.go_to_end(math.inf if deadline is None else deadline)
         await run(rules.begin(writer.folder), deadline)
         # The state is read after the position, so that nothing lies between them.

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from mirror_sdk._fork import close_in_child, leave_to_parent, tell_in_child
+from mirror_sdk._fork import abandon_in_child, close_in_child, register_fork_handler
 from mirror_sdk._protocol.defaults import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
@@ -72,7 +72,7 @@ class RecordingFolder:
         except Timeout as exc:
             raise InvalidValue(f"{self.path} has another recorder at work; stop it, or give another folder") from exc
         self._is_of_parent = False
-        tell_in_child(self)
+        register_fork_handler(self)
         try:
             known = files.read_about(folder)
             self._about = self._with_id(known, about)
@@ -85,11 +85,11 @@ class RecordingFolder:
             self._lock.release()
             raise
 
-    def _begin_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Leave the files to the parent process: nothing is flushed, finalized or unlocked here."""
         self._is_of_parent = True
         # Both processes share the lock and the journal.
-        leave_to_parent((self._lock, self._journal))
+        abandon_in_child((self._lock, self._journal))
         if self._journal is not None:
             close_in_child(self._journal[0].fileno())
             self._journal = None

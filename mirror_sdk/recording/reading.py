@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """A recording in a folder. Every method reads the files anew, so that one that grows is seen as it is.
+    """A recording in a folder. Every method reads the files again, so that it includes the newest events.
 
-    Every method may raise :class:`~mirror_sdk.RecordingDamaged`: a file is not as it was written; the message names it.
-    It raises ``FileNotFoundError`` where the recording was removed.
+    Every method may raise :class:`~mirror_sdk.RecordingDamaged`, which names the damaged file, and
+    ``FileNotFoundError`` if the recording was removed.
 
     Args:
-        path: The folder, as it was given to ``client.record``.
+        path: The folder, as passed to ``client.record``.
 
     Raises:
         FileNotFoundError: There is no recording.
-        InvalidValue: The folder holds something else.
+        InvalidValue: The folder contains something else.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path: Path = Path(path).absolute()
         about = files.read_about(self.path)
         if about is None:
-            raise FileNotFoundError(f"{self.path} is no recording; client.record({str(self.path)!r}) makes one")
+            raise FileNotFoundError(f"{self.path} is no recording; client.record({str(self.path)!r}) starts one")
         self._about = about
 
     def __repr__(self) -> str:
@@ -69,15 +69,15 @@ class Recording:
     def events(
         self, *, raw: bool = False, tz: str | None = None, as_: Form = "pandas"
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """The events table, each event once; see :func:`mirror_sdk.frames.events_frame`.
+        """Return the events table, with each event once; see :func:`mirror_sdk.frames.events_frame`.
 
         Args:
-            raw: Whether the payloads stand in ``value_raw``.
+            raw: Whether there is a column ``value_raw`` with the payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            InvalidValue: ``tz`` is no time zone.
+            InvalidValue: ``tz`` is not a time zone.
 
         >>> with client.record(folder / "run.parquet"):
         ...     client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
@@ -94,7 +94,7 @@ class Recording:
         return to_form([to_table(columns, schema)], about, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
-        """Whether it is complete, from when to when, and what is missing.
+        """Return whether it is complete, its time range, and its gaps.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -104,11 +104,11 @@ class Recording:
         return audit(read_content(self.path))
 
     def finalize(self) -> None:
-        """Make whole files of what a killed recorder left, for other programs to see it, as the next recorder does.
+        """Finalize the journal of a killed recorder, so that other programs see it. The next recorder does the same.
 
         Raises:
-            OSError: The folder, or what is beside it, cannot be written.
-            InvalidValue: A recorder is at work, which does it by itself.
+            OSError: The folder or its sidecar cannot be written.
+            InvalidValue: A recorder is at work. It finalizes its journal itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -155,31 +155,31 @@ class Recording:
         limit: int | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """What happened: a row for each thing, as :meth:`mirror_sdk.MirrorClient.history` gives it.
+        """Return the history table, with a row per event, like :meth:`mirror_sdk.MirrorClient.history`.
 
-        The columns are those of :func:`mirror_sdk.frames.history_frame`. What the log does not tell is missing: values
-        that others read, values that nobody subscribed, ends of writes, the revision of the mirror, and gaps of the
-        service itself. What this application read stands at the time of the answer, not at that of the device, and
-        ``received_at`` is of the clock here. What the recording has lost, or did not look at, is a row ``gap``; a
-        recording with ``paths`` has no registrations and nothing that was read.
+        The columns are those of :func:`mirror_sdk.frames.history_frame`. The notification log does not contain values
+        that others read, values without a subscription, completions of writes, revisions of the mirror, and gaps of the
+        service itself. Values that this application read have the time of the response, not that of the device, and
+        ``received_at`` is by the clock of this machine. Parts of the log that were lost or not read are rows ``gap``. A
+        recording with ``paths`` has no registrations and no values that were read.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
-            begin: From this instant on: with its time zone, its text, or how long before the end of the recording
-                (``"2h"``); ``None`` for all that is recorded.
-            end: Up to before this instant; ``None`` for all that is recorded.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            begin: From this instant on: a datetime with its time zone, a text, or how long before the end of the
+                recording (``"2h"``); ``None`` for everything.
+            end: Up to before this instant; ``None`` for everything.
             raw: Whether the payloads are a column too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            limit: How many rows at most, the first ones; ``None`` for all.
+            limit: The most rows, the first ones; ``None`` for all.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
-            The table. ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing.
+            The table. ``attrs["mirror"]["complete"]`` is true if it is known that nothing is missing.
 
         Raises:
-            InvalidValue: An instant is naive, ``begin`` lies before the recording or behind ``end``, a device does not
-                occur in it, a pattern is not one, ``limit`` is no number, or ``tz`` is no time zone.
+            InvalidValue: An instant is naive, ``begin`` lies before the recording or after ``end``, a device does not
+                occur in it, a pattern is invalid, ``limit`` is not a number, or ``tz`` is not a time zone.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
@@ -239,28 +239,28 @@ class Recording:
         tz: str | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """The state table as it was at an instant: what was last observed by then, upon the state at the beginning.
+        """Return the state table at an instant: the state at the start of the recording with all observations since.
 
-        Times are those of the devices' changes (``changed_at``). The log tells nothing of desired values, so their
-        columns hold nothing, nor of values that others read without their being observed.
+        Times are those of the devices' changes (``changed_at``). The log has no desired values, so their columns are
+        empty. It also lacks values that others read and that were not observed. Rows are sorted by device and path.
 
         Args:
-            instant: Which instant: with its time zone; its text, as in ``attrs["mirror"]``; or how long before the end
-                of the recording it was, ``"2h"`` or a timedelta.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            instant: The instant: a datetime with its time zone; a text, as in ``attrs["mirror"]``; or how long before
+                the end of the recording, as ``"2h"`` or a timedelta.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
-            A state table, see :func:`mirror_sdk.frames.state_frame`. ``attrs["mirror"]["complete"]`` is true when it is
+            A state table, see :func:`mirror_sdk.frames.state_frame`. ``attrs["mirror"]["complete"]`` is true if it is
             known that nothing is missing between the last state table before the instant and the instant itself, by the
-            service's clock; so it is false behind the end of the recording, in a gap, and where the service did not
-            tell its time.
+            service's clock. It is false after the end of the recording, in a gap, and if the service did not send its
+            time.
 
         Raises:
             InvalidValue: The instant is naive or lies before the recording, a device does not occur in it, a pattern is
-                not one, or ``tz`` is no time zone.
+                invalid, or ``tz`` is not a time zone.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -319,27 +319,27 @@ class Recording:
         tz: str | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """What changed between two instants: one row per resource that was reported then, with both its values.
+        """Return the changes between two instants: a row per resource that was reported, with both its values.
 
         Args:
-            begin: From behind this instant on; it is given as for :meth:`as_of`.
+            begin: After this instant; it is passed as for :meth:`as_of`.
             end: Up to this instant; ``None`` for the end of the recording.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` takes all.
-            paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
-            A frame with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
+            A table with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
 
             {columns}
 
-            ``attrs["mirror"]["complete"]`` is true when it is known that nothing is missing up to the end, as for
+            ``attrs["mirror"]["complete"]`` is true if it is known that nothing is missing up to the end, as for
             :meth:`as_of`.
 
         Raises:
-            InvalidValue: An instant is naive or lies before the recording, the end lies before the beginning, a device
-                does not occur in it, or a pattern is not one.
+            InvalidValue: An instant is naive or lies before the recording, the end lies before the begin, a device does
+                not occur in it, or a pattern is invalid.
 
         >>> begin = simulator.get_clock()
         >>> with client.record(folder / "run.parquet") as recorder:

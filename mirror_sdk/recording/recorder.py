@@ -224,7 +224,7 @@ def begin_recording(
         made.append(make_writer())
         (writer,) = made
         reader = new_reader(writer.folder.position)
-        if not reader.is_placed:
+        if not reader.has_position:
             reader.go_to_end(math.inf if deadline is None else deadline)
         run(rules.begin(writer.folder), deadline)
         # The state is read after the position, so that nothing lies between them.

@@ -223,7 +223,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         >>> [(event.event_type, event.state_change) for event in await client.devices.events([light])]
         [('registration', True), ('deregistration', True)]
         """
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         limit = count("limit", limit)
         device_ids = None if devices is None else await self._session.ids_of(devices, timeout=whole)
         found: list[DeviceEvent] = []
@@ -317,7 +317,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
                 subscription=state,
                 rules=None if rules is None else rules.rules,
                 waiting=waiting,
-                contacts=contacts,
+                contacts=None if contacts is None else contacts.heard_at,
                 connection=connection,
             )
         )

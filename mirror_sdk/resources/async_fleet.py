@@ -118,7 +118,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
@@ -191,7 +191,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.table import basis
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
@@ -230,7 +230,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         request = await off_loop(request_since, frame, server=self._session.base_url)
         try:
             taken, tables = await self._tables.take_tables(request, whole)

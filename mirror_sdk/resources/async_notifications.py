@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from mirror_sdk._arguments import Form, module_for
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
 from mirror_sdk._protocol.inbox import Inbox
@@ -65,10 +65,10 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         return status_of(
             self._session.base_url,
             self._session.sender.contact,
-            self._session.pump.reader,
-            self._session.pump.inbox,
+            self._session.router.reader,
+            self._session.router.inbox,
             channel=self._session.channel,
-            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.is_replaced,
+            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.webhook.is_replaced,
             watches=sum(watch.is_running for watch in self._session.watches),
         )
 
@@ -104,22 +104,22 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        await import_off_loop("mirror_sdk.webhook")
-        from mirror_sdk.webhook import TOKEN_HEADER, AsyncCallbackReader, RegisteredWebhook, registered
+        await import_off_loop("mirror_sdk.webhook.async_callback_reader")
+        from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
+        from mirror_sdk.webhook.inbox import TOKEN_HEADER
+        from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
-        await self._session.pump.catch_up(deadline)
-        has_log = await self._session.run(registered(address, receiver.headers), deadline)
+        await self._session.router.catch_up(deadline)
+        has_log = await self._session.run(register(address, receiver.headers), deadline)
         log = AsyncLogReader(self._session.sender.send)
         if has_log:
             await log.go_to_end(deadline)
         await self._session.close_sockets()
-        token = receiver.headers[TOKEN_HEADER]
-        self._session.callbacks = AsyncCallbackReader(
-            receiver, RegisteredWebhook(address, token, self._session.sender.send, log if has_log else None)
-        ).beside(position)
-        self._session.pump = AsyncAnswerPump(self._session.callbacks, Inbox())
+        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)
+        self._session.callbacks = AsyncCallbackReader(receiver, webhook, self._session.sender.send, position)
+        self._session.router = AsyncResponseRouter(self._session.callbacks, Inbox())
 
     async def use_websocket(self, *, timeout: float | None = None) -> None:
         """Receive notifications by websockets from now on. Use this if a proxy cuts long polls.
@@ -165,7 +165,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         await self._session.close_sockets()
         self._session.callbacks = None
         self._session.sockets = sockets
-        self._session.pump = self._session.new_pump(reader)
+        self._session.router = self._session.new_router(reader)
 
     async def use_long_polling(self, *, timeout: float | None = None) -> None:
         """Remove the webhook of this application, close its websockets, and use long polling, which is the default.
@@ -177,7 +177,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         await self._session.sender.send(_operations.delete_callback(), timeout)
         await self._session.close_sockets()
         self._session.callbacks = None
-        self._session.pump = AsyncAnswerPump(AsyncLogReader(self._session.sender.send), Inbox())
+        self._session.router = AsyncResponseRouter(AsyncLogReader(self._session.sender.send), Inbox())
 
     async def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """Delete the long-polling channel of this application and end every open poll. Source: wire.md 4.
@@ -250,7 +250,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
             parts = await off_loop(EventParts, raw=raw)
-            events._unread.skipped = parts.skip
+            events._buffer.skipped = parts.skip
             some: list[Event] = []
             async for event in events:
                 some.append(event)

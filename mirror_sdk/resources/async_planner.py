@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import off_loop
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
+from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
-from mirror_sdk._protocol.async_each import ask_each
+from mirror_sdk._protocol.async_fan_out import gather_requests
 from mirror_sdk._protocol.deadline import left_of
-from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import ResourceKey
 from mirror_sdk.errors import CallTimeout, MirrorError
@@ -67,7 +67,7 @@ class AsyncPlanner:
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
-        known, new_id = await self._known_of(requested, timeout), self._session.sender.moments.new_async_id
+        known, new_id = await self._known_of(requested, timeout), self._session.sender.clock.new_async_id
         planned = await off_loop(check_all, requested, known, reasons or {}, new_id=new_id)
         if read_first and (places := await off_loop(places_to_read, planned, known)):
             unread = await self._read_each(places, timeout)
@@ -97,7 +97,7 @@ class AsyncPlanner:
         for chunk in await off_loop(list, device_chunks(requested)):
             listed = await self._devices.list(filters={"id__in": chunk}, timeout=timeout)
             take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
-            seen = await ask_each(take, listed.ids)
+            seen = await gather_requests(take, listed.ids)
             known |= await off_loop(known_devices, listed, seen)
         return known
 
@@ -138,7 +138,7 @@ class AsyncPlanner:
 
     async def write_again(
         self,
-        pump: Callable[[], AsyncAnswerPump],
+        router: Callable[[], AsyncResponseRouter],
         device_id: str,
         path: str,
         value: object,
@@ -150,7 +150,7 @@ class AsyncPlanner:
     ) -> AsyncDeviceRequest:
         """Send a write like ``begin_write()``. It may have been sent before, and its response may be here already."""
         payload, content_type = encode(value, path, content_type)
-        return await self._session.place(
+        return await self._session.submit(
             "PUT",
             device_id,
             path,
@@ -159,11 +159,11 @@ class AsyncPlanner:
             payload=payload,
             content_type=content_type,
             if_match=if_match,
-            pump=pump(),
+            router=router(),
         )
 
 
-def _failure_of_read(read: PlacedRequest) -> str | None:
+def _failure_of_read(read: AcceptedRequest) -> str | None:
     if read.answer is None:
         return "no response"
     failure = read.read_failure(read.answer)

@@ -52,7 +52,9 @@ class AsyncPlans(ClientResource[AsyncClientSession]):
             placed=placed,
             server=self._session.base_url,
             # Created when the plan is applied: until then the position would become outdated.
-            write=partial(planner.write_again, cache(lambda: self._session.new_pump(self._session.new_log_reader(0)))),
+            write=partial(
+                planner.write_again, cache(lambda: self._session.new_router(self._session.new_log_reader(0)))
+            ),
             read_state=planner.read_state,
             make_plan=planner.plan_of,
         )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import expected_revision, to_execute, to_write
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
+from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue
@@ -98,7 +98,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> (await request.result()).python
         21.5
         """
-        return await self._session.place(
+        return await self._session.submit(
             "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, accept=accept
         )
 
@@ -145,7 +145,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         40
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        return await self._session.place(
+        return await self._session.submit(
             "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
@@ -174,7 +174,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         True
         """
         asked = to_execute(argument)
-        return await self._session.place(
+        return await self._session.submit(
             "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
@@ -205,7 +205,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> (await again.result()).python
         21.5
         """
-        pump = self._session.new_pump(self._session.new_log_reader(0))
+        router = self._session.new_router(self._session.new_log_reader(0))
         return AsyncDeviceRequest(
             async_id=async_id,
             device_id=await self._session.run(id_of(self._session.names, device_id, refresh=True), timeout),
@@ -213,12 +213,12 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
             method=method,
             issued_at=utc_now(),
             expiry_seconds=None,
-            _expectation=await pump.expect(async_id),
-            _pump=pump,
+            _expectation=await router.expect(async_id),
+            _router=router,
         )
 
     async def frame(
-        self, requests: Iterable[PlacedRequest | UnplacedRequest] | None = None, *, tz: str | None = None
+        self, requests: Iterable[AcceptedRequest | UnacceptedRequest] | None = None, *, tz: str | None = None
     ) -> pd.DataFrame:
         """Return requests and their responses so far as a table; see :func:`mirror_sdk.frames.requests_frame`.
 
@@ -238,7 +238,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> (await client.requests.frame([request]))["status"].tolist()
         ['success']
         """
-        rows = [*map(_as_placed, await self.list())] if requests is None else require_requests(requests)
+        rows = [*map(_as_accepted, await self.list())] if requests is None else require_requests(requests)
         await import_off_loop("mirror_sdk.frames")
         from mirror_sdk.frames.requests import seen_requests_frame
 
@@ -299,8 +299,8 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         await self._session.act_on(device_id, path, operation, timeout, seen)
 
 
-def _as_placed(request: WaitingRequest) -> PlacedRequest:
-    return PlacedRequest(
+def _as_accepted(request: WaitingRequest) -> AcceptedRequest:
+    return AcceptedRequest(
         async_id=request.async_response_id,
         device_id=request.device_id,
         path=request.uri,

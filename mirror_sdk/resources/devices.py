@@ -221,7 +221,7 @@ class Devices(ClientResource[ClientSession]):
         >>> [(event.event_type, event.state_change) for event in client.devices.events([light])]
         [('registration', True), ('deregistration', True)]
         """
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         limit = count("limit", limit)
         device_ids = None if devices is None else self._session.ids_of(devices, timeout=whole)
         found: list[DeviceEvent] = []
@@ -315,7 +315,7 @@ class Devices(ClientResource[ClientSession]):
                 subscription=state,
                 rules=None if rules is None else rules.rules,
                 waiting=waiting,
-                contacts=contacts,
+                contacts=None if contacts is None else contacts.heard_at,
                 connection=connection,
             )
         )

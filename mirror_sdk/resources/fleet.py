@@ -119,7 +119,7 @@ class Fleet(ClientResource[ClientSession]):
         import_locked(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
@@ -192,7 +192,7 @@ class Fleet(ClientResource[ClientSession]):
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.table import basis
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
@@ -229,7 +229,7 @@ class Fleet(ClientResource[ClientSession]):
         import_locked("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
 
-        whole = self._session.sender.whole(timeout)
+        whole = self._session.sender.total_deadline(timeout)
         request = request_since(frame, server=self._session.base_url)
         try:
             taken, tables = self._tables.take_tables(request, whole)

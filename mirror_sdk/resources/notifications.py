@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 from mirror_sdk._arguments import Form, module_for
 from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.channels import ResponseRouter
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.log_reader import LogReader
@@ -66,10 +66,10 @@ class Notifications(ClientResource[ClientSession]):
         return status_of(
             self._session.base_url,
             self._session.sender.contact,
-            self._session.pump.reader,
-            self._session.pump.inbox,
+            self._session.router.reader,
+            self._session.router.inbox,
             channel=self._session.channel,
-            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.is_replaced,
+            is_channel_replaced=self._session.callbacks is not None and self._session.callbacks.webhook.is_replaced,
             watches=sum(watch.is_running for watch in self._session.watches),
         )
 
@@ -103,22 +103,22 @@ class Notifications(ClientResource[ClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        import_locked("mirror_sdk.webhook")
-        from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, RegisteredWebhook, registered
+        import_locked("mirror_sdk.webhook.callback_reader")
+        from mirror_sdk.webhook.callback_reader import CallbackReader
+        from mirror_sdk.webhook.inbox import TOKEN_HEADER
+        from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
-        self._session.pump.catch_up(deadline)
-        has_log = self._session.run(registered(address, receiver.headers), deadline)
+        self._session.router.catch_up(deadline)
+        has_log = self._session.run(register(address, receiver.headers), deadline)
         log = LogReader(self._session.sender.send)
         if has_log:
             log.go_to_end(deadline)
         self._session.close_sockets()
-        token = receiver.headers[TOKEN_HEADER]
-        self._session.callbacks = CallbackReader(
-            receiver, RegisteredWebhook(address, token, self._session.sender.send, log if has_log else None)
-        ).beside(position)
-        self._session.pump = AnswerPump(self._session.callbacks, Inbox())
+        webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)
+        self._session.callbacks = CallbackReader(receiver, webhook, self._session.sender.send, position)
+        self._session.router = ResponseRouter(self._session.callbacks, Inbox())
 
     def use_websocket(self, *, timeout: float | None = None) -> None:
         """Receive notifications by websockets from now on. Use this if a proxy cuts long polls.
@@ -164,7 +164,7 @@ class Notifications(ClientResource[ClientSession]):
         self._session.close_sockets()
         self._session.callbacks = None
         self._session.sockets = sockets
-        self._session.pump = self._session.new_pump(reader)
+        self._session.router = self._session.new_router(reader)
 
     def use_long_polling(self, *, timeout: float | None = None) -> None:
         """Remove the webhook of this application, close its websockets, and use long polling, which is the default.
@@ -176,7 +176,7 @@ class Notifications(ClientResource[ClientSession]):
         self._session.sender.send(_operations.delete_callback(), timeout)
         self._session.close_sockets()
         self._session.callbacks = None
-        self._session.pump = AnswerPump(LogReader(self._session.sender.send), Inbox())
+        self._session.router = ResponseRouter(LogReader(self._session.sender.send), Inbox())
 
     def delete_poll_channel(self, *, timeout: float | None = None) -> None:
         """Delete the long-polling channel of this application and end every open poll. Source: wire.md 4.
@@ -247,7 +247,7 @@ class Notifications(ClientResource[ClientSession]):
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
             parts = EventParts(raw=raw)
-            events._unread.skipped = parts.skip
+            events._buffer.skipped = parts.skip
             some: list[Event] = []
             for event in events:
                 some.append(event)

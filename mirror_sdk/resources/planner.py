@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
+from mirror_sdk._protocol.channels import ResponseRouter
 from mirror_sdk._protocol.deadline import left_of
 from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_answer
-from mirror_sdk._protocol.each import ask_each
-from mirror_sdk._protocol.placed_request import PlacedRequest
+from mirror_sdk._protocol.fan_out import gather_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._table_keys import ResourceKey
 from mirror_sdk.errors import CallTimeout, MirrorError
@@ -67,7 +67,7 @@ class Planner:
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import check_all, places_to_read
 
-        known, new_id = self._known_of(requested, timeout), self._session.sender.moments.new_async_id
+        known, new_id = self._known_of(requested, timeout), self._session.sender.clock.new_async_id
         planned = check_all(requested, known, reasons or {}, new_id=new_id)
         if read_first and (places := places_to_read(planned, known)):
             unread = self._read_each(places, timeout)
@@ -97,7 +97,7 @@ class Planner:
         for chunk in list(device_chunks(requested)):
             listed = self._devices.list(filters={"id__in": chunk}, timeout=timeout)
             take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
-            seen = ask_each(take, listed.ids)
+            seen = gather_requests(take, listed.ids)
             known |= known_devices(listed, seen)
         return known
 
@@ -138,7 +138,7 @@ class Planner:
 
     def write_again(
         self,
-        pump: Callable[[], AnswerPump],
+        router: Callable[[], ResponseRouter],
         device_id: str,
         path: str,
         value: object,
@@ -150,7 +150,7 @@ class Planner:
     ) -> DeviceRequest:
         """Send a write like ``begin_write()``. It may have been sent before, and its response may be here already."""
         payload, content_type = encode(value, path, content_type)
-        return self._session.place(
+        return self._session.submit(
             "PUT",
             device_id,
             path,
@@ -159,11 +159,11 @@ class Planner:
             payload=payload,
             content_type=content_type,
             if_match=if_match,
-            pump=pump(),
+            router=router(),
         )
 
 
-def _failure_of_read(read: PlacedRequest) -> str | None:
+def _failure_of_read(read: AcceptedRequest) -> str | None:
     if read.answer is None:
         return "no response"
     failure = read.read_failure(read.answer)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.asked import expected_revision, to_execute, to_write
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
 from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest, require_requests
+from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
 from mirror_sdk.errors import InvalidValue
@@ -99,7 +99,7 @@ class Requests(ClientResource[ClientSession]):
         >>> request.result().python
         21.5
         """
-        return self._session.place(
+        return self._session.submit(
             "GET", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, accept=accept
         )
 
@@ -146,7 +146,7 @@ class Requests(ClientResource[ClientSession]):
         40
         """
         asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        return self._session.place(
+        return self._session.submit(
             "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
@@ -175,7 +175,7 @@ class Requests(ClientResource[ClientSession]):
         True
         """
         asked = to_execute(argument)
-        return self._session.place(
+        return self._session.submit(
             "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
         )
 
@@ -206,7 +206,7 @@ class Requests(ClientResource[ClientSession]):
         >>> again.result().python
         21.5
         """
-        pump = self._session.new_pump(self._session.new_log_reader(0))
+        router = self._session.new_router(self._session.new_log_reader(0))
         return DeviceRequest(
             async_id=async_id,
             device_id=self._session.run(id_of(self._session.names, device_id, refresh=True), timeout),
@@ -214,12 +214,12 @@ class Requests(ClientResource[ClientSession]):
             method=method,
             issued_at=utc_now(),
             expiry_seconds=None,
-            _expectation=pump.expect(async_id),
-            _pump=pump,
+            _expectation=router.expect(async_id),
+            _router=router,
         )
 
     def frame(
-        self, requests: Iterable[PlacedRequest | UnplacedRequest] | None = None, *, tz: str | None = None
+        self, requests: Iterable[AcceptedRequest | UnacceptedRequest] | None = None, *, tz: str | None = None
     ) -> pd.DataFrame:
         """Return requests and their responses so far as a table; see :func:`mirror_sdk.frames.requests_frame`.
 
@@ -239,7 +239,7 @@ class Requests(ClientResource[ClientSession]):
         >>> client.requests.frame([request])["status"].tolist()
         ['success']
         """
-        rows = [*map(_as_placed, self.list())] if requests is None else require_requests(requests)
+        rows = [*map(_as_accepted, self.list())] if requests is None else require_requests(requests)
         import_locked("mirror_sdk.frames")
         from mirror_sdk.frames.requests import seen_requests_frame
 
@@ -300,8 +300,8 @@ class Requests(ClientResource[ClientSession]):
         self._session.act_on(device_id, path, operation, timeout, seen)
 
 
-def _as_placed(request: WaitingRequest) -> PlacedRequest:
-    return PlacedRequest(
+def _as_accepted(request: WaitingRequest) -> AcceptedRequest:
+    return AcceptedRequest(
         async_id=request.async_response_id,
         device_id=request.device_id,
         path=request.uri,

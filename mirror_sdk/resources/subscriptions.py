@@ -61,9 +61,7 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscriptions.is_active(station, "/3303/0/5700")
         False
         """
-        return self._session.about(
-            device_id, partial(_operations.get_subscription, path=path), refresh=True, timeout=timeout
-        )
+        return self.state(device_id, path, timeout=timeout).is_held
 
     def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
         """Delete all subscriptions of this application to a device. Source: wire.md 3.

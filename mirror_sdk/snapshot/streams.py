@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, TypeAlias
 import pyarrow as pa
 from pydantic import ValidationError
 
-from mirror_sdk._protocol.answer_body import announced_bytes
 from mirror_sdk._protocol.operation import content_type, elsewhere, first_fault
+from mirror_sdk._protocol.response_body import announced_bytes
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import MirrorError, UnexpectedAnswer
 from mirror_sdk.snapshot.contract import require_columns

@@ -118,16 +118,8 @@ def _merged(
     if request.revision is None or taken.revision is None:
         return tables
     table = joined(tables, raw=request.raw)
-    schema = table.schema
-    plain = pa.schema([field.with_type(pa.string()) if _is_word(field) else field for field in schema])
-    words = {field.name: object for field in schema if _is_word(field)}
-    before = pa.Table.from_pandas(frame.astype(words), schema=plain, preserve_index=False)
+    before = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
     kept = before.filter(pc.is_in(before["device_id"], pa.array(sorted(taken.unchanged), pa.string())))
-    rows = pa.concat_tables([kept, table.cast(plain)])
+    rows = pa.concat_tables([kept, table]).unify_dictionaries()
     # Each device is in only one of the two, with its rows in order.
-    ordered = rows.take(pc.sort_indices(rows["device_id"]))
-    return [recoded(ordered.cast(schema))]
-
-
-def _is_word(field: pa.Field) -> bool:
-    return pa.types.is_dictionary(field.type) and not field.metadata
+    return [recoded(rows.take(pc.sort_indices(rows["device_id"].cast(pa.string()))))]

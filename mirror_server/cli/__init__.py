@@ -68,10 +68,10 @@ def main() -> None:
     """A device state mirror: the last reported and the last desired value of every resource of every device.
 
     \b
-    Try it, with simulated devices and a fresh key:
+    Try it with simulated devices and a new key:
       mirror-server demo
     \b
-    Run it, with a database of your own:
+    Run it with a database of your own:
       mirror-server keys create my-app --database sqlite:///mirror.db
       mirror-server run --database sqlite:///mirror.db
     \b

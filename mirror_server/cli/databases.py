@@ -27,12 +27,12 @@ from mirror_server.store.sqlite.files import copy
 @database_option
 @options_of("erase", Settings, *of_all("settings"))
 def erase(device_id: str, database_url: str, **settings: Any) -> None:
-    """Erase all that is stored of a device, for the privacy of its user, and print a receipt.
+    """Erase all data of a device, to protect the privacy of its user, and print a receipt.
 
-    The notification logs are included: their readers are told of the gap. So are the presubscription rules that name
-    the device, and its pre-shared key, without which it does not come back. A running server need not be stopped.
+    This includes the notification logs, whose readers get a gap. It also includes the presubscription rules that name
+    the device, and its pre-shared key, without which it cannot register again. The server can keep running.
 
-    What extensions keep is included as well, beside the database too.
+    Data of extensions is erased too, also outside the database.
     """
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
@@ -79,9 +79,9 @@ def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict
 @database_option
 @options_of("check", Settings, *of_all("settings"))
 def check(database_url: str, **settings: Any) -> None:
-    """Check the database: what is wrong, how often and where; exit status 1 if anything is.
+    """Check the database for damage and list it by kind, with counts. The exit status is 1 if there is any.
 
-    What extensions keep is checked as well, beside the database too.
+    Data of extensions is checked too, also outside the database.
     """
     found = location_of(database_url).damage()
     if not found:
@@ -106,9 +106,9 @@ def check(database_url: str, **settings: Any) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @database_option
 def backup(file: Path, database_url: str) -> None:
-    """Copy the database into the new FILE. A running server need not be stopped.
+    """Copy the database into the new FILE. The server can keep running.
 
-    The copy of a database of an older version is of that version, so that there is a way back from an upgrade.
+    A database of an older version is copied unchanged, so that you can undo an upgrade.
     """
     with closing(open_database(database_url, must_exist=True, as_it_is=True)) as database:
         database.backend.backup(file)
@@ -119,7 +119,7 @@ def backup(file: Path, database_url: str) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @database_option
 def restore(file: Path, database_url: str) -> None:
-    """Make the database anew from the backup FILE. There must be none at the URL, so nothing is overwritten."""
+    """Create the database from the backup FILE. It must not exist yet, so nothing is overwritten."""
     path = location_of(database_url).file()
     if path.exists():
         beside = " and ".join(path.name + end for end in ("-wal", "-shm"))
@@ -137,11 +137,11 @@ def restore(file: Path, database_url: str) -> None:
 @main.command()
 @database_option
 def mark_restored(database_url: str) -> None:
-    """Note that the database is back at an earlier state by other means than 'restore'; before a server runs on it.
+    """Mark a database that was restored by other means than 'restore'. Run this before a server uses it.
 
-    Such are pg_restore, a copied file, an earlier state of the disk or of a virtual machine. Without this, numbers of
-    what was lost are given again, and who has read the former ones passes over what has them now. With it, readers of
-    notifications are told of a gap, and tables that were taken before are taken anew; done twice it does no harm.
+    Other means are pg_restore, a copied file, or a snapshot of the disk or of a virtual machine. Without this command,
+    numbers of lost changes are used again, and clients that have read the lost changes skip the new ones. With it,
+    readers of notifications get a gap, and tables that were read before are reloaded. Running it twice is harmless.
     """
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:

@@ -22,7 +22,7 @@ from mirror_server.store.session import LOG, Session
 
 @main.group()
 def keys() -> None:
-    """Make, list, renew and revoke access keys. One key is one application."""
+    """Create, list, renew and revoke access keys. One key is one application."""
 
 
 def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
@@ -38,13 +38,13 @@ def _check_name(_context: click.Context, _parameter: click.Parameter, name: str)
     "scopes",
     type=click.Choice([scope.value for scope in Scope]),
     multiple=True,
-    help="What the key may be used for; may be given several times. Without it: read, write and subscribe.",
+    help="A scope of the key. Can be repeated. By default: read, write and subscribe.",
 )
 @database_option
 def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
-    """Make an access key called NAME and print it.
+    """Create an access key with the name NAME and print it.
 
-    The key is shown this once: only a hash of it is stored.
+    The key is printed only once, because only its hash is stored.
     """
     with closing(open_database(database_url)) as database:
         click.echo(access_keys.create(database, name, [Scope(word) for word in scopes] or DEFAULT_SCOPES, wall_time()))
@@ -53,7 +53,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 @keys.command("list")
 @database_option
 def list_keys(database_url: str) -> None:
-    """List all keys: id, name, scopes, when they were made, how they stand. The keys themselves are not stored."""
+    """List all keys: id, name, scopes, creation time, state. The keys themselves are not stored."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
             created = _shown(key.created_at)
@@ -80,15 +80,15 @@ def _shown(instant: Instant) -> str:
     default="24h",
     show_default=True,
     type=read_time,
-    help="How long the key as it was before is still good: 30m, 24h, 7d, or 0 to end it at once.",
+    help="How long the old key remains valid: 30m, 24h, 7d, or 0 to end it at once.",
 )
 @database_option
 def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
-    """Make the key called NAME anew and print it; NAME may be its id too.
+    """Replace the key NAME and print the new one. NAME can also be its id.
 
-    It stays the same application, with its notifications, rules, subscriptions and webhook. The new key is shown this
-    once. A running server need not be stopped. Keys that an earlier renewing left good end no later than this overlap.
-    A request that is held open when its key ends gets a 401 instead of data.
+    The application stays the same, with its notifications, rules, subscriptions and webhook. The new key is printed
+    only once. The server can keep running. Keys of earlier renewals end no later than this overlap. A request that
+    waits when its key ends gets a 401 instead of data.
     """
     with closing(open_database(database_url, must_exist=True)) as database:
         try:
@@ -102,9 +102,9 @@ def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
 @click.argument("key_id")
 @database_option
 def revoke_key(key_id: str, database_url: str) -> None:
-    """Make the key with the id KEY_ID useless, at once and for good. 'keys list' shows the ids.
+    """Revoke the key with the id KEY_ID, at once and permanently. 'keys list' shows the ids.
 
-    Its webhook, rules, subscriptions and notifications are deleted, so that nothing is sent to it any more.
+    Its webhook, rules, subscriptions and notifications are deleted, so nothing more is sent to it.
     """
 
     def work(session: Session) -> bool:

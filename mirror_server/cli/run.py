@@ -25,7 +25,7 @@ port_option = click.option(
     show_default=True,
     envvar="MIRROR_PORT",
     show_envvar=True,
-    help="Port to listen on; 0 takes a free one.",
+    help="Port to listen on; 0 selects a free one.",
 )
 
 
@@ -43,7 +43,7 @@ port_option = click.option(
 def run(host: str, port: int, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
-    Programs need an access key: make one with 'mirror-server keys create NAME'.
+    Programs need an access key: create one with 'mirror-server keys create NAME'.
     """
     serve_until_stopped(read_settings(**settings), host, port, announce=_announce)
 

@@ -85,7 +85,7 @@ def test_children_and_their_children_have_connections_of_their_own(client, devic
 @pytest.fixture
 def _keeps_idle_connections(monkeypatch):
     """No connection is closed for being idle, however long a busy machine takes for a test."""
-    monkeypatch.setitem(network._LIMITS, "keepalive_expiry", 600)
+    monkeypatch.setattr(network, "IDLE_SECONDS", 600)
 
 
 @pytest.mark.usefixtures("_keeps_idle_connections")
@@ -117,7 +117,7 @@ def test_a_fork_while_another_thread_waits(client, simulator, devices):
     simulator.patch_device(devices[0], online=False)
     waiting = client.requests.begin_read(devices[0], TEMPERATURE)
     with in_thread(waiting.result, 120) as answer:
-        wait_until(lambda: client._session.pump._is_reading, "a poll")
+        wait_until(lambda: client._session.router._is_reading, "a poll")
 
         def act():
             first = client.read_value(devices[1], TEMPERATURE, timeout=60)

@@ -12,8 +12,8 @@ from changed_answers import TEMPERATURE, Between
 from resource_paths import REBOOT, SWITCH
 
 from mirror_sdk import MirrorClient, WebhookReceiver
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump
-from mirror_sdk._protocol.channels import AnswerPump
+from mirror_sdk._protocol.async_channels import AsyncResponseRouter
+from mirror_sdk._protocol.channels import ResponseRouter
 from mirror_sdk._protocol.inbox import Expectation, Inbox
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
 from tests.sdk.conftest import URL
@@ -161,7 +161,7 @@ def test_who_else_waits_has_the_log_read(over, simulator, device_id):
 
 def test_a_log_that_is_far_behind_is_read(observing, simulator, device_id):
     client, transport = observing
-    getattr(client, "_wrapped", client)._session.pump.inbox._keep = 2
+    getattr(client, "_wrapped", client)._session.router.inbox._keep = 2
     simulator.set_value(device_id, TEMPERATURE, 23.5)
     transport.told()
     for _ in range(3):
@@ -335,20 +335,20 @@ def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, s
     run(scene, transport)
 
 
-@pytest.mark.parametrize("kind", [AnswerPump, AsyncAnswerPump])
+@pytest.mark.parametrize("kind", [ResponseRouter, AsyncResponseRouter])
 def test_a_child_of_a_fork_has_its_own_place(kind):
     class Reader:
         position = 7
 
-        def beside(self, _position):
+        def at(self, position):
             return self
 
-    pump = kind(Reader(), Inbox())
+    router = kind(Reader(), Inbox())
     place = Expectation("a")
-    with pump.placing(place, 60) as seconds, pump.placing(place, 60) as for_another:
+    with router.submitting(place, 60) as seconds, router.submitting(place, 60) as for_another:
         assert (seconds, for_another) == (1, 0)
-        pump._begin_in_child()
-        with pump.placing(place, 60) as in_child:
+        router._after_fork_in_child()
+        with router.submitting(place, 60) as in_child:
             assert in_child == 1
-    with pump.placing(place, 60) as again:
+    with router.submitting(place, 60) as again:
         assert again == 1

@@ -25,7 +25,7 @@ def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, simulator
     async def scene(client):
         requests = [await client.requests.begin_read(device_id, TEMPERATURE) for _ in range(3)]
         waits = [asyncio.create_task(request.result(60)) for request in requests]
-        await until(lambda: client._session.pump._is_reading and len(client._session.pump._changed._waiting) == 2)
+        await until(lambda: client._session.router._is_reading and len(client._session.router._changed._waiting) == 2)
         waits[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waits[0]
@@ -42,9 +42,9 @@ def test_a_cancelled_wait_leaves_nothing_behind(run, simulator, device_id):
     async def scene(client):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.read_value(device_id, TEMPERATURE), 0.1)
-        assert not client._session.pump._is_reading
-        assert not client._session.pump._changed._waiting
-        assert client._session.pump.inbox.is_idle
+        assert not client._session.router._is_reading
+        assert not client._session.router._changed._waiting
+        assert not client._session.router.inbox.waiting
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(client.events(timeout=20)), 0.1)
 

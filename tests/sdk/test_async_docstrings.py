@@ -24,7 +24,7 @@ from mirror_sdk import (
     AsyncWatch,
     Simulator,
 )
-from mirror_sdk._protocol.placed_request import PlacedRequest
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk.config import KEY_VARIABLE
 from mirror_sdk.lab.demo import DemoServer
 from mirror_sdk.plan import AsyncPlan
@@ -34,7 +34,7 @@ from mirror_sdk.recording import AsyncRecorder
 CLASSES = [AsyncSimulator, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
 CLASSES += [*ASYNC_RESOURCES.values(), *AsyncMirrorClient.__bases__]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-EXAMPLES = examples_of([*CLASSES, PlacedRequest, PlanReport])
+EXAMPLES = examples_of([*CLASSES, AcceptedRequest, PlanReport])
 
 
 @pytest.mark.keeps_history
@@ -63,7 +63,7 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
         if test.name.startswith("PlanReport."):
             await client.read_value("light-01", "/3311/0/5851")
             names["plan"] = await client.plan(WANTED)
-        if test.name.startswith("PlacedRequest."):
+        if test.name.startswith("AcceptedRequest."):
             names["request"] = request = await client.requests.begin_read("station-01", "/3303/0/5700")
             await request.result()
         for example in test.examples:

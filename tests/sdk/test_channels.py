@@ -12,11 +12,11 @@ import httpx
 import pytest
 from waits import wait_until
 
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump
+from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.async_sender import AsyncSender
 from mirror_sdk._protocol.backoff import Backoff
-from mirror_sdk._protocol.channels import AnswerPump, Events, Watch
+from mirror_sdk._protocol.channels import Events, ResponseRouter, Watch
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._protocol.sender import Sender
@@ -105,12 +105,12 @@ def send_to(log: Callable[[httpx.Request], httpx.Response]) -> Any:
 
 
 def reader_of(log: Log, after: int | None = None) -> LogReader:
-    backoff = Backoff(chance=lambda: 1.0)
+    backoff = Backoff(rng=lambda: 1.0)
     return LogReader(send_to(log), after=after, clock=log.time, sleep=log.time.sleep, backoff=backoff)
 
 
-def pump_of(log: Log) -> AnswerPump:
-    return AnswerPump(reader_of(log), Inbox(), clock=log.time)
+def pump_of(log: Log) -> ResponseRouter:
+    return ResponseRouter(reader_of(log), Inbox(), clock=log.time)
 
 
 def watch_of(log: Log, callback: Any) -> Watch:
@@ -130,7 +130,7 @@ def log() -> Log:
 
 
 @pytest.fixture
-def pump(log: Log) -> AnswerPump:
+def router(log: Log) -> ResponseRouter:
     return pump_of(log)
 
 
@@ -234,52 +234,52 @@ def test_all_of_a_longer_log_than_there_is_now_is_a_gap(log):
 # Answers
 
 
-def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then(log, pump):
+def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then(log, router):
     log.add_answer("of somebody else")
     log.before_poll = lambda number: lost()
     with pytest.raises(ConnectionFailed):
-        pump.expect("a")
+        router.expect("a")
     assert len(log.polls) == 3
     log.before_poll = lambda number: None
     log.polls.clear()
-    pump.expect("a")
-    pump.expect("b")
+    router.expect("a")
+    router.expect("b")
     assert log.polls == [{"after": "latest", "hold": "0"}]
 
 
-def test_a_wait_ends_and_can_be_taken_up_again(log, pump):
-    expectation = pump.expect("a")
-    assert pump.wait(expectation, 30) is None
+def test_a_wait_ends_and_can_be_taken_up_again(log, router):
+    expectation = router.expect("a")
+    assert router.wait(expectation, 30) is None
     assert log.time() == 1030
     log.add_answer("a")
-    assert pump.wait(expectation, 30) is not None
+    assert router.wait(expectation, 30) is not None
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_wait_goes_on(log, pump):
-    answered, unanswered = pump.expect("a"), pump.expect("b")
+def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_wait_goes_on(log, router):
+    answered, unanswered = router.expect("a"), router.expect("b")
     log.add("de-registrations", "d1")
     log.add_answer("a")
     log.first_seq = 2
-    assert pump.wait(answered, 60) is not None
-    late = pump.expect("c")
-    assert pump.wait(unanswered, 0) is None
+    assert router.wait(answered, 60) is not None
+    late = router.expect("c")
+    assert router.wait(unanswered, 0) is None
     assert (unanswered.lost, late.lost) == ((1, 1), None)
 
 
-def test_after_a_long_idle_time_reading_begins_at_the_end_again_unless_an_answer_is_due(log, pump):
-    first = pump.expect("a")
+def test_after_a_long_idle_time_reading_begins_at_the_end_again_unless_an_answer_is_due(log, router):
+    first = router.expect("a")
     log.add_answer("a")
     log.time.seconds += 3600
-    pump.expect("of nobody")
-    assert pump.wait(first, 60) is not None
+    router.expect("of nobody")
+    assert router.wait(first, 60) is not None
     for number in range(100):
         log.add("de-registrations", f"d{number}")
     log.first_seq = 91
     log.time.seconds += 3600
-    second = pump.expect("b")
+    second = router.expect("b")
     log.add_answer("b")
-    assert pump.wait(second, 60) is not None
+    assert router.wait(second, 60) is not None
     assert second.lost is None
     assert [poll["after"] for poll in log.polls].count("latest") == 2
 
@@ -315,11 +315,11 @@ class HeldLog(Log):
 
 def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
     log = HeldLog()
-    pump = AnswerPump(LogReader(send_to(log)), Inbox())
+    router = ResponseRouter(LogReader(send_to(log)), Inbox())
     names = [f"a{number}" for number in range(8)]
-    expectations = [pump.expect(name) for name in names]
+    expectations = [router.expect(name) for name in names]
     with ThreadPoolExecutor(8) as threads:
-        answers = threads.map(lambda expectation: pump.wait(expectation, 180), expectations)
+        answers = threads.map(lambda expectation: router.wait(expectation, 180), expectations)
         for name in names:
             log.wait_until_held()
             log.let_go(name)
@@ -335,13 +335,13 @@ def test_a_thread_that_takes_over_waits_only_for_the_rest_of_its_time():
         looks.append(log.time())
         return log.time()
 
-    pump = AnswerPump(LogReader(send_to(log), clock=log.time), Inbox(), clock=clock)
-    of_first, of_next = pump.expect("first"), pump.expect("next")
+    router = ResponseRouter(LogReader(send_to(log), clock=log.time), Inbox(), clock=clock)
+    of_first, of_next = router.expect("first"), router.expect("next")
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(pump.wait, of_first, 180)
+        first = threads.submit(router.wait, of_first, 180)
         log.wait_until_held()
         looks.clear()
-        waiting = threads.submit(pump.wait, of_next, 25)
+        waiting = threads.submit(router.wait, of_next, 25)
         # It has looked at its time, and cannot read before the first one leaves.
         wait_until(lambda: len(looks) == 2)
         log.time.seconds += 20
@@ -364,15 +364,15 @@ def test_a_task_that_begins_while_another_finds_the_end_of_the_log_gets_its_answ
             return log(request)
 
         sender = AsyncSender(SETTINGS, timeout_seconds=5, transport=httpx.MockTransport(poll))
-        pump = AsyncAnswerPump(AsyncLogReader(sender.send, after=0, clock=log.time), Inbox(), clock=log.time)
+        router = AsyncResponseRouter(AsyncLogReader(sender.send, after=0, clock=log.time), Inbox(), clock=log.time)
         log.time.seconds += 3600
 
         async def ask() -> AsyncResponse | None:
-            expectation = await pump.expect("a")
+            expectation = await router.expect("a")
             log.add_answer("a")
-            return await pump.wait(expectation, 60)
+            return await router.wait(expectation, 60)
 
-        seeking = asyncio.create_task(pump.expect("another"))
+        seeking = asyncio.create_task(router.expect("another"))
         await is_seeking.wait()
         asking = asyncio.create_task(ask())
         await asyncio.sleep(0)
@@ -384,13 +384,13 @@ def test_a_task_that_begins_while_another_finds_the_end_of_the_log_gets_its_answ
 
 
 @pytest.mark.parametrize("timeout_seconds", [0, 60])
-def test_a_reader_that_fails_leaves_its_place_to_the_next(log, pump, timeout_seconds):
-    expectation = pump.expect("a")
+def test_a_reader_that_fails_leaves_its_place_to_the_next(log, router, timeout_seconds):
+    expectation = router.expect("a")
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     with pytest.raises(AuthenticationError):
-        pump.wait(expectation, timeout_seconds)
+        router.wait(expectation, timeout_seconds)
     log.add_answer("a")
-    assert pump.wait(expectation, 60) is not None
+    assert router.wait(expectation, 60) is not None
 
 
 # Watches
@@ -453,21 +453,21 @@ def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
 # A look at what there is
 
 
-def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, pump):
-    expectation = pump.expect("a")
+def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, router):
+    expectation = router.expect("a")
     log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"})
-    assert [pump.wait(expectation, 0) for _ in range(2)] == [None, None]
+    assert [router.wait(expectation, 0) for _ in range(2)] == [None, None]
     assert len(log.polls) == 2
     log.before_poll = lambda number: None
     log.add_answer("a")
     log.time.seconds += 20
-    assert pump.wait(expectation, 0) is not None
+    assert router.wait(expectation, 0) is not None
 
 
 def test_a_look_beside_a_thread_that_reads():
     log = Log(page=1)
-    pump = pump_of(log)
-    waited, expectation = pump.expect("waited"), pump.expect("a")
+    router = pump_of(log)
+    waited, expectation = router.expect("waited"), router.expect("a")
     held, may_go_on = threading.Event(), threading.Event()
 
     def before_poll(number: int) -> None:
@@ -477,13 +477,13 @@ def test_a_look_beside_a_thread_that_reads():
 
     log.before_poll = before_poll
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(pump.wait, waited, 20)
+        waiting = pool.submit(router.wait, waited, 20)
         assert held.wait(60)
         log.add_answer("b")
         log.add_answer("a")
-        assert pump.wait(expectation, 0) is not None
+        assert router.wait(expectation, 0) is not None
         log.add_answer("waited")
         may_go_on.set()
         assert waiting.result(60) is not None
     # What it passed over is still brought to those who want it.
-    assert pump.expect("b").answer is not None
+    assert router.expect("b").answer is not None

@@ -12,7 +12,7 @@ import trustme
 from waits import PATIENCE_SECONDS
 
 from mirror_sdk import MirrorClient
-from mirror_sdk._protocol import network
+from mirror_sdk._protocol import network_streams
 from mirror_sdk.errors import ClientClosed
 
 LONGER_SECONDS = 10 * PATIENCE_SECONDS
@@ -39,7 +39,7 @@ def test_a_connection_that_comes_too_late_is_closed_and_nothing_is_sent(monkeypa
         return made or real(*arguments)
 
     # A name with several addresses: none of the others is tried then.
-    monkeypatch.setattr(network, "_addresses", lambda host, *_: [host] * 3)
+    monkeypatch.setattr(network_streams, "_addresses", lambda host, *_: [host] * 3)
     monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect)
     client = MirrorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "key", timeout=PATIENCE_SECONDS)
     with ThreadPoolExecutor(1) as others:

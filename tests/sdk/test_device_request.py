@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable, ExecuteRejected, ReadRejected, WriteRejected
 from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.device_requests import Method
@@ -15,8 +15,8 @@ from mirror_sdk.wire.notifications import AsyncResponse
 READING = AsyncResponse(id="a1", status=200, payload="MjEuNQ==", ct="text/plain")
 
 
-def placed(method: Method = "GET", expiry_seconds: int | None = None) -> PlacedRequest:
-    return PlacedRequest(
+def placed(method: Method = "GET", expiry_seconds: int | None = None) -> AcceptedRequest:
+    return AcceptedRequest(
         async_id="a1",
         device_id="d1",
         path="/3303/0/5700",

@@ -23,7 +23,7 @@ from mirror_sdk import (
     WebhookReceiver,
     examples,
 )
-from mirror_sdk._protocol.placed_request import PlacedRequest
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.frames.analysis.history_methods import HistoryMethods
 from mirror_sdk.plan import Plan
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(PlacedRequest, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(AcceptedRequest, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
     *CLIENT_RESOURCES.values(),
     *MirrorClient.__bases__,
 ]
@@ -58,7 +58,7 @@ WITHOUT = {
         for name in ("keep_copy", "render", "static_html")
     ),
     *(f"MirrorWidget.{name}" for name in ("button", "changed", "handler", "is_changed", "start")),
-    *(f"PlacedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
+    *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
 }
 """What users do not call."""
 WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
@@ -105,7 +105,7 @@ def test_the_example_gives_what_it_shows(name, names, mirror, monkeypatch, reque
     if name.startswith("PlanReport."):
         names["client"].read_value("light-01", "/3311/0/5851")
         names["plan"] = names["client"].plan(WANTED)
-    if name.startswith("PlacedRequest."):
+    if name.startswith("AcceptedRequest."):
         names["request"] = names["client"].requests.begin_read("station-01", "/3303/0/5700")
         names["request"].result()
     test = EXAMPLES[name]

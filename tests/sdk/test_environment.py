@@ -13,7 +13,7 @@ from hostile_service import BRIEFLY, HostileService
 from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.environment import proxy_for
-from mirror_sdk._protocol.network import _Backend, _Streams
+from mirror_sdk._protocol.network_streams import DeadlineBackend, OpenStreams
 from mirror_sdk.config import DEFAULT_BASE_URL
 
 LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
@@ -96,7 +96,7 @@ def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
         began = None
         # Its time begins once the connection is there.
         deadline = Deadline(BRIEFLY, lambda: 0.0 if began is None else time.monotonic() - began)
-        stream = _Backend(_Streams()).connect_tcp("127.0.0.1", port, deadline)
+        stream = DeadlineBackend(OpenStreams()).connect_tcp("127.0.0.1", port, deadline)
         began = time.monotonic()
         with pytest.raises(httpcore.ReadTimeout):
             stream.read(10)

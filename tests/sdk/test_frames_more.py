@@ -14,8 +14,8 @@ from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, SWITCH
 
 from mirror_sdk import Event, EventKind, InvalidValue
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._protocol.placed_request import PlacedRequest
 from mirror_sdk.device import DeviceList
 from mirror_sdk.frames import (
     DEVICE_EVENTS_SCHEMA,
@@ -93,7 +93,7 @@ def request(answer=None, method="PUT", asked=None, **more):
     given = {"device_id": "d1", "path": LEVEL, "expiry_seconds": 60, "accepted_at": NOW, "expires_at": at(1), **more}
     expectation.received_seconds = None if answer is None else 103.0
     given.setdefault("_begun_seconds", 100.0)
-    return PlacedRequest(async_id="a1", method=method, issued_at=NOW, asked=asked, _expectation=expectation, **given)
+    return AcceptedRequest(async_id="a1", method=method, issued_at=NOW, asked=asked, _expectation=expectation, **given)
 
 
 def answer(status=200, **more):
@@ -110,7 +110,7 @@ def test_requests_are_a_ledger():
         (request(answer(payload=b"7", ct="text/plain"), method="GET"), "success", None, None, 7.0),
     ]
     frame = requests_frame([placed for placed, *_ in rows])
-    cells = frame[["status", "category", "asked_num", "value_num"]].astype(object)
+    cells = frame[["status", "category", "requested_num", "value_num"]].astype(object)
     assert cells.where(cells.notna(), None).values.tolist() == [shown for _, *shown in rows]
     assert frame["latency"].isna().tolist() == [False, False, True, False]
     assert frame["latency"].iloc[0] == pd.Timedelta(seconds=3)

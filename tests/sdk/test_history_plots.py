@@ -1,4 +1,4 @@
-"""Plots of gaps, availability, late arrivals and unchanged values."""
+"""Plots of gaps, availability and timelines."""
 
 import sys
 
@@ -82,51 +82,17 @@ def test_availability_is_drawn_in_three_colours_by_the_names_that_are_shown():
     assert labels(axes) == ["attic", "barn", "cellar", "hall"]
 
 
-def test_what_stays_is_drawn_with_its_value():
-    rows = [*told((0, 1.5), (50, 2.0)), *told((0, True), path="/3311/0/5850"), *told((0, "$\\frac$"), path="/3/0/0")]
-    frame = frame_of(rows)
-    frame["endpoint_name"] = "$\\alpha$"
-    axes = frame.mirror.plot_unchanged("20s", end=at(100))
-    assert labels(axes) == [
-        "$\\alpha$ Device · Manufacturer",
-        "$\\alpha$ Light Control · On/Off",
-        "$\\alpha$ Temperature · Sensor Value",
-    ]
-    assert bars(axes) == [(0, 0, 100), (1, 0, 100), (2, 0, 50), (2, 50, 100)]
-    assert sorted(text.get_text() for text in axes.texts) == ["$\\frac$", "1.5", "2", "True"]
-    assert legend(axes) == ["ongoing", "ended"]
-
-
-def test_late_values_are_drawn_by_how_much_later_they_came():
-    frame = frame_of(told((0, 1.0), (50, 2.0), (20, 3.0)))
-    times = [at(300), at(52), at(7220)]
-    frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
-    axes = frame.mirror.plot_late_arrivals("1min")
-    assert legend(axes) == ["overtaken by a newer value", "not overtaken"]
-    assert [line.get_ydata().tolist() for line in axes.lines] == [[2.0], [300 / 3600]]
-    assert axes.get_ylabel() == "delay (h)"
-    assert axes.get_xlabel() == "changed at (UTC)"
-    assert axes.get_yscale() == "linear"
-    assert axes.get_ylim()[1] > 1.01 * 2.0  # a point on the edge would be cut
-    times[0] = at(61)
-    frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
-    assert frame.mirror.plot_late_arrivals("1min").get_yscale() == "log"
-
-
-PLOTS = {"plot_gaps": (), "plot_availability": (), "plot_late_arrivals": (), "plot_unchanged": ("1s",)}
-
-
-@pytest.mark.parametrize("name", PLOTS)
+@pytest.mark.parametrize("name", ["plot_gaps", "plot_availability"])
 def test_a_picture_of_nothing_says_so_and_one_goes_where_it_is_told_to(name, monkeypatch):
     plot = getattr(frame_of([]).mirror, name)
-    assert [text.get_text() for text in plot(*PLOTS[name]).texts] == ["none"]
+    assert [text.get_text() for text in plot().texts] == ["none"]
     _, given = plt.subplots()
-    assert plot(*PLOTS[name], ax=given, tz="Europe/Berlin") is given
+    assert plot(ax=given, tz="Europe/Berlin") is given
     assert given.get_xlabel().endswith("(Europe/Berlin)")
     given.figure.canvas.draw()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'plots need matplotlib: pip install "device-state-mirror\[notebook\]"'):
-        plot(*PLOTS[name])
+        plot()
 
 
 def test_a_timeline_and_a_wide_table_of_a_history_have_what_was_reported_alone():

@@ -11,7 +11,7 @@ from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP, add_lights
 
 from mirror_sdk import InvalidValue, PreconditionFailed
-from mirror_sdk._protocol.asked import expected_revision
+from mirror_sdk._protocol.request_options import expected_revision
 from mirror_sdk.wire.device_object import DesiredStatus
 
 REFUSED = {"object": "error", "code": 412, "type": "precondition_failed", "message": "seen is not what is"}

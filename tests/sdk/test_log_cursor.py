@@ -10,13 +10,18 @@ from mirror_sdk._protocol.cursor import LogCursor, poll_limit
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, api_error
 from mirror_sdk.wire.errors import ErrorBody
-from mirror_sdk.wire.log_entries import NOTHING, Gap
+from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 
 
-def cursor(seq: int | None = 5) -> LogCursor:
-    return LogCursor(seq, Backoff(chance=lambda: 1.0))
+def cursor(position: int | None = 5) -> LogCursor:
+    """A reader's position, at a time that stands still."""
+    return LogCursor(position, lambda: 0.0, Backoff(rng=lambda: 1.0))
+
+
+def fail(reader: LogCursor, error: MirrorError) -> tuple[Batch, float]:
+    return reader.failed(error), reader.pause_seconds
 
 
 def refusal(status: int, reason: str | None = None, retry_after_seconds: float | None = None) -> MirrorError:
@@ -35,7 +40,7 @@ def test_an_answer_moves_the_position_and_gives_its_entries():
     # The first may begin anywhere, and one without entries stays where it is.
     assert reader.answered(Poll(5, {"blips": [1]}, None)).seq == 5
     batch = reader.answered(Poll(5, {}, None, AT))
-    assert (reader.seq, reader.served_at, batch.served_at) == (5, AT, AT)
+    assert (reader.position, reader.served_at, batch.served_at) == (5, AT, AT)
     batch = reader.answered(Poll(9, {"notifications": [{}], "blips": [1]}, Gap(6, 7)))
     assert (batch.seq, batch.gap, [entry.key for entry in batch.entries]) == (9, Gap(6, 7), ["notifications", "blips"])
     assert reader.next_poll(25).params == {"after": 9, "hold": 25}
@@ -44,15 +49,15 @@ def test_an_answer_moves_the_position_and_gives_its_entries():
 @pytest.mark.parametrize("error", PASSING, ids=repr)
 def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(error):
     reader = cursor(5)
-    assert reader.failed(error) == (NOTHING, 0.5)
-    assert reader.failed(error) == (NOTHING, 1.0)
+    assert fail(reader, error) == (NOTHING, 0.5)
+    assert fail(reader, error) == (NOTHING, 1.0)
     assert reader.last_failure is error
     assert reader.next_poll(25).params["after"] == 5
     # The service may ask for a longer wait; after an answer all begins anew.
-    assert reader.failed(refusal(429, retry_after_seconds=40.0))[1] == 40.0
+    assert fail(reader, refusal(429, retry_after_seconds=40.0))[1] == 40.0
     reader.answered(Poll(5, {}, None))
     assert reader.last_failure is None
-    assert reader.failed(error)[1] == 0.5
+    assert fail(reader, error)[1] == 0.5
 
 
 @pytest.mark.parametrize("error", LASTING, ids=repr)
@@ -64,14 +69,12 @@ def test_a_failure_that_would_not_pass_is_raised(error):
 def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position():
     reader = cursor(5000)
     reader.failed(ConnectionFailed("lost"))
-    assert not reader.is_lost
-    batch, delay_seconds = reader.failed(refusal(400, "CURSOR_BEYOND_LOG"))
-    assert (batch.gap, batch.entries) == (Gap(None, None), ())
-    assert delay_seconds > 0
-    assert (reader.is_lost, reader.seq, reader.last_failure) == (True, None, None)
+    batch, pause_seconds = fail(reader, refusal(400, "CURSOR_BEYOND_LOG"))
+    # A program that only looks what is there finds the new end at once.
+    assert (batch.gap, batch.entries, pause_seconds) == (Gap(None, None), (), 0.0)
+    assert (reader.has_position, reader.position, reader.last_failure) == (False, None, None)
     assert reader.next_poll(25).params["after"] == "latest"
     reader.answered(Poll(2, {}, None))
-    assert not reader.is_lost
     assert reader.next_poll(25).params["after"] == 2
 
 
@@ -105,4 +108,4 @@ def test_an_answer_that_cannot_be_moves_nothing(poll, told):
     reader = cursor(5)
     with pytest.raises(UnexpectedAnswer, match=told):
         reader.answered(poll)
-    assert (reader.seq, reader.served_at) == (5, None)
+    assert (reader.position, reader.served_at) == (5, None)

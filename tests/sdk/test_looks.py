@@ -50,7 +50,7 @@ def test_the_first_look_finds_it_whoever_looks_also_behind_one_that_came_to_noth
 def test_a_tiny_time_is_not_less_than_none(client, asked):
     # The look that follows has a second, in which a machine may do something else: by this clock little time passes.
     ticks = itertools.count()
-    client._session.sender._clock = client._session.pump._clock = lambda: next(ticks) / 10_000
+    client._session.sender._clock = client._session.router._clock = lambda: next(ticks) / 10_000
     assert asked[1].result(timeout=1e-9).python == 21.5
 
 
@@ -94,7 +94,7 @@ def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, simulat
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, TEMPERATURE)
     seconds = itertools.count()
-    client._session.pump._clock = lambda: next(seconds)
+    client._session.router._clock = lambda: next(seconds)
     assert not request.done()
     assert len(polls) < 60
 
@@ -136,10 +136,10 @@ def test_a_look_beside_a_wait(client, simulator, device_id):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
     waiting = client.requests.begin_read(away, TEMPERATURE)
-    pump = getattr(client, "_wrapped", client)._session.pump
+    router = getattr(client, "_wrapped", client)._session.router
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(waiting.result, 60)
-        until(lambda: pump._is_reading)
+        until(lambda: router._is_reading)
         assert begin_answered(client, simulator, device_id).result(timeout=0).python == 21.5
         assert not answer.done()
         simulator.set_online(away, True)

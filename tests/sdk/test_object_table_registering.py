@@ -138,7 +138,7 @@ def check_pump():
 def test_an_object_definition_is_loaded_from_its_text_and_from_its_file(tmp_path: Path):
     assert load_object_definitions(PUMP_XML) == [33001]
     check_pump()
-    file = tmp_path / "pump.xml"
+    file = tmp_path / "router.xml"
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "iso-8859-1"):
         file.write_text(PUMP_XML.replace("UTF-8", encoding.removesuffix("-sig").upper()), encoding=encoding)
         assert load_object_definitions(file, replace=True) == [33001]

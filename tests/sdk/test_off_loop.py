@@ -27,7 +27,7 @@ from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
-from mirror_sdk._protocol.async_channels import AsyncAnswerPump, AsyncEvents, AsyncWatch
+from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncResponseRouter, AsyncWatch
 from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.operation import Operation
@@ -292,7 +292,7 @@ def test_a_large_answer_is_read_in_a_thread(monkeypatch, bytes_more, is_on_loop)
 class Full:
     """A reader with so many events in one message, and nothing after it."""
 
-    is_placed = True
+    has_position = True
     last_failure = None
     position: int | None = 1
     pause_seconds = 0.0
@@ -361,10 +361,10 @@ def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkey
     async def scene() -> tuple[int, list[bool]]:
         inbox = Inbox()
         responses = [{"id": f"id-{one}", "status": 200} for one in range(1000)]
-        pump = AsyncAnswerPump(Full({"async-responses": responses}), inbox)
-        expected = [await pump.expect(f"id-{one}") for one in (0, 500, 999)]
-        unknown = await pump.expect("another")
-        waiting = asyncio.create_task(pump.wait(unknown, PATIENCE_SECONDS))
+        router = AsyncResponseRouter(Full({"async-responses": responses}), inbox)
+        expected = [await router.expect(f"id-{one}") for one in (0, 500, 999)]
+        unknown = await router.expect("another")
+        waiting = asyncio.create_task(router.wait(unknown, PATIENCE_SECONDS))
         while not any(one.answer for one in expected):
             await asyncio.sleep(0)
         assert expected[-1].answer is None

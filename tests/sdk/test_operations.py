@@ -121,8 +121,8 @@ def test_what_became_of_a_subscription_is_read():
         (answered(404, body | {"reason": "SUBSCRIPTION_ENDED"}), "ended"),
         (answered(404, body), "none"),
     ):
-        assert ops.get_subscription_state("d1", "/3/0/0").finish(answer) == state
-        assert ops.get_subscription("d1", "/3/0/0").finish(answer) is (state == "asked")
+        found = ops.get_subscription_state("d1", "/3/0/0").finish(answer)
+        assert (found, found.is_held) == (state, state == "asked")
 
 
 def test_a_poll_is_read_with_its_cursor_message_and_gap():

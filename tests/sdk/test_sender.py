@@ -6,7 +6,7 @@ import httpcore
 import httpx
 import pytest
 
-from mirror_sdk._protocol import network
+from mirror_sdk._protocol import network_streams
 from mirror_sdk._protocol import operations as ops
 from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.config import ClientSettings
@@ -102,8 +102,8 @@ class Wire(httpcore.NetworkStream):
         return self.comes
 
 
-def stream_of(wire: Wire) -> network._Stream:
-    return network._Stream(wire, None, network._Streams())
+def stream_of(wire: Wire) -> network_streams._Stream:
+    return network_streams._Stream(wire, None, network_streams.OpenStreams())
 
 
 def test_the_head_of_a_request_goes_with_its_body():

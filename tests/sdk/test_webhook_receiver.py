@@ -12,7 +12,11 @@ from patience import until as wait_until
 from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
-from mirror_sdk.webhook import TOKEN_HEADER, CallbackReader, parse_callback
+from mirror_sdk.errors import ConnectionFailed
+from mirror_sdk.webhook import parse_callback
+from mirror_sdk.webhook.callback_reader import CallbackReader
+from mirror_sdk.webhook.inbox import TOKEN_HEADER
+from mirror_sdk.webhook.registration import RegisteredWebhook
 from mirror_sdk.wire.log_entries import Unreadable
 
 
@@ -31,6 +35,15 @@ def pushed(client, receiver):
 
 def message(*uids: str, key: str = "notifications") -> bytes:
     return json.dumps({key: [{"ep": "d", "path": TEMPERATURE, "payload": "", "uid": uid} for uid in uids]}).encode()
+
+
+def reader_of(inbox: CallbackInbox) -> CallbackReader:
+    """A reader for a service that has no log and cannot be reached."""
+
+    def send(operation):
+        raise ConnectionFailed("nobody responds")
+
+    return CallbackReader(inbox, RegisteredWebhook("http://127.0.0.1:9", inbox.headers[TOKEN_HEADER], None), send)
 
 
 # In the place of long polling
@@ -130,9 +143,9 @@ def test_one_bad_entry_takes_no_other_with_it():
 
 
 def test_each_reader_has_its_own_position_and_a_slow_one_gets_a_gap(monkeypatch):
-    monkeypatch.setattr("mirror_sdk.webhook.ENTRIES_KEPT", 3)
+    monkeypatch.setattr("mirror_sdk.webhook.inbox.ENTRIES_KEPT", 3)
     inbox = CallbackInbox()
-    slow, quick = CallbackReader(inbox), CallbackReader(inbox)
+    slow, quick = reader_of(inbox), reader_of(inbox)
     inbox.receive(message("a", "b"), inbox.headers)
     assert len(quick.read(0).entries) == 2
     inbox.receive(message("c", "d", "e"), inbox.headers)
@@ -164,17 +177,17 @@ def read_all(reader):
 
 def test_what_the_log_had_dropped_before_it_came_is_a_loss():
     inbox = CallbackInbox()
-    reader = CallbackReader(inbox)
+    reader = reader_of(inbox)
     receive(inbox, b"{}", numbered(5, 6), numbered(9), numbered(10, 12))
     assert read_all(reader) == [5, 6, (7, 8), 9, 10, (11, 11), 12]
-    assert read_all(reader.beside(9)) == [10, (11, 11), 12]
+    assert read_all(reader.at(9)) == [10, (11, 11), 12]
 
 
 def test_what_others_read_before_a_webhook_was_registered_again_is_a_loss_to_earlier_readers_only():
     inbox = CallbackInbox()
-    earlier = CallbackReader(inbox)
+    earlier = reader_of(inbox)
     receive(inbox, b"{}", numbered(5), b"{}")
-    later = CallbackReader(inbox)
+    later = reader_of(inbox)
     receive(inbox, numbered(20, 22))
     assert read_all(earlier) == [5, (6, 19), 20, (21, 21), 22]
     assert read_all(later) == [20, (21, 21), 22]
@@ -186,7 +199,7 @@ def test_what_others_read_before_a_webhook_was_registered_again_is_a_loss_to_ear
 @pytest.fixture
 def impatient(monkeypatch):
     """Clients that look into the log after a short silence of their webhook."""
-    monkeypatch.setattr("mirror_sdk.webhook.SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("mirror_sdk.webhook.registration.SILENCE_SECONDS", 0.05)
 
 
 def values_of(events, last):
@@ -251,5 +264,5 @@ def test_an_entry_that_comes_again_is_dropped_by_its_identity_or_else_by_its_num
     """One that an earlier version of the service logged, or that cannot be read, has no identity."""
     inbox = CallbackInbox()
     receive(inbox, numbered(5), numbered(5), numbered(6, uid="u"), numbered(6, uid="u"))
-    assert read_all(CallbackReader(inbox).beside(0)) == [5, 6]
+    assert read_all(reader_of(inbox).at(0)) == [5, 6]
     assert inbox.duplicates == 2

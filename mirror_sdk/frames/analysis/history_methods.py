@@ -12,7 +12,7 @@ from mirror_sdk.frames.analysis.alignment import COMPARED_COLUMNS, align, compar
 from mirror_sdk.frames.analysis.availability import AVAILABILITY_COLUMNS, GAPS_COLUMNS, availability, gaps
 from mirror_sdk.frames.analysis.durations import DURATIONS_COLUMNS, UNCHANGED_COLUMNS, durations, unchanged
 from mirror_sdk.frames.analysis.late_arrivals import LATE_ARRIVALS_COLUMNS, late_arrivals
-from mirror_sdk.frames.analysis.plots import draw_availability, draw_gaps, draw_late_arrivals, draw_unchanged
+from mirror_sdk.frames.analysis.plots import draw_availability, draw_gaps
 from mirror_sdk.frames.analysis.rates import RATES_COLUMNS, rates
 from mirror_sdk.frames.analysis.resample import RESAMPLED_COLUMNS, Statistic, resample
 from mirror_sdk.frames.analysis.timeline import Timeline, instant_in, span_of, timeline_of
@@ -581,73 +581,3 @@ class HistoryMethods:
         timeline = self._timeline(silence_limit=silence_limit, begin=begin, end=end, state=state, tz=tz)
         names = device_names(self._frame, *([] if state is None else [state]))
         return draw_availability(timeline, availability(timeline, state, per_interval=True), names, ax)
-
-    def plot_late_arrivals(
-        self,
-        longer_than: str | pd.Timedelta | None = None,
-        *,
-        paths: Sequence[str] | None = None,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        tz: str | None = None,
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Draw :meth:`late_arrivals`: when late values changed, and how much later they arrived.
-
-        Args:
-            longer_than: A longer delay is late, too.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Only what changed at this instant or later; by default that of the history, else all.
-            end: Only what changed before this instant; by default that of the history, else all.
-            tz: The time zone of the axis; that of ``changed_at`` by default.
-            ax: Where to draw; a new figure by default.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-            InvalidValue: As for :meth:`late_arrivals`.
-
-        >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
-        'delay (s)'
-        """
-        limit = None if longer_than is None else span_of("longer_than", longer_than)
-        timeline = self._timeline(paths=paths, begin=begin, end=end, tz=tz)
-        return draw_late_arrivals(timeline, late_arrivals(timeline, limit), ax)
-
-    def plot_unchanged(
-        self,
-        longer_than: str | pd.Timedelta,
-        *,
-        paths: Sequence[str] | None = None,
-        silence_limit: str | pd.Timedelta | None = None,
-        begin: InstantLike | None = None,
-        end: InstantLike | None = None,
-        state: pd.DataFrame | None = None,
-        tz: str | None = None,
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Draw :meth:`unchanged`: a row for each resource with its values, the 30 that stayed the same for longest.
-
-        Args:
-            longer_than: The least length of an interval.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
-            tz: The time zone of the axis; that of ``changed_at`` by default.
-            ax: Where to draw; a new figure by default.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-            InvalidValue: As for :meth:`unchanged`.
-
-        >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
-        >>> simulator.register(station)
-        >>> end = simulator.advance(7200)
-        >>> history = client.notifications.events_frame(after=0, timeout=0)
-        >>> history.mirror.plot_unchanged("1h", end=end).get_yticklabels()[0].get_text()
-        'station-01 Temperature · Sensor Value'
-        """
-        timeline = self._timeline(paths=paths, silence_limit=silence_limit, begin=begin, end=end, state=state, tz=tz)
-        intervals = unchanged(timeline, span_of("longer_than", longer_than))
-        return draw_unchanged(timeline, intervals, device_names(self._frame), ax)

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pandas as pd
 
-from mirror_sdk.frames.analysis.rows import Floats, instants
+from mirror_sdk.frames.analysis.rows import instants
 from mirror_sdk.frames.analysis.timeline import Timeline
 from mirror_sdk.frames.axes import axes_for, plain_legend
-from mirror_sdk.frames.legend import line_names
-from mirror_sdk.frames.state import value_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,147 +18,83 @@ if TYPE_CHECKING:
 _MOST_ROWS = 30
 """The most rows that one plot shows."""
 _DAY = 86_400_000
-_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
-_Colour: TypeAlias = "str | tuple[str, float]"
-_Row: TypeAlias = "str | tuple[str, str]"
+_Color: TypeAlias = "str | tuple[str, float]"
 # A silence may lie within an absence, so it is drawn first.
-_OF_REASONS: Mapping[str, _Colour] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
-_OF_PRESENCES: Mapping[str, _Colour] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
-_OF_ONGOING: Mapping[str, _Colour] = {"ongoing": "C1", "ended": "C0"}
+_OF_REASONS: Mapping[str, _Color] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
+_OF_PRESENCES: Mapping[str, _Color] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
 _ALL = "all devices"
 
 
 def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw unknown intervals, a row for each device; the longest first."""
-    whom = gaps["device_id"].astype(object).fillna(_ALL)
+    device = gaps["device_id"].astype(object).fillna(_ALL)
     # Gaps of all devices come first.
-    rows = sorted(_longest(whom, gaps["duration"]), key=lambda row: row != _ALL)
-    shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, gaps.assign(row=whom), rows, "reason", _OF_REASONS, shown, ax)
-    return _titled(axes, "unknown intervals", len(rows), whom.nunique(), "devices")
+    rows = sorted(_longest(device, gaps["duration"]), key=lambda row: row != _ALL)
+    bars = gaps.assign(device_id=device, state=gaps["reason"])
+    return _draw(timeline, bars, rows, _OF_REASONS, names, "unknown intervals", ax)
 
 
 def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw presence, a row for each device in the order of names; those that were absent for longest."""
-    whom = intervals["device_id"].astype(object)
-    longest = _longest(whom, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
+    device = intervals["device_id"].astype(object)
+    longest = _longest(device, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))
-    shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, intervals.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
-    return _titled(axes, "when devices were there", len(rows), whom.nunique(), "devices")
+    bars = intervals.assign(device_id=device, state=intervals["presence"])
+    return _draw(timeline, bars, rows, _OF_PRESENCES, names, "when devices were there", ax)
 
 
-def draw_unchanged(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw unchanged values, a row for each resource, with the value; the longest first."""
-    whom = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
-    longest = intervals["duration"].groupby([intervals["device_id"], intervals["path"]], observed=True).max()
-    rows = [(str(device), str(path)) for device, path in longest.sort_values(ascending=False).index[:_MOST_ROWS]]
-    lines = line_names(rows, names)
-    state = np.where(intervals["ongoing"].to_numpy(dtype=bool), "ongoing", "ended")
-    table = intervals.assign(row=pd.Series(whom, dtype=object), state=state)
-    axes = _bars(timeline, table, rows, "state", _OF_ONGOING, [lines[row] for row in rows], ax, edge="w")
-    _write_values(axes, timeline, table, rows)
-    return _titled(axes, "unchanged values", len(rows), len(longest), "resources")
-
-
-def draw_late_arrivals(timeline: Timeline, late: pd.DataFrame, ax: Axes | None) -> Axes:
-    """Draw late values: when they changed, and how much later they arrived."""
-    delay = late["delay"].fillna(late["lag"]).dt.total_seconds().to_numpy()
-    size, unit = _unit(delay)
-    axes = axes_for(ax)
-    is_overtaken = (late["lag"] > pd.Timedelta(0)).to_numpy(dtype=bool)
-    for is_shown, colour, label in (
-        (is_overtaken, "C1", "overtaken by a newer value"),
-        (~is_overtaken, "C0", "not overtaken"),
-    ):
-        if is_shown.any():
-            times = _dates(late["changed_at"][is_shown])
-            axes.plot(times, delay[is_shown] / size, ".", color=colour, alpha=0.6, label=label)
-    if len(delay) and delay.min() > 0 and delay.max() > 100 * delay.min():
-        _log_axis(axes)
-    elif len(delay):
-        # By default the margins depend on the values alone, which may be far from 0.
-        low, high = min(0.0, delay.min() / size), max(0.0, delay.max() / size)
-        axes.set_ylim(low, high + 0.05 * (high - low))
-    _time_axis(axes, timeline, "changed at")
-    axes.set_ylabel(f"delay ({unit})")
-    if len(late):
-        plain_legend(axes)
-    else:
-        _nothing(axes)
-    axes.set_title("late arrivals", loc="left", fontsize="medium")
-    axes.grid(visible=True, alpha=0.3)
-    return axes
-
-
-def _log_axis(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # an extra, and slow to import
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _longest(whom: pd.Series, durations: pd.Series) -> list[str]:
-    """Return the names with the largest sum of durations."""
-    sums = durations.groupby(whom.to_numpy()).sum().sort_values(ascending=False, kind="stable")
+def _longest(device: pd.Series, durations: pd.Series) -> list[str]:
+    """Return the devices with the largest sum of durations."""
+    sums = durations.groupby(device.to_numpy()).sum().sort_values(ascending=False, kind="stable")
     return [str(name) for name in sums.index[:_MOST_ROWS]]
 
 
-def _bars(
+def _draw(
     timeline: Timeline,
-    intervals: pd.DataFrame,
-    rows: Sequence[_Row],
-    column: str,
-    colours: Mapping[str, _Colour],
-    names: Sequence[str],
+    bars: pd.DataFrame,
+    rows: Sequence[str],
+    colors: Mapping[str, _Color],
+    names: Mapping[str, str],
+    title: str,
     ax: Axes | None,
-    edge: _Colour | None = None,
 ) -> Axes:
-    """Draw intervals as bars, a row for each of ``rows``, the first one at the top."""
+    """Draw the intervals of these devices as bars in the color of their state, the first device at the top."""
     axes = axes_for(ax, height=max(2.0, 1.3 + 0.3 * len(rows)))
-    begin, end = _clipped(timeline, intervals)
-    number = {row: place for place, row in enumerate(rows)}
-    place = np.array([number.get(row, -1) for row in intervals["row"]], dtype=np.int64)
-    for word, colour in colours.items():
-        is_word = (intervals[column] == word).to_numpy(dtype=bool) & (place >= 0)
-        for row in np.unique(place[is_word]):
-            is_meant = is_word & (place == row)
-            spans = np.column_stack([begin[is_meant], (end - begin)[is_meant]])
+    until = bars["end"].fillna(pd.Timestamp(max(timeline.known_until, timeline.begin), unit="ms", tz="UTC"))
+    # Dates of matplotlib are days since 1970.
+    begin, end = (np.clip(instants(times), timeline.begin, timeline.end) / _DAY for times in (bars["begin"], until))
+    bars = bars.assign(begin=begin, length=end - begin)
+    for state, color in colors.items():
+        of_state = bars[(bars["state"] == state) & bars["device_id"].isin(rows)]
+        for device, own in of_state.groupby("device_id"):
             # The edge keeps the shortest one visible.
             axes.broken_barh(
-                spans.tolist(), (row - 0.35, 0.7), facecolor=colour, edgecolor=edge or colour, linewidth=0.8
+                list(zip(own["begin"], own["length"], strict=True)),
+                (rows.index(str(device)) - 0.35, 0.7),
+                facecolor=color,
+                edgecolor=color,
+                linewidth=0.8,
             )
-        if is_word.any():
-            axes.plot([], [], "s", color=colour, label=word)
-    axes.set_yticks(range(len(rows)), names)
+        if len(of_state):
+            axes.plot([], [], "s", color=color, label=state)
+    axes.set_yticks(range(len(rows)), [names.get(row, row) for row in rows])
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.set_ylim(max(len(rows), 1) - 0.4, -0.6)
-    _time_axis(axes, timeline, "time")
+    _draw_time_axis(axes, timeline)
     if len(rows):
         plain_legend(axes, beside=True)
     else:
-        _nothing(axes)
+        axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", va="center")
     axes.set_axisbelow(True)
     axes.grid(visible=True, axis="x", alpha=0.3)
+    count = bars["device_id"].nunique()
+    cut = f": the {len(rows)} of {count:,} devices with most of it" if count > len(rows) else ""
+    axes.set_title(f"{title}{cut}", loc="left", fontsize="medium")
     return axes
 
 
-def _clipped(timeline: Timeline, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return the visible begin and end of intervals, as dates of matplotlib."""
-    end = intervals["end"].fillna(pd.Timestamp(max(timeline.known_until, timeline.begin), unit="ms", tz="UTC"))
-    first, last = timeline.begin / _DAY, timeline.end / _DAY
-    return np.clip(_dates(intervals["begin"]), first, last), np.clip(_dates(end), first, last)
-
-
-def _dates(times: pd.Series) -> Floats:
-    """Convert times to dates of matplotlib: days since 1970."""
-    return instants(times) / _DAY
-
-
-def _time_axis(axes: Axes, timeline: Timeline, what: str) -> None:
+def _draw_time_axis(axes: Axes, timeline: Timeline) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # an extra, and slow to import
 
     locator = AutoDateLocator(tz=timeline.tz, minticks=3, maxticks=9)
@@ -169,33 +103,4 @@ def _time_axis(axes: Axes, timeline: Timeline, what: str) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=timeline.tz))
     if timeline.end > timeline.begin:
         axes.set_xlim(timeline.begin / _DAY, timeline.end / _DAY)
-    axes.set_xlabel(f"{what} ({timeline.tz})")
-
-
-def _write_values(axes: Axes, timeline: Timeline, intervals: pd.DataFrame, rows: Sequence[_Row]) -> None:
-    """Write the value into each bar that is long enough."""
-    begin, end = _clipped(timeline, intervals)
-    place = {row: number for number, row in enumerate(rows)}
-    shown = max(timeline.end - timeline.begin, 1) / _DAY
-    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(intervals, "value")]
-    for number, (whom, text) in enumerate(zip(intervals["row"], texts, strict=True)):
-        row = place.get(whom)
-        if row is not None and (end[number] - begin[number]) / shown > 0.012 * (len(text) + 1):
-            middle = (begin[number] + end[number]) / 2
-            axes.text(middle, row, text, ha="center", va="center", fontsize="x-small", color="w", parse_math=False)
-
-
-def _unit(spans: Floats) -> tuple[float, str]:
-    """Return the length in seconds and the name of the unit for spans."""
-    largest = np.abs(spans).max(initial=0.0)
-    return next(((size, unit) for size, unit in _UNITS if largest >= 2 * size), _UNITS[-1])
-
-
-def _titled(axes: Axes, title: str, shown: int, count: int, things: str) -> Axes:
-    cut = f": the {shown} of {count:,} {things} with most of it" if count > shown else ""
-    axes.set_title(f"{title}{cut}", loc="left", fontsize="medium")
-    return axes
-
-
-def _nothing(axes: Axes) -> None:
-    axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", va="center")
+    axes.set_xlabel(f"time ({timeline.tz})")

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk.errors import AccessDenied, BeforeHistory, NotFound
 from mirror_sdk.events import Event, EventKind, read_events, utc_now
 from mirror_sdk.object_table import ResourceType, lookup
@@ -90,7 +89,7 @@ def read_earlier_events(
 def _read_log(client: MirrorClient, wants: Callable[[Event], bool], limit: int) -> tuple[tuple[Event, ...], int | None]:
     """Return the newest events of the log, and the number of the first entry that it still had."""
     reader = client._session.new_reader()
-    if not isinstance(reader, LogReader):
+    if client._session.callbacks is not None:
         return (), None
     reader.go_to_end()
     end = reader.position or 0

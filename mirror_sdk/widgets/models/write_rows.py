@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror_sdk._protocol.placed_request import PlacedRequest, UnplacedRequest
+from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk._visible import shown_names, visible
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup
@@ -82,7 +82,7 @@ def write_rows(
 
 
 def _status(
-    planned: PlannedWrite, decided: Decision, request: PlacedRequest | UnplacedRequest | None, *, is_over: bool
+    planned: PlannedWrite, decided: Decision, request: AcceptedRequest | UnacceptedRequest | None, *, is_over: bool
 ) -> tuple[Status, str]:
     """Return the status of a write, and the reason for it."""
     if decided is Decision.REFUSE:
@@ -112,13 +112,13 @@ def decision(planned: PlannedWrite, include_offline: bool) -> Decision:
     return Decision.WRITE if is_offline and include_offline else planned.decision
 
 
-def _next_contact(request: PlacedRequest | UnplacedRequest) -> str:
-    until = request.expires_at if isinstance(request, PlacedRequest) else None
+def _next_contact(request: AcceptedRequest | UnacceptedRequest) -> str:
+    until = request.expires_at if isinstance(request, AcceptedRequest) else None
     return "takes it at its next contact" + ("" if until is None else f", by {format_time(until)} at the latest")
 
 
-def _failure(request: PlacedRequest | UnplacedRequest) -> str:
-    if isinstance(request, UnplacedRequest):
+def _failure(request: AcceptedRequest | UnacceptedRequest) -> str:
+    if isinstance(request, UnacceptedRequest):
         return f"{request.refusal}: the service refused it"
     failure = request.read_failure(request.answer) if request.answer else None
     return f"{failure.category}: {failure.hint}" if failure else ""

@@ -25,8 +25,8 @@ class ConnectionSettings:
 
     trusted_proxies: tuple[Proxy, ...] = setting(
         (),
-        "A proxy whose X-Forwarded-For is believed: its address or network, or 'unix' for one that comes by a"
-        " socket file; may be given several times. Without it the header is ignored.",
+        "A proxy whose X-Forwarded-For is trusted: its address or network, or 'unix' for one that connects by a"
+        " socket file. Can be repeated. By default the header is ignored.",
         option="--trust-proxy",
         type=_read_proxy,
         multiple=True,
@@ -34,21 +34,21 @@ class ConnectionSettings:
     )
     max_connections: int = setting(
         25_000,
-        "How many connections may be open; one more is told 503 and ends.",
+        "Maximum number of open connections. One more gets 503 and is closed.",
         type=click.IntRange(min=1),
     )
     max_head_bytes: int = setting(
         64 * 1024,
-        "How large request line and headers may be; more is refused with 414 or 431.",
+        "Maximum size of request line and headers. Larger ones are rejected with 414 or 431.",
         type=click.IntRange(min=1000),
     )
     max_headers: int = setting(
         100,
-        "How many headers a request may have; more are refused with 431.",
+        "Maximum number of headers of a request. More are rejected with 431.",
         type=click.IntRange(min=10),
     )
     idle_timeout_seconds: float = setting(
         20,
-        "How long a connection stays open on which no request begins.",
+        "Seconds after which a connection without a request is closed.",
         type=SECONDS,
     )

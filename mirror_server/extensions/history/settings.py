@@ -15,16 +15,15 @@ class HistorySettings:
 
     keep_history_seconds: float | None = setting(
         None,
-        "Keep what happened, every value that devices told and every end of a write, for so long: 30d, 12h."
-        " Without it nothing of that is kept.",
+        "Keep a history of reported values and completed writes for this long, for example 30d or 12h. Off by default.",
         option="--keep-history",
         metavar="TIME",
         callback=read_retention,
     )
     history_archive: str | None = setting(
         None,
-        "Where days of the history that are over go, into Parquet files: a folder, or a URL that fsspec opens. 'check'"
-        " reads all of the history, and 'erase' deletes from it, there too.",
+        "Archive completed days of the history as Parquet files in this folder, or at a URL that fsspec opens."
+        " 'check' and 'erase' include the archive.",
         metavar="FOLDER",
         commands=(*SERVE, "check", "erase"),
     )

@@ -18,13 +18,13 @@ class LogSettings:
 
     log_format: LogFormat = setting(
         "console",
-        "How the log on stderr looks: lines for people, or a JSON object a line for programs.",
+        "Format of the log on stderr: lines for people, or one JSON object per line for programs.",
         type=click.Choice(get_args(LogFormat)),
         commands=("run", "demo"),
     )
     access_log: bool = setting(
         True,
-        "Write a line for each request; failures are written in either case.",
+        "Log a line per request. Failures are logged in both cases.",
         option="--access-log/--no-access-log",
         commands=("run",),
     )

@@ -21,7 +21,7 @@ from mirror_server.hooks import open_database
 
 @main.group()
 def devices() -> None:
-    """Make, list, revoke and rename the pre-shared keys of real devices, which come in over DTLS ('run --coaps')."""
+    """Create, list, revoke and rename the pre-shared keys of real devices, which connect over DTLS ('run --coaps')."""
 
 
 @devices.command("add")
@@ -29,13 +29,13 @@ def devices() -> None:
 @click.option(
     "--identity",
     metavar="ID",
-    help="What the device calls itself in the handshake, where that is not its endpoint name.",
+    help="Identity of the device in the handshake, if it is not its endpoint name.",
 )
 @database_option
 def add_device(endpoint_name: str, identity: str | None, database_url: str) -> None:
-    """Make the key of the device that registers as ENDPOINT_NAME and print it, with how to use it.
+    """Create the key of the device that registers as ENDPOINT_NAME, and print it with instructions.
 
-    The key is shown this once. A running server need not be stopped.
+    The key is printed only once. The server can keep running.
     """
     # Before it is opened: that makes files beside it, which go again.
     _reject_exposed(database_url)
@@ -47,7 +47,7 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
 @devices.command("list")
 @database_option
 def list_devices(database_url: str) -> None:
-    """List the devices that have a key: endpoint name, identity, when the key was made. The keys are not shown."""
+    """List the devices with a key: endpoint name, identity, creation time. The keys are not shown."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in device_keys.list_all(session):
             made = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
@@ -58,9 +58,9 @@ def list_devices(database_url: str) -> None:
 @click.argument("endpoint_name")
 @database_option
 def revoke_device(endpoint_name: str, database_url: str) -> None:
-    """Delete the key of the device ENDPOINT_NAME, which is out from then on.
+    """Delete the key of the device ENDPOINT_NAME, which can then no longer connect.
 
-    A session it has ends with its next message. What the mirror shows of it stays: 'mirror-server erase' deletes that.
+    An open session ends with its next message. The data of the device stays: 'mirror-server erase' deletes it.
     """
     with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
         device_keys.revoke(database, endpoint_name)
@@ -72,10 +72,10 @@ def revoke_device(endpoint_name: str, database_url: str) -> None:
 @click.argument("new_name", metavar="NEW")
 @database_option
 def rename_device(endpoint_name: str, new_name: str, database_url: str) -> None:
-    """Let the device that registered as OLD register as NEW, and as nothing else; its identity and key stay.
+    """Let the device that registered as OLD register only as NEW. Its identity and key stay.
 
-    In the mirror it is the same device under the name NEW, with the same device id, unless a device NEW is there
-    already. Presubscription rules belong to the applications and stay: one that names OLD does not mean NEW.
+    In the mirror it is the same device with the name NEW and the same device id, unless a device NEW exists already.
+    Presubscription rules belong to the applications and do not change: a rule for OLD does not apply to NEW.
     """
     with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
         is_followed = device_keys.rename(database, endpoint_name, new_name)

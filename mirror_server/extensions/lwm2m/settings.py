@@ -55,46 +55,47 @@ class LwM2MSettings:
 
     coap: ListenAddress | None = setting(
         None,
-        "Have real devices come by CoAP there, by LwM2M 1.0 or 1.1: 127.0.0.1:5683, [::1]:5683. Without a port 5683,"
-        " and 0 takes a free one.",
+        "Address for real devices by CoAP, with LwM2M 1.0 or 1.1: 127.0.0.1:5683, [::1]:5683. The default port is"
+        " 5683; 0 selects a free one.",
         type=_read_address(COAP_PORT),
         metavar="HOST:PORT",
         commands=(*SERVE, "demo"),
     )
     coaps: ListenAddress | None = setting(
         None,
-        "Have real devices come by CoAP over DTLS there, each with the pre-shared key that 'devices add' made.",
+        "Address for real devices by CoAP over DTLS, each with its pre-shared key from 'devices add'.",
         type=_read_address(COAPS_PORT),
         metavar="HOST:PORT",
     )
     coap_insecure: bool = setting(
         False,
-        "Let --coap listen beyond this machine, though anybody there can then pass for any device and read along.",
+        "Allow --coap on addresses beyond this machine, although anyone there can then impersonate any device and"
+        " read messages.",
         is_flag=True,
     )
     coap_awake_seconds: float = setting(
         93,
-        "How long after its last message a device in queue mode can be reached; then requests wait for it.",
+        "Seconds for which a device in queue mode can be reached after its last message. Later requests wait for it.",
         type=SECONDS,
     )
     max_coap_devices: int = setting(
         100_000,
-        "How many real devices may be registered at once; one more is told 5.03.",
+        "Maximum number of registered real devices. One more gets 5.03.",
         type=click.IntRange(min=1),
     )
     max_coap_links: int = setting(
         1000,
-        "How many links a real device may register; more are refused with 4.13.",
+        "Maximum number of links in a registration. More are rejected with 4.13.",
         type=click.IntRange(min=1),
     )
     max_coap_payload_bytes: int = setting(
         64 * 1024,
-        "The largest payload a real device may send, all blocks together; a larger one is refused with 4.13.",
+        "Maximum size of a payload from a real device, all blocks together. A larger one is rejected with 4.13.",
         type=click.IntRange(min=1024),
     )
     coap_registrations_per_minute: int = setting(
         600,
-        "How often one address and port may register real devices; more is refused with 4.29.",
+        "Maximum number of registrations per minute from one address and port. More are rejected with 4.29.",
         type=click.IntRange(min=1),
     )
 

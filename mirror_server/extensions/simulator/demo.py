@@ -46,13 +46,14 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
 @main.command()
 @port_option
 @click.option(
-    "--devices", type=click.IntRange(min=0), default=12, show_default=True, help="How many simulated devices to have."
+    "--devices", type=click.IntRange(min=0), default=12, show_default=True, help="Number of simulated devices."
 )
 @click.option(
     "--database",
     "database_url",
     metavar="URL",
-    help="Keep the state there, sqlite:///FILE, and the key in FILE.key. Without it, both are lost at the end.",
+    help="Store the state in this database, sqlite:///FILE, and the key in FILE.key. By default both are lost at the"
+    " end.",
 )
 @options_of("demo", Settings, *of_all("settings"))
 @click.option(
@@ -60,13 +61,13 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
     callback=_check_key,
     envvar="MIRROR_DEMO_KEY",
     show_envvar=True,
-    help="The access key to have instead of a fresh or kept one; it is not printed.",
+    help="Use this access key instead of a new or stored one. It is not printed.",
 )
 @click.option(
     "--stop-with-stdin",
     "follows_stdin",
     is_flag=True,
-    help="Stop when the standard input ends, as it does when the program behind it ends.",
+    help="Stop when the standard input ends, for example because the parent process ended.",
 )
 def demo(
     port: int,
@@ -77,19 +78,19 @@ def demo(
     follows_stdin: bool,
     **settings: Any,
 ) -> None:
-    """Run with simulated devices, a temporary database and a fresh key, for trying things out.
+    """Run with simulated devices, a temporary database and a new key, to try things out.
 
-    What happens in the last seven days is kept, where the extra 'history' is installed.
+    It keeps a history of seven days if the extra 'history' is installed.
 
-    Prints the two lines that tell programs where to go, and a link for a browser:
+    It prints two lines that set the address and the key for programs, and a link for a browser:
 
     \b
       export API_HOST=...
       export API_KEY=...
       # In a browser: ...
 
-    With --database sqlite:///FILE the key is kept too, in FILE.key, which you alone can read: programs and recordings
-    go on with it after the next start. To have another key, remove that file.
+    With --database sqlite:///FILE the key is stored in FILE.key, which only you can read. Programs and recordings can
+    use it after the next start. To get a new key, remove that file.
     """  # noqa: D301 - click wants the character, not its escape
     # Loads what serves, which a signal that raises must not interrupt.
     import mirror_server.web.serve  # noqa: F401, PLC0415

@@ -15,19 +15,19 @@ class SimulatorSettings:
 
     simulate: int | None = setting(
         None,
-        "Have N simulated devices, and the routes that control them. Without it there are none.",
+        "Number of simulated devices. Also adds the routes that control them. By default there are none.",
         type=click.IntRange(min=0),
         metavar="N",
     )
     seed: int = setting(
         0,
-        "What the simulated devices are made from; the same seed gives the same devices and values.",
+        "Seed of the simulated devices. The same seed produces the same devices and values.",
         type=int,
         commands=(*SERVE, "demo"),
     )
     pace: float = setting(
         0,
-        "How many seconds of a manual clock pass by themselves each second.",
+        "Seconds by which a manual clock advances by itself each second.",
         type=click.FloatRange(min=0),
         commands=("demo",),
     )

@@ -13,11 +13,11 @@ class StreamSettings:
 
     websocket_ping_seconds: float = setting(
         20,
-        "How long a websocket may be idle before its client is pinged; less than proxies on the way allow.",
+        "Seconds after which the client of an idle websocket gets a ping. Set less than the idle timeout of proxies.",
         type=SECONDS,
     )
     websocket_pong_seconds: float = setting(
         20,
-        "How long a client may take to answer a ping before its websocket is closed.",
+        "Seconds in which a client has to respond to a ping, or its websocket is closed.",
         type=SECONDS,
     )

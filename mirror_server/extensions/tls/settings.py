@@ -23,15 +23,15 @@ class TlsSettings:
 
     tls_cert: str | None = setting(
         None,
-        "Speak TLS, HTTPS and secure websockets, with this certificate in PEM, those of authorities in between behind"
-        " it. SIGHUP loads it again.",
+        "Serve HTTPS and secure websockets with this certificate in PEM, followed by intermediate certificates."
+        " SIGHUP reloads it.",
         metavar="FILE",
         commands=("run",),
         callback=_both,
     )
     tls_key: str | None = setting(
         None,
-        "The certificate's key in PEM, not encrypted.",
+        "Private key of the certificate in PEM, not encrypted.",
         metavar="FILE",
         commands=("run",),
         callback=_both,

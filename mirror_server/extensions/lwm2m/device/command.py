@@ -47,27 +47,27 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     metavar="URL",
     help="The LwM2M server: coap://HOST[:5683], or coaps://HOST[:5684] with DTLS and --psk.",
 )
-@click.option("--name", required=True, help="The device's name; no other device of the server has it.")
+@click.option("--name", required=True, help="Name of the device, which must be unique on the server.")
 @click.option(
     "--kind",
     type=click.Choice([*_KINDS, _MIXED]) if _KINDS else str,
     default="weather-station",
     show_default=True,
-    help="What it is and measures; 'mixed' with --count takes all kinds in turn.",
+    help="Kind of device, which determines what it measures. 'mixed' with --count uses all kinds in turn.",
 )
 @click.option(
     "--count",
     type=click.IntRange(1, 10_000),
     default=1,
     show_default=True,
-    help="How many devices to be: NAME-01, NAME-02 and so on, each with a socket of its own.",
+    help="Number of devices: NAME-01, NAME-02 and so on, each with its own socket.",
 )
 @click.option(
     "--queue",
     "queue_mode",
     is_flag=True,
-    help="Sleep 93 s after the last message, and make contact every 15 minutes, at times of its own, so that the first"
-    " contact may come sooner (queue mode).",
+    help="Queue mode: sleep from 93 s after the last message, and make contact every 15 minutes; the first contact"
+    " may come sooner.",
 )
 @click.option(
     "--psk",
@@ -75,9 +75,9 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     envvar=_PSK_VARIABLE,
     show_envvar=True,
     callback=_read_key,
-    help="The pre-shared key in hexadecimal digits; in the variable it stands in no list of processes.",
+    help="The pre-shared key in hexadecimal digits. Use the variable to keep it out of process lists.",
 )
-@click.option("--identity", help="As whom it proves itself with the key; its name where this is left out.")
+@click.option("--identity", help="Identity for the key. By default the name of the device.")
 @click.option(
     "--lifetime",
     "lifetime_seconds",
@@ -85,31 +85,31 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     default=86400,
     show_default=True,
     metavar="SECONDS",
-    help="For how long a registration counts; it is updated after half of that.",
+    help="Lifetime of the registration in seconds. It is updated after half of that.",
 )
 @click.option(
     "--version",
     type=click.Choice(["1.0", "1.1"]),
     default="1.0",
     show_default=True,
-    help="The version of LwM2M to speak.",
+    help="Version of LwM2M.",
 )
 @click.option(
     "--format",
     "formats",
     multiple=True,
     type=click.Choice(list(_FORMATS)),
-    help="Speak this content format alone, or with others by several --format; all of its version without it.",
+    help="Support only this content format. Can be repeated. By default all formats of the version are supported.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="With the name it decides how the values run.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the values, together with the name.")
 @click.option(
     "--stop-with-stdin",
     "follows_stdin",
     is_flag=True,
-    help="Stop when the standard input ends, as it does when the program behind it ends.",
+    help="Stop when the standard input ends, for example because the parent process ended.",
 )
 def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any) -> None:
-    """Be a LwM2M device, until Ctrl-C: it registers, measures, is read, written and observed.
+    """Run a LwM2M device until Ctrl-C. It registers and measures, and can be read, written and observed.
 
     \b
     A weather station for a mirror on this machine:

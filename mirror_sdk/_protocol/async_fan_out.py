@@ -1,4 +1,4 @@
-"""Asking the same of each of many devices, some at a time; the twin of :mod:`mirror_sdk._protocol.each`."""
+"""Asking the same of each of many devices, some at a time; the twin of :mod:`mirror_sdk._protocol.fan_out`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-async def ask_each(ask: Callable[[K], Awaitable[T]], asked: Sequence[K]) -> list[T]:
+async def gather_requests(ask: Callable[[K], Awaitable[T]], asked: Sequence[K]) -> list[T]:
     """What comes of asking each, in their order.
 
     Raises:
@@ -31,5 +31,5 @@ async def ask_each(ask: Callable[[K], Awaitable[T]], asked: Sequence[K]) -> list
     return [answers[one] for one in asked]
 
 
-ask_each_at_once = ask_each
+gather_concurrently = gather_requests
 """Tasks cost nothing, other than the threads of the twin."""

@@ -26,7 +26,7 @@ ANSWER_MARGIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlacedRequest(JsonForm):
+class AcceptedRequest(JsonForm):
     """A request the service has accepted, and how its answer is to be read.
 
     In the examples ``request`` is a read that was answered.
@@ -143,7 +143,7 @@ class PlacedRequest(JsonForm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnplacedRequest(JsonForm):
+class UnacceptedRequest(JsonForm):
     """A request the service has not accepted, or not yet.
 
     Attributes:
@@ -173,7 +173,7 @@ class UnplacedRequest(JsonForm):
 
 def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = None) -> None:
     """Warn of what was lost of the log while these were waited for, once, where the answer may be in it."""
-    awaited = [one._expectation for one in requests if isinstance(one, PlacedRequest) and one.answer is None]
+    awaited = [one._expectation for one in requests if isinstance(one, AcceptedRequest) and one.answer is None]
     lost = dict.fromkeys(expectation.lost for expectation in awaited if expectation.lost is not None)
     for expectation in awaited:
         expectation.lost = None
@@ -181,14 +181,14 @@ def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = No
         warn_of(Gap(first_seq, last_seq), called_from=called_from)
 
 
-def require_requests(requests: object) -> list[PlacedRequest | UnplacedRequest]:
+def require_requests(requests: object) -> list[AcceptedRequest | UnacceptedRequest]:
     """Requests that a client began, or was to begin.
 
     Raises:
         TypeError: It is one request, or contains something else.
     """
     rows = list(requests) if isinstance(requests, Iterable) else [requests]
-    found = [row for row in rows if isinstance(row, PlacedRequest | UnplacedRequest)]
+    found = [row for row in rows if isinstance(row, AcceptedRequest | UnacceptedRequest)]
     if len(found) < len(rows) or not isinstance(requests, Iterable):
         raise TypeError(
             f"requests={reprlib.repr(requests)}: pass a list of what client.requests.begin_read(), begin_write() and"

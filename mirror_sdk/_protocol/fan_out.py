@@ -13,7 +13,7 @@ _MOST_AT_ONCE = 8
 """How many threads ask: httpx gets slower with more."""
 
 
-def ask_each(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
+def gather_requests(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
     """What comes of asking each, one after the other.
 
     Raises:
@@ -22,7 +22,7 @@ def ask_each(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
     return [ask(one) for one in asked]
 
 
-def ask_each_at_once(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
+def gather_concurrently(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
     """The same from threads, in their order.
 
     Raises:

@@ -1,0 +1,110 @@
+# Made from async_callback_reader.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Reading the entries that a webhook received, and the log of the service for what it did not. Source: wire.md 4."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Self
+
+from mirror_sdk._protocol.log_reader import LogReader, Send
+from mirror_sdk._protocol.operations import get_callback
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.webhook import registration
+from mirror_sdk.webhook.inbox import CallbackInbox
+from mirror_sdk.webhook.registration import RegisteredWebhook
+from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
+
+
+class CallbackReader(LogReader):
+    """Reads a :class:`~mirror_sdk.webhook.CallbackInbox` from a position of its own.
+
+    If entries are missing before those that came, or nothing comes at all, it reads the service's log instead. So
+    nothing is lost while the webhook of another program is registered.
+
+    Args:
+        inbox: Stores what the webhook received.
+        webhook: The registration.
+        send: Sends the requests for the log and the registration.
+        position: Number of the entry to continue after; by default the newest one.
+    """
+
+    def __init__(
+        self, inbox: CallbackInbox, webhook: RegisteredWebhook, send: Send, position: int | None = None
+    ) -> None:
+        super().__init__(send, after=inbox.last if position is None else position)
+        self.webhook: RegisteredWebhook = webhook
+        self._inbox = inbox
+        self._registration = inbox.registration
+        self._has_log = webhook.log_end is not None
+
+    def at(self, position: int | None) -> Self:
+        """Return another reader of the same inbox, from this position."""
+        return type(self)(self._inbox, self.webhook, self._send, position)
+
+    def skip_entry(self, seq: int | None) -> bool:  # noqa: ARG002 - as of any reader
+        """Skip nothing: the webhook brings each entry in any case."""
+        return False
+
+    def go_to_end(self, within_seconds: float = math.inf) -> None:  # noqa: ARG002 - as of any reader
+        """Take the newest entry as the position."""
+        self.position = max(self._after, self._inbox.last)
+
+    def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
+        """Wait up to ``hold_seconds`` for entries after the position.
+
+        Raises:
+            ChannelGone: Another program replaced the webhook, and the service has no log.
+            MirrorError: The log could not be read, and another request would not fix that.
+        """
+        if self.webhook.is_replaced and self._has_log:
+            return self._read_log(hold_seconds, within_seconds)
+        patience_seconds = min(hold_seconds, registration.SILENCE_SECONDS)
+        batch = self._without_earlier_gap(self._inbox.wait(self._after, patience_seconds))
+        is_silent = batch.seq is None
+        if not is_silent and (batch.gap is None or not self._has_log):
+            self.position = batch.seq
+            return batch
+        has_log = self._has_log
+        batch = self._read_log(0, within_seconds) if has_log else NOTHING
+        if is_silent and (batch.entries or not has_log):
+            self._check_registration()
+        return batch
+
+    @property
+    def _after(self) -> int:
+        return self.position or 0
+
+    @property
+    def _start(self) -> int:
+        """The number after which all entries are expected: the webhook was not registered before."""
+        first = self._inbox.first_of(self._registration)
+        return (self.webhook.log_end or 0) if first is None else first - 1
+
+    def _without_earlier_gap(self, batch: Batch) -> Batch:
+        """Leave out of a gap the entries from before the registration."""
+        gap = batch.gap
+        if gap is None or gap.first_seq is None or gap.last_seq is None:
+            return batch
+        first = max(gap.first_seq, self._start + 1)
+        return replace(batch, gap=Gap(first, gap.last_seq) if first <= gap.last_seq else None)
+
+    def _read_log(self, hold_seconds: float, within_seconds: float) -> Batch:
+        before = self._after
+        self.position = max(before, self._start)
+        batch = NOTHING
+        try:
+            batch = super().read(hold_seconds, within_seconds)
+        finally:
+            if batch.seq is None:
+                self.position = before
+        # The log was reset: its numbers have no relation to those that came.
+        self._has_log = batch.gap != Gap(None, None)
+        return batch
+
+    def _check_registration(self) -> None:
+        try:
+            found = self._send(get_callback())
+        except MirrorError:
+            return  # the next silence repeats this check
+        self.webhook.note(found)

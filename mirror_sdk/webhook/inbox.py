@@ -1,0 +1,177 @@
+"""What a webhook received: the entries of its calls, for any number of readers. Source: specification E5; wire.md 5."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import takewhile
+
+from mirror_sdk._fork import register_fork_handler
+from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Entry, Gap
+
+TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
+ENTRIES_KEPT = 100_000
+UIDS_KEPT = 100_000
+
+
+def parse_callback(body: bytes) -> tuple[Entry, ...]:
+    """Return the entries of one call of a webhook, in the order of the log if the service sends their numbers.
+
+    The test call at the registration has none. An entry that cannot be read is kept as it is, and does not affect the
+    others.
+
+    Raises:
+        UnexpectedAnswer: The body is not a notification message.
+
+    Source: specification E5; wire.md 5.
+    """
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise UnexpectedAnswer(f"the body of a callback is not JSON: {exc}") from exc
+    if not isinstance(message, dict):
+        raise UnexpectedAnswer("the body of a callback is not a JSON object")
+    return tuple(Entries(message))
+
+
+class CallbackInbox:
+    """Accepts the calls of a webhook, and stores their entries for any number of readers with their own positions.
+
+    The entries have the numbers of the service's log, and its order within a call. If a service sends no numbers, they
+    are counted here in the order of arrival. An entry that is sent again because a response was lost is recognized by
+    its ``uid`` or number. The newest 100,000 entries are stored. A slower reader gets a gap, and so does each reader
+    when the log of the service had dropped entries.
+
+    Attributes:
+        url: The address at which the service calls it, if known.
+        headers: The headers that the service has to send. They prove that a call comes from it.
+        last: Number of the newest entry, 0 before the first one.
+        duplicates: How many entries were sent again.
+        refused: How many calls were not from the service, or not readable.
+    """
+
+    def __init__(self) -> None:
+        self.url: str | None = None
+        self.headers: dict[str, str] = {TOKEN_HEADER: secrets.token_urlsafe(24)}
+        self.last: int = 0
+        self.duplicates: int = 0
+        self.refused: int = 0
+        self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
+        self._registrations = 0
+        self._first_of: dict[int, int] = {}
+        self._uids: OrderedDict[str, None] = OrderedDict()
+        self._changed = threading.Condition()
+        self._listeners: set[Callable[[], object]] = set()
+        register_fork_handler(self)
+
+    def _after_fork_in_child(self) -> None:
+        """Keep the entries; readers that wait stay with the parent."""
+        self._changed = threading.Condition()
+        self._listeners = set()
+
+    def receive(self, body: bytes, headers: Mapping[str, str]) -> int:
+        """Accept one call; return the HTTP status of the response: 204, 403 without the token, 400 for another body.
+
+        Args:
+            body: The body of the request.
+            headers: Its headers; names in any case.
+        """
+        token = next((value for name, value in headers.items() if name.lower() == TOKEN_HEADER), "")
+        if not hmac.compare_digest(token.encode(), self.headers[TOKEN_HEADER].encode()):
+            self.refused += 1
+            return 403
+        try:
+            entries = parse_callback(body)
+        except UnexpectedAnswer:
+            self.refused += 1
+            return 400
+        self._add(entries)
+        return 204
+
+    @property
+    def registration(self) -> int:
+        """How many times a webhook with this inbox was registered, at least 1."""
+        return max(self._registrations, 1)
+
+    def first_of(self, registration: int) -> int | None:
+        """Return the number of the first entry that came with a registration; ``None`` if none came."""
+        return self._first_of.get(registration)
+
+    def wait(self, after: int, timeout_seconds: float) -> Batch:
+        """Return the entries after a position, and wait for the first one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_more(after), timeout_seconds)
+            return self._read(after)
+
+    async def wait_async(self, after: int, timeout_seconds: float) -> Batch:
+        """Wait as :meth:`wait` does, on an event loop."""
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+
+        def listener() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(arrived.set)
+
+        # Added before the first look, so that an entry which comes in between ends the wait.
+        with self._changed:
+            self._listeners.add(listener)
+        try:
+            if not self._has_more(after):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(arrived.wait(), timeout_seconds)
+        finally:
+            self._listeners.discard(listener)
+        with self._changed:
+            return self._read(after)
+
+    def _has_more(self, after: int) -> bool:
+        return self.last > after
+
+    def _add(self, entries: tuple[Entry, ...]) -> None:
+        with self._changed:
+            # Only the test call of a registration has none.
+            self._registrations += not entries
+            for entry in filter(self._is_new, entries):
+                self._keep(entry)
+            self._changed.notify_all()
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def _keep(self, entry: Entry) -> None:
+        # A log that was reset counts from 1 again; the numbers here continue.
+        seq = self.last + 1 if entry.seq is None else max(self.last + 1, entry.seq)
+        self._first_of.setdefault(self.registration, seq)
+        self.last = seq
+        self._entries.append(entry._replace(seq=seq))
+
+    def _is_new(self, entry: Entry) -> bool:
+        # An entry that cannot be read, or was logged by an earlier version of the service, may have no other identity.
+        uid = getattr(entry.body, "uid", None) or (None if entry.seq is None else f"number {entry.seq}")
+        if uid is None:
+            return True
+        if uid in self._uids:
+            self.duplicates += 1
+            return False
+        self._uids[uid] = None
+        if len(self._uids) > UIDS_KEPT:
+            self._uids.popitem(last=False)
+        return True
+
+    def _read(self, after: int) -> Batch:
+        if not self._has_more(after):
+            return NOTHING
+        following = list(takewhile(lambda entry: (entry.seq or 0) > after, reversed(self._entries)))
+        following.reverse()
+        first = following[0].seq or 0
+        # A number that is missing in between ends the batch, so that the next one has a gap.
+        adjoining = [entry for number, entry in enumerate(following, first) if entry.seq == number]
+        gap = Gap(after + 1, first - 1) if first > after + 1 else None
+        return Batch(tuple(adjoining), adjoining[-1].seq, gap)

@@ -1,0 +1,102 @@
+"""A small HTTP server for the calls of a webhook. Source: specification E4, E5."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from mirror_sdk._fork import close_in_child
+from mirror_sdk.errors import ConfigError
+from mirror_sdk.webhook.inbox import CallbackInbox
+
+LARGEST_BODY_BYTES = 64 * 1024 * 1024
+
+
+class WebhookReceiver(CallbackInbox):
+    """A small server for callbacks, on a thread of its own, until it is closed; it can be used in ``with``.
+
+    It stays with the process that made it. In a child process reading it is an error, and closing it does nothing.
+
+    Args:
+        host: Address to listen on.
+        port: Port to listen on; 0 chooses a free one.
+        public_url: Address at which the service calls it, if that is another one.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, *, public_url: str | None = None) -> None:
+        super().__init__()
+        try:
+            self._server = ThreadingHTTPServer((host, port), self._handler())
+        except OSError as exc:
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {exc}; choose another port, or 0 for a free one"
+            ) from exc
+        self._server.daemon_threads = True
+        self._is_of_parent = False
+        self.url: str = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="mirror-webhook", daemon=True
+        )
+        self._thread.start()
+
+    def _after_fork_in_child(self) -> None:
+        """Close the socket: only the parent listens, and a connection to a child would wait there forever."""
+        super()._after_fork_in_child()
+        self._is_of_parent = True
+        if self._server.fileno() >= 0:
+            close_in_child(self._server.fileno())
+
+    def _has_more(self, after: int) -> bool:
+        if self._is_of_parent:
+            raise ConfigError(
+                f"the webhook {self.url} listens in the parent of this process, which receives all entries; wait there,"
+                " or make a client here with another access key"
+            )
+        return super()._has_more(after)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<WebhookReceiver {self.url}, {len(self._entries)} entries>"
+
+    def close(self) -> None:
+        """Stop listening; entries that were received stay."""
+        if self._is_of_parent:
+            return
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        inbox = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 30
+
+            def do_PUT(self) -> None:
+                length = self.headers.get("Content-Length", "")
+                if not length.isdecimal() or int(length) > LARGEST_BODY_BYTES:
+                    self._answer(411 if not length.isdecimal() else 413)
+                    return
+                self._answer(inbox.receive(self.rfile.read(int(length)), dict(self.headers)))
+
+            def _answer(self, status: int) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Write nothing: a library does not write to stderr."""
+
+        return Handler
