@@ -90,7 +90,7 @@ escape sequences that act on a terminal. ``print(frame.mirror.visible())`` shows
 - ``frame.mirror.for_excel()`` returns a frame for ``to_excel``, which needs openpyxl.
 """
 
-# Before all else that needs them: they are an extra, and who lacks them is told how to get it.
+# Imported first: they are an extra, and the error says how to install it.
 try:
     import pandas  # noqa: F401, ICN001
     import pyarrow  # noqa: F401, ICN001

@@ -95,7 +95,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def desired(self) -> pd.Series:
-        """One column of the readable values that were asked for.
+        """One column of the readable values that were requested.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame(paths=["/3311/0/5851"]).mirror.desired.tolist()
@@ -171,7 +171,7 @@ class MirrorAccessor(HistoryMethods):
             on: The columns that both have and that must be equal; ``device_id`` and ``path``, as far as both have
                 them, by default. A missing one equals nothing in a ``left`` and an ``inner`` join by a category.
             how: Which rows stay where nothing matches: ``left`` those of this table, ``right``, ``inner``, ``outer``.
-            suffix: What the name of a column of the other table has behind it where this one has it too.
+            suffix: Appended to the name of a column of the other table if this table has it too.
 
         Returns:
             A new table. It cannot be refreshed: refresh the one of ``client.fleet.snapshot()``, and join
@@ -261,7 +261,7 @@ class MirrorAccessor(HistoryMethods):
         return visible_frame(self._frame)
 
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
-        """The same table with pseudonyms in the place of what is personal, to be shared; see :mod:`mirror_sdk.privacy`.
+        """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
 
         Ids and names of devices, in the index too, and the values of the resources that are listed there. The report of
         what was replaced stands in ``attrs["mirror"]["pseudonymized"]``.
@@ -369,7 +369,7 @@ class MirrorAccessor(HistoryMethods):
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the numbers of an events or history table over time, a line for each device and resource, with its name.
 
-        A line is broken where its device left, and where the service heard nothing.
+        A line is broken where its device left, and where the service received nothing.
 
         Args:
             paths: Only these resources; a ``*`` at the end of one stands for anything.
@@ -420,14 +420,14 @@ class MirrorAccessor(HistoryMethods):
         return axes
 
     def _ends_of_lines(self) -> pd.DataFrame:
-        """When nothing more was known of a device, or of all (no id), of an events or history table; no numbers."""
+        """Return when nothing more was known of a device, or of all (no id), of an events or history table."""
         frame = self._frame
         is_end = frame["event"].isin(["gap", "deregistration", "expired"]) if "event" in frame else [False] * len(frame)
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
         return found.assign(value_num=float("nan"))
 
     def _value_rows(self) -> pd.DataFrame:
-        """The rows in which a device told a value, of an events or history table; of any other table all."""
+        """Return the rows with a value from a device, of an events or history table; all rows of any other table."""
         frame = self._frame
         return frame[frame["event"].isin(["observation", "reported"])] if "event" in frame else frame
 

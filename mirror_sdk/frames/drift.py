@@ -1,4 +1,4 @@
-"""The drift table: where what was asked for and what is reported differ. Source: specification 2.2, 3.1; wire.md 1."""
+"""The drift table: where requested and reported values differ. Source: specification 2.2, 3.1; wire.md 1."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ DRIFT_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where the state table has none"),
     TableColumn("path", CATEGORY, "resource path"),
-    TableColumn("desired_num", pa.float64(), "the number that was asked for"),
-    TableColumn("desired_text", pa.string(), "the text that was asked for"),
-    TableColumn("desired_bool", pa.bool_(), "the boolean that was asked for"),
-    TableColumn("reported_num", pa.float64(), "the number that is reported"),
-    TableColumn("reported_text", pa.string(), "the text that is reported"),
-    TableColumn("reported_bool", pa.bool_(), "the boolean that is reported"),
+    TableColumn("desired_num", pa.float64(), "the requested number"),
+    TableColumn("desired_text", pa.string(), "the requested text"),
+    TableColumn("desired_bool", pa.bool_(), "the requested boolean"),
+    TableColumn("reported_num", pa.float64(), "the reported number"),
+    TableColumn("reported_text", pa.string(), "the reported text"),
+    TableColumn("reported_bool", pa.bool_(), "the reported boolean"),
     TableColumn("kind", Words([kind.value for kind in DriftKind]), "one of ``DriftKind``"),
     TableColumn("since", INSTANT, "since when: the request, its failure or success, or the report"),
     TableColumn("age", pa.duration("ms"), "from ``since`` to ``now``"),

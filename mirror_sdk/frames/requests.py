@@ -1,4 +1,4 @@
-"""The requests table, the ledger of what was asked: one row per device request. Source: specification E2; wire.md 2."""
+"""The requests table, a ledger with one row per device request. Source: specification E2; wire.md 2."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mirror_sdk.wire.notifications import AsyncResponse
 class RequestStatus(StrEnum):
     """How a request stands, from the first to the last.
 
-    ``QUEUED`` is one that was not sent; ``UNKNOWN`` is one of which nobody knows whether the service took it.
+    ``QUEUED`` was not sent. Of ``UNKNOWN`` the client does not know whether the service accepted it.
     """
 
     QUEUED = "queued"
@@ -43,11 +43,11 @@ class RequestStatus(StrEnum):
 
 REQUESTS_COLUMNS = (
     TableColumn("async_id", pa.string(), "what the request and its answer have in common"),
-    TableColumn("device_id", CATEGORY, "the device that was asked"),
+    TableColumn("device_id", CATEGORY, "the device of the request"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name, of the writes of a plan; else NA"),
     TableColumn("path", CATEGORY, "the resource path"),
     TableColumn("method", Words(["GET", "PUT", "POST"]), "GET read, PUT write, POST execute"),
-    TableColumn("requested_at", INSTANT, "when the service was asked for it, as in the state table"),
+    TableColumn("requested_at", INSTANT, "when it was requested, as in the state table"),
     TableColumn("accepted_at", INSTANT, "when the service accepted it: the same instant"),
     TableColumn("finished_at", INSTANT, "when it ended"),
     TableColumn("expires_at", INSTANT, "until when it may wait for the device"),
@@ -123,7 +123,7 @@ def seen_requests_frame(
     server: str = "",
     names: Sequence[str | None] | None = None,
 ) -> pd.DataFrame:
-    """The same of what was seen of the log so far; it asks nobody.
+    """Return the same of the log as read so far, without a request.
 
     Args:
         rows: The requests.
