@@ -54,7 +54,7 @@ _SHELL_PHRASES = [
     (r"\bif_match=(\d+) is no revision; .*", r"--if-match \1 is no revision; 'mirror get --json' shows it"),
     (r"^0\.endpoint_name:", "--device:"),
     (r"^0\.endpoint_type:", "--type:"),
-    (r"\bclient\.record\(.*\) makes", "'mirror record FOLDER' makes"),
+    (r"\bclient\.record\(.*\) starts", "'mirror record FOLDER' starts"),
     (r"\bclient\.subscriptions\.rules\.list\(\) shows", "'mirror rules' shows"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),

@@ -71,7 +71,7 @@ WRONG = {
     ("plan", "{folder}"): (2, "is a directory"),
     ("snapshot", "{folder}/folder.csv"): (2, "is a folder"),
     ("snapshot", "{folder}/none/state.csv"): (1, "there is no folder"),
-    ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' makes one"),
+    ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' starts one"),
     ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (1, "(--max-snapshot-bytes)"),
 }
 
