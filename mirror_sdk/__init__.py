@@ -401,8 +401,8 @@ __all__ = [
     "unregister_decoder",
 ]
 
-# Loaded when they are first asked for: a program that uses one client does not wait for all there is. What stands in
-# __all__ and not in here is an error or a warning.
+# Imported at first use, so that a program waits only for what it uses. Names in __all__ that are missing here are
+# errors and warnings.
 _NAMES = {
     "mirror_sdk._protocol.async_channels": ["AsyncEvents", "AsyncWatch"],
     "mirror_sdk._async_client": ["AsyncMirrorClient"],
@@ -429,7 +429,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-if not TYPE_CHECKING:  # which would believe that there are names of any spelling
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -443,16 +443,16 @@ if not TYPE_CHECKING:  # which would believe that there are names of any spellin
 
 
 def _version() -> str:
-    # Loaded only when it is asked for: it takes as long as the rest of this module.
+    # Imported at first use: it takes as long as the rest of this module.
     from importlib import metadata
 
     try:
         return metadata.version("device-state-mirror")
     except metadata.PackageNotFoundError:
-        # The bare sources, on the path of a program: lower than any release.
+        # The sources without an installation: a version below any release.
         return "0+unknown"
 
 
 def __dir__() -> list[str]:
-    # The public names alone, which is what a completion shows: no helper of this module, no module that was imported.
+    # Completion shows only public names.
     return sorted({*_HOMES, *__all__, "__version__"})

@@ -1,4 +1,4 @@
-"""Warnings point at the line of the program that led to them, wherever in this package they are made."""
+"""Warnings that point at the line of the program that led to them, wherever in this package they are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _PASSED = frozenset({"mirror_sdk", "contextlib", "functools"})
 _BEGINNINGS = frozenset({"asyncio", "concurrent", "threading"})
-"""Where a task or a thread begins; what is beyond, such as the loop of a notebook, did not call."""
+"""Modules in which a task or thread starts; frames beyond them, such as the loop of a notebook, did not call."""
 
 
 class SourceLine(NamedTuple):
@@ -21,7 +21,7 @@ class SourceLine(NamedTuple):
 
 
 def calling_line() -> SourceLine | None:
-    """The line that called into this package; ``None`` on a thread, or in a task, that the package alone is on."""
+    """Return the line that called into this package; ``None`` in a thread or task of the package itself."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__") or "<string>"
@@ -38,15 +38,15 @@ def warn(message: str, category: type[Warning], called_from: SourceLine | None =
     """Warn at the calling line.
 
     Args:
-        message: What is the matter.
-        category: Its class.
-        called_from: The line to point at where none calls now: that which began it.
+        message: The text.
+        category: The class of the warning.
+        called_from: The line to point at if none calls now.
     """
     line = calling_line() or called_from
     if line is None:
         warnings.warn(message, category, stacklevel=2)
         return
-    # By this Python knows what it has warned of already.
+    # Python stores here which warnings it has already shown.
     module = sys.modules.get(line.module)
     registry = None if module is None else vars(module).setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, line.file, line.number, line.module, registry)

@@ -12,14 +12,14 @@ class _Versioned(BaseModel):
 
 
 def file_fault(content: bytes, fault: ValidationError, version: int) -> str:
-    """Describe why a file was rejected: its format version, or else its first invalid member.
+    """Return why a file was rejected: its format version, or else its first invalid member.
 
-    The version comes first, since the members of another version are others.
+    The version takes precedence, because files of other versions have other members.
 
     Args:
         content: The JSON of the file.
-        fault: Why it was rejected.
-        version: The format version that is read.
+        fault: The errors found in it.
+        version: The supported format version.
     """
     try:
         found = _Versioned.model_validate_json(content).version

@@ -1,8 +1,8 @@
-"""What a child process takes over at a fork: the memory as it was, no other thread, and every open connection.
+"""Handlers for a fork. A child process inherits the memory and every open connection, but no other thread.
 
-Two processes on one connection read each other's answers, and a lock that another thread held stays held for ever in
-the child. So whatever has connections, locks, threads or tasks is told in the child, before anything else runs there:
-a look at the process id would have to stand at every entry, and come too late for whoever waits for a lock already.
+Two processes on one connection read each other's responses, and a lock that another thread held stays locked forever in
+the child. So each object with connections, locks, threads or tasks has a handler that runs in the child before anything
+else. Comparing process ids instead would be needed at every entry, and too late for a thread that already waits.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from weakref import WeakKeyDictionary, WeakSet
 
 T_co = TypeVar("T_co", covariant=True)
 
-_told: WeakSet[Inherited] = WeakSet()
-_left: list[object] = []
+_handlers: WeakSet[Inherited] = WeakSet()
+_abandoned: list[object] = []
 _importing = threading.RLock()
 
 
 class Inherited(Protocol):
-    """Something that a child process cannot use as it is."""
+    """An object that a child process cannot use as it is."""
 
     def _after_fork_in_child(self) -> None:
-        """Make it usable, without touching what the parent goes on to use."""
+        """Make it usable, without touching anything that the parent still uses."""
 
 
 def register_fork_handler(thing: Inherited) -> None:
-    """Have ``_after_fork_in_child`` called in each process that is forked from this one."""
-    _told.add(thing)
+    """Call ``_after_fork_in_child`` in each process that is forked from this one."""
+    _handlers.add(thing)
 
 
 def abandon_in_child(thing: object) -> None:
-    """Never end this in the child, as its own end could do something to what the parent uses."""
-    _left.append(thing)
+    """Keep this object alive in the child, because its finalizer could affect the parent."""
+    _abandoned.append(thing)
 
 
 class unlocked_property(cached_property[T_co]):  # noqa: N801 - used as its base class is
@@ -58,9 +58,9 @@ class unlocked_property(cached_property[T_co]):  # noqa: N801 - used as its base
 
 
 def import_locked(*modules: str) -> None:
-    """Import modules that are loaded when they are wanted only, without a fork meanwhile; a fork waits for the end.
+    """Import modules on demand; a fork waits until the imports end.
 
-    In a child a module that another thread was importing stays half made, and locked: whoever wants it waits for ever.
+    In a child, a module that another thread was importing stays incomplete and locked: importing it there never ends.
 
     Raises:
         ImportError: One of them, or what it needs, is not installed.
@@ -71,10 +71,10 @@ def import_locked(*modules: str) -> None:
 
 
 def close_in_child(number: int) -> None:
-    """Close a file descriptor that the parent goes on to use, in this process alone.
+    """Close a file descriptor that the parent still uses, only in this process.
 
-    Another one takes its place, so that whatever is still done to it, such as a shutdown, a flush or the removal from
-    an event loop that the parent shares, reaches nothing.
+    Its number then refers to the null device. So a later shutdown, flush or removal from an event loop that the parent
+    shares has no effect.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, number, inheritable=False)
@@ -82,20 +82,20 @@ def close_in_child(number: int) -> None:
 
 
 class Connections:
-    """The network connections that answers came by, for a child to leave them alone."""
+    """The network connections that responses came by, which a child leaves alone."""
 
     def __init__(self) -> None:
         self._sockets: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def note(self, stream: Any) -> None:
-        """Note the one an answer came by: httpx's ``network_stream``, ``None`` where it came by no network."""
+        """Note the connection of a response: httpx's ``network_stream``, ``None`` without one."""
         if stream is None or stream in self._sockets:
             return
         with suppress(OSError):  # it is closed already
             self._sockets[stream] = os.fstat(_number(stream)).st_ino
 
     def close_in_child(self) -> None:
-        """Close them in this process alone, without any goodbye, which would end them for the parent too."""
+        """Close them only in this process, without a shutdown, which would end them for the parent too."""
         for stream, inode in list(self._sockets.items()):
             with suppress(OSError):
                 # Its number may be another file's by now, where it was closed before.
@@ -108,7 +108,7 @@ class Connections:
 
 
 class Lock:
-    """A lock that nobody holds in a child process."""
+    """A lock that is released in a child process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,12 +121,12 @@ class Lock:
         self._lock.release()
 
     def _after_fork_in_child(self) -> None:
-        """Let go of it, whoever held it."""
+        """Release it, whichever thread held it."""
         self._lock = threading.Lock()
 
 
 def cannot_be_sent(client: object) -> TypeError:
-    """The error for a client that is to be pickled."""
+    """Return the error for pickling a client."""
     kind = type(client).__name__
     return TypeError(
         f"{client!r} cannot be sent to another process, for it has connections of this one; make one there, as with"
@@ -135,7 +135,7 @@ def cannot_be_sent(client: object) -> TypeError:
 
 
 def cannot_be_pickled(thing: object, cure: str) -> TypeError:
-    """The error for what works in this process alone, and is to be pickled."""
+    """Return the error for pickling an object that only works in this process."""
     return TypeError(f"{type(thing).__name__} objects cannot be pickled, for they belong to this process; {cure}")
 
 
@@ -145,7 +145,7 @@ def _number(stream: Any) -> int:
 
 
 def _after_fork_in_child() -> None:
-    for thing in list(_told):
+    for thing in list(_handlers):
         thing._after_fork_in_child()
 
 

@@ -1,4 +1,4 @@
-"""A group of commands that loads a command's module when the command is asked for, not to list it."""
+"""A group of commands that imports the module of a command only when the command is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN_ASCII = "mirror-ascii"
 
 
 class _LazyCommands(dict[str, click.Command]):
-    """Commands by name; what is not there yet comes with its module."""
+    """Commands by name; a missing one is imported with its module."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
         super().__init__()
@@ -35,11 +35,11 @@ class _LazyCommands(dict[str, click.Command]):
 
 
 class LazyGroup(click.Group):
-    """A group whose help and completion of a word need nothing of what its commands do.
+    """A group whose help and completion need no imports of its commands.
 
     Args:
-        modules: For each module with commands the commands it adds to this group when it is loaded. A command is made
-            of the function of its name, whose docstring is its help.
+        modules: For each module, the commands that it adds to this group when it is imported. A command is made of the
+            function with its name, whose docstring is its help.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, Sequence[str]], **options: Any) -> None:
@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
         )
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command that is asked for; what an output cannot show is shown as an escape."""
+        """Run the command; characters that an output cannot encode are escaped."""
         _replace_closed()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
@@ -66,29 +66,29 @@ class LazyGroup(click.Group):
             _drop_unwritten()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in order."""
+        """Return the names, sorted."""
         return sorted(name for names in self._modules.values() for name in names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """The command, from its module; ``None`` if there is none of this name."""
+        """Return the command from its module; ``None`` if there is none with this name."""
         try:
             return self.commands[cmd_name]
         except KeyError:
             return None
 
     def get_help(self, ctx: click.Context) -> str:
-        """The help, as wide as click makes it; click alone would load all of :mod:`shutil` to ask for the width."""
+        """Return the help as wide as click makes it, without :mod:`shutil`, which click imports for the width."""
         if ctx.terminal_width is None:
             widest = ctx.max_content_width or _WIDEST
             ctx.terminal_width = max(min(_columns(), widest) - _MARGIN, _NARROWEST)
         return super().get_help(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names and what they do."""
+        """Write the names of the commands and their short help."""
         click.Group(commands=self.listed()).format_commands(ctx, formatter)
 
     def listed(self) -> dict[str, click.Command]:
-        """The commands with nothing but their help, out of the code of their modules, which is not run."""
+        """Return the commands with only their help, read from the code of their modules without running it."""
         return {
             name: click.Command(name, help=helps.get(name))
             for module, names in self._modules.items()
@@ -98,8 +98,8 @@ class LazyGroup(click.Group):
 
 
 def _helps(module: str) -> dict[str, str]:
-    """The docstrings of a module's functions; none where modules come from anything else than files."""
-    # Of whatever else finds modules, such as the hook of a test run, not all gives code.
+    """Return the docstrings of a module's functions; none if the module is not loaded from a file."""
+    # Other finders, such as the import hook of a test run, may provide no code.
     spec = PathFinder.find_spec(module, import_module(module.rpartition(".")[0]).__path__)
     code = spec and spec.loader and cast("InspectLoader", spec.loader).get_code(module)
     functions = [each for each in (code.co_consts if code else ()) if isinstance(each, CodeType) and each.co_consts]
@@ -107,20 +107,20 @@ def _helps(module: str) -> dict[str, str]:
 
 
 def is_utf8(stream: TextIOWrapper) -> bool:
-    """Whether the stream takes every character."""
+    """Return whether the stream can encode every character."""
     return codecs.lookup(stream.encoding).name == "utf-8"
 
 
 def _replace_closed() -> None:
-    """Have all standard streams; what a shell closed (``>&-``) takes everything and gives nothing."""
-    # In the order of their numbers: each gets the lowest one that is free, which is its own.
+    """Replace standard streams that a shell closed (``>&-``) by empty ones."""
+    # In the order of their file descriptors: each gets the lowest free one, which is its own.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
 
 
 def _drop_unwritten() -> None:
-    """Let go of what stdout could not take: when the process ends Python would try once more, and complain."""
+    """Discard output that stdout could not write: Python would try again at exit, and complain."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -128,11 +128,11 @@ def _drop_unwritten() -> None:
 
 
 def _escape_in(stream: TextIOWrapper) -> None:
-    """Have a stream show as an escape what its encoding lacks."""
+    """Escape the characters that the encoding of a stream lacks."""
     if codecs.lookup(stream.encoding).name != "ascii":
         stream.reconfigure(errors="backslashreplace")
         return
-    # By its own name click takes ASCII for a mistake, and writes UTF-8 to who asked for ASCII.
+    # click treats ASCII under its usual name as a mistake, and writes UTF-8 instead.
     codecs.register(_find_ascii)
     stream.reconfigure(encoding=_PLAIN_ASCII, errors="backslashreplace")
 
@@ -153,10 +153,10 @@ def _find_ascii(name: str) -> codecs.CodecInfo | None:
 
 
 def _columns() -> int:
-    """Columns of the terminal, by :func:`shutil.get_terminal_size`'s rules."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    """Return the columns of the terminal by the rules of :func:`shutil.get_terminal_size`."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return (os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0) or _WIDEST
     except (OSError, ValueError):

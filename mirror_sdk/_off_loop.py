@@ -1,4 +1,4 @@
-"""What would hold an event loop is done beside it, in a thread, or in turns with the loop's other tasks."""
+"""Runs work that would block an event loop in a thread, or in turns with the other tasks of the loop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_TURN_SECONDS = 0.005
-"""How long one task goes on before it lets the others: as long as a thread may keep the interpreter."""
+"""How long one task runs before it yields to the others: as long as a thread may keep the interpreter."""
 
 _imported: set[str] = set()
 
 
 async def off_loop(work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Do work in a thread. When this is cancelled, the work has ended before this does; what it gave is lost.
+    """Run work in a thread. If this is cancelled, it waits for the work to end and discards the result.
 
     Raises:
         Exception: What the work raised.
@@ -30,7 +30,7 @@ async def off_loop(work: Callable[P, T], *arguments: P.args, **options: P.kwargs
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
-    """Wait for work that is not to be broken off: when this is cancelled, the work has ended before this does.
+    """Wait for work that must not be interrupted: if this is cancelled, it waits for the work to end.
 
     Raises:
         Exception: What the work raised.
@@ -41,14 +41,14 @@ async def to_the_end(work: Awaitable[T]) -> T:
     finally:
         await asyncio.wait([working])
         if not working.cancelled():
-            # Else it is reported as what nobody has looked at.
+            # Otherwise asyncio reports an exception that was never retrieved.
             working.exception()
 
 
 async def finish(work: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> None:
-    """Do work in a thread to its end, also when this is cancelled meanwhile.
+    """Run work in a thread to its end, also if this is cancelled.
 
-    What the work raises is raised rather than that this was cancelled: what could not be written may not be followed.
+    An error of the work then takes precedence over the cancellation: nothing may follow a failed write.
 
     Raises:
         Exception: What the work raised.
@@ -63,10 +63,10 @@ async def finish(work: Callable[P, None], *arguments: P.args, **options: P.kwarg
 
 
 async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do several things beside each other. All have ended when this does: where one fails, the others are cancelled.
+    """Run coroutines concurrently until all have ended; if one fails, cancel the others.
 
     Raises:
-        Exception: What the first one raised.
+        Exception: The error of the first that failed.
     """
     working = [asyncio.ensure_future(work) for work in works]
     try:
@@ -78,26 +78,25 @@ async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def import_off_loop(*modules: str) -> None:
-    """Have modules imported, which then takes no time where they are used: pandas alone takes half a second.
+    """Import modules in a thread, so that their later use takes no time: pandas alone takes half a second.
 
     Raises:
         ImportError: One of them, or what it needs, is not installed.
     """
     for module in modules:
-        # Not ``sys.modules``: there it also stands while another thread is at it, for whom an import waits.
+        # Not ``sys.modules``, which also has modules that another thread is still importing.
         if module not in _imported:
             await off_loop(_import, module)
             _imported.add(module)
 
 
 def _import(module: str) -> None:
-    """Import a module, without the collections of garbage on the way going through all that was there before.
+    """Import a module without garbage collections that visit all older objects.
 
-    What is made by an import is no garbage, but there is so much of it that it is looked through again and again, with
-    all threads standing still.
+    An import creates so many objects that the collector runs again and again, which stops all threads.
     """
     if gc.get_freeze_count():
-        # The program has set objects aside itself, and these must stay so.
+        # The program has frozen objects itself, and they must stay frozen.
         import_locked(module)
         return
     gc.freeze()
@@ -109,7 +108,7 @@ def _import(module: str) -> None:
 
 @asynccontextmanager
 async def entered_off_loop(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Enter a context manager and leave it, each in a thread; one that may be left wherever its entry ended."""
+    """Enter and leave a context manager, each in a thread. It must allow leaving even if entering failed."""
     try:
         yield await off_loop(manager.__enter__)
     finally:
@@ -117,10 +116,10 @@ async def entered_off_loop(manager: AbstractContextManager[T]) -> AsyncIterator[
 
 
 class Turns:
-    """Lets the other tasks of the loop have their turn while one has much to do.
+    """Lets the other tasks of the loop run while one has much to do.
 
     Args:
-        clock: Tells seconds.
+        clock: Returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -128,7 +127,7 @@ class Turns:
         self._began = clock()
 
     async def give(self) -> None:
-        """Let the others go on, if this turn has been long; to be called again and again."""
+        """Yield to the other tasks if this turn has been long; call this again and again."""
         if self._clock() - self._began >= LONGEST_TURN_SECONDS:
             await asyncio.sleep(0)
             self._began = self._clock()

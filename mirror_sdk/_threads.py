@@ -1,4 +1,4 @@
-"""How threads wait for each other and are stopped; the counterpart of ``_tasks``."""
+"""Conditions and workers for threads; the counterpart of ``_tasks``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Worker:
     """A thread that works until it is stopped. In a child process it is stopped: the thread stays with the parent.
 
     Attributes:
-        step: Held for each step of the work. After it was acquired, look at ``is_stopped``.
-        end: Held while what follows the work is done: here the same lock, for the thread may still be at a step.
-        is_stopped: Whether it is to work no more.
+        step: Lock for each step of the work. After acquiring it, check ``is_stopped``.
+        end: Lock for the cleanup after the work: the same lock, because the thread may still be in a step.
+        is_stopped: Whether it was stopped.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,12 +29,12 @@ class Worker:
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """It is stopped here, whatever its thread was about to do."""
+        """Stop it here, whatever its thread was about to do."""
         self.is_stopped = True
         self.step = self.end = threading.RLock()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Begin to work; not in the constructor, for the work looks at its worker."""
+        """Start to work; not in the constructor, because the work uses its worker."""
         self._thread = threading.Thread(target=work, name=self._name, daemon=True)
         self._thread.start()
 
@@ -44,11 +44,11 @@ class Worker:
         return self._thread is not None and self._thread.is_alive() and not self.is_stopped
 
     def ask_to_stop(self) -> None:
-        """Have no other step begun. The thread goes on waiting for what it waits for, and then ends."""
+        """Start no other step. The thread completes its present wait, and then ends."""
         self.is_stopped = True
 
     def stop(self, timeout_seconds: float) -> None:
-        """Have no other step begun, and give one that runs so long to end."""
+        """Start no other step, and wait for a running one up to ``timeout_seconds``."""
         self.ask_to_stop()
         if self.step.acquire(timeout=timeout_seconds):
             self.step.release()

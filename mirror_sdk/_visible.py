@@ -1,4 +1,4 @@
-"""Texts that others wrote, as they may be shown: nothing acts on the screen, and what differs looks different."""
+"""Displays texts of others safely: control characters do nothing, and different texts look different."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from itertools import pairwise
 
 _LONGEST_LINE = 2000
 _NEVER_SHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Controls, what has no width or turns the direction of writing, halves of characters, and what is no character."""
+"""Control and format characters, surrogates, private and unassigned characters, and line separators."""
 _SHORTEST_ID = 8
 _HIDDEN = "<access key>"
 _SHORTEST_SECRET = 16
 
 MISSING = "—"
-"""Stands where there is no value: in tables, cards and widgets."""
+"""Shown for a missing value in tables, cards and widgets."""
 
-# Only theme variables and transparency: what is shown in a notebook is read on light and on dark pages.
+# Only theme variables and transparency: notebooks have light and dark pages.
 CARD = 'style="color: var(--jp-ui-font-color1, inherit)"'
 DIM = 'style="opacity: 0.65"'
 _LONGEST_IN_ONE_LINE = 80
@@ -30,9 +30,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
-    r"""The text with what cannot be seen, or acts on a terminal, as an escape: ``\x1b``, ``\u202e``.
+    r"""Return the text with invisible characters, and those that act on a terminal, as escapes: ``\x1b``, ``\u202e``.
 
-    A text that is in another Unicode form than NFC shows its combining characters as escapes too.
+    A text that is not in the Unicode form NFC has its combining characters as escapes too.
 
     >>> visible("caf\u00e9 \x1b[2J")
     'caf\u00e9 \\x1b[2J'
@@ -44,13 +44,13 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """Make a text visible like :func:`visible`, and cut it where nobody reads any more."""
+    """Return the text like :func:`visible`, cut at a length that nobody reads."""
     shown = visible(text[: _LONGEST_LINE + 1])
     return shown if len(text) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
 
 
 def without_key(text: str, key: str) -> str:
-    """The text without an access key that stands in it, as a whole or its secret part alone."""
+    """Remove an access key from a text, or its secret part."""
     shown = text.replace(key, _HIDDEN)
     # A secret may have underscores of its own.
     secret = key.split("_", 2)[-1]
@@ -58,51 +58,51 @@ def without_key(text: str, key: str) -> str:
 
 
 def without_formula(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: with an apostrophe in front where it might.
+    """Return a cell that no spreadsheet interprets as a formula: with an apostrophe in front if it could be one.
 
-    That is, where the cell begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is no number; also
-    where such a beginning has apostrophes in front already, so that :func:`with_formula` gives back what it was.
+    That is a cell that begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is not a number. It
+    also applies if such a beginning has apostrophes in front already, so that :func:`with_formula` restores it.
     """
     return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
 
 
 def with_formula(cell: str) -> str:
-    """What :func:`without_formula` made a cell of."""
+    """Undo :func:`without_formula`."""
     return cell[1:] if _NEUTRALISED.match(cell) else cell
 
 
 def time_text(at: datetime) -> str:
-    """A time with its date, to the millisecond: ``2026-11-22 10:20:30.123``, in its zone, which the heading says."""
+    """Format a time to the millisecond: ``2026-11-22 10:20:30.123``, in its zone, which the heading names."""
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
 def html_cell(html: str, *, tag: str = "td", is_number: bool = False) -> str:
-    """A cell of a table; an id, a path or a time in it stays in one line, where a notebook would break it at a hyphen.
+    """Return a cell of a table. Ids, paths and times stay in one line, which a notebook would break at a hyphen.
 
     Args:
-        html: What it holds, HTML already; nothing is shown as what is missing.
+        html: Its content, as HTML; an empty one is shown as a missing value.
         tag: ``td``, or ``th`` with the attributes of a heading.
-        is_number: Whether it stands at the right.
+        is_number: Whether it is aligned to the right.
     """
     one_line = len(html) <= _LONGEST_IN_ONE_LINE or " " not in html
-    # GitHub takes the style away, and JupyterLab's own style beats the attribute.
+    # GitHub removes the style, and JupyterLab's own style overrides the attribute.
     attribute, style = (" nowrap", "; white-space: nowrap") if one_line else ("", "")
     side = "right" if is_number else "left"
     return f'<{tag}{attribute} style="text-align: {side}{style}">{html or MISSING}</{tag.partition(" ")[0]}>'
 
 
 def html_table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table of cells that are HTML already."""
+    """Return a table of cells that are HTML already."""
     head = "".join(html_cell(column, tag='th scope="col"') for column in columns)
     body = "".join(f"<tr>{''.join(map(html_cell, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def shown_names(names: Mapping[str, str]) -> dict[str, str]:
-    """How devices are called where several are shown.
+    """Return the names of devices for display together.
 
-    Names that are equal but for case or Unicode form have the beginning of the device's id beside them, as much of it
-    as tells them apart.
+    Names that differ only in case or Unicode form are followed by the beginning of the device's id, long enough to
+    distinguish them.
 
     Args:
         names: Endpoint names by device id.
@@ -122,13 +122,13 @@ def shown_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def looks_like(name: str) -> str:
-    """The same for names that are equal but for case, Unicode form, and what cannot be seen."""
+    """Return the same text for names that differ only in case, Unicode form and invisible characters."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return "".join(one for one in folded if unicodedata.category(one) not in _NEVER_SHOWN)
 
 
 def _telling_length(ids: Iterable[str]) -> int:
-    """How much of ids tells them apart: of neighbours in their order, what they have in common and one more."""
+    """Return how much of ids distinguishes them: the common part of sorted neighbours, and one character more."""
     ordered = sorted(ids)
     common = (_common_length(one, other) for one, other in pairwise(ordered))
     return max(_SHORTEST_ID, 1 + max(common))

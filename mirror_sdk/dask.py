@@ -54,7 +54,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 # Before all else that needs it: it is an extra, and who lacks it is told how to get it.
 try:
@@ -102,6 +102,10 @@ _MAX_RETRIES = 11
 """How often a refused request is sent again, for about two minutes: a service sends a few snapshots at once, and a
 cluster has many workers."""
 _MOST_PARTITIONS = 10_000
+_Loaded: TypeAlias = tuple[list[pa.Table], dict[str, object]]
+_Ids: TypeAlias = tuple[str | None, str | None]
+"""The ids after which a partition begins and with which it ends."""
+_Interval: TypeAlias = tuple[datetime | None, datetime | None]
 
 
 def read_mirror(
@@ -167,9 +171,10 @@ def read_mirror(
         compression=compression,
         max_retries=_MAX_RETRIES,
     )
+    limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     ranges = _ranges(settings, selection, devices_per_partition, timeout)
     return _from_map(
-        _MirrorPart(request, settings if api_key else None, timeout, read_max_snapshot_bytes(max_snapshot_bytes)),
+        _MirrorPart(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request),
         [(one.after, one.last) for one in ranges.data],
         to_frame(joined([], raw=raw), {}, tz=tz),
     )
@@ -256,15 +261,13 @@ def read_history(
         )
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     return _from_map(
-        _HistoryPart(request, settings if api_key else None, timeout, limit_bytes, raw=raw, tz=tz),
+        _HistoryPart(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request, raw),
         [((one.after, one.last), interval) for one in ranges for interval in intervals],
         to_frame(schema_of(HISTORY_COLUMNS, raw=raw).empty_table(), {}, tz=tz),
     )
 
 
-def _intervals(
-    begin: datetime | None, end: datetime | None, span: timedelta | None
-) -> list[tuple[datetime | None, datetime | None]]:
+def _intervals(begin: datetime | None, end: datetime | None, span: timedelta | None) -> list[_Interval]:
     """Intervals of time, one behind the other.
 
     Raises:
@@ -298,69 +301,73 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
     True
     """
     dataset = SnapshotDataset(folder)
-    return _from_map(_DatasetPart(), [str(path) for path in dataset.paths], read_parquet(dataset.head))
+    return _from_map(read_parquet, [str(path) for path in dataset.paths], read_parquet(dataset.head))
 
 
 @dataclass(frozen=True)
-class _MirrorPart:
-    """Loads a partition from the service, with a client of its own."""
+class _ServicePart:
+    """Loads a partition from the service, with a client of its own.
 
-    request: SnapshotRequest
+    Attributes:
+        server: Address of the service.
+        settings: Settings of the client; ``None`` for those of the worker's environment.
+        timeout_seconds: Time limit of each request.
+        max_snapshot_bytes: How many bytes the partition may have.
+        tz: Time zone of the time columns.
+    """
+
+    server: str
     settings: ClientSettings | None
     timeout_seconds: float
     max_snapshot_bytes: int
-    # No two tables are the same to Dask: what one has loaded is not what another is to load later.
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    tz: str | None
+    # No two tables are the same to Dask: a later one loads its partitions again.
+    token: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
 
     def __dask_tokenize__(self) -> str:
         return self.token
 
-    def __call__(self, bounds: tuple[str | None, str | None], columns: Sequence[str] | None = None) -> pd.DataFrame:
-        settings = self.settings or ClientSettings.load(self.request.server)
-        request = replace(self.request, selection=self.request.selection.between(*bounds))
-        with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
-            tables, about = client._tables.parts_of(request)
-            frame = to_pandas(tables, about, tz=request.tz)
+    def __call__(self, bounds: Any, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        settings = self.settings or ClientSettings.load(self.server)
+        client = MirrorClient(
+            settings.base_url,
+            settings.api_key.get_secret_value(),
+            timeout=self.timeout_seconds,
+            max_snapshot_bytes=self.max_snapshot_bytes,
+        )
+        with client, without_progress():
+            tables, about = self.load(client, bounds)
+        frame: pd.DataFrame = to_pandas(tables, about, tz=self.tz)
         return frame if columns is None else frame[list(columns)]
 
-
-_Bounds = tuple[tuple[str | None, str | None], tuple[datetime | None, datetime | None]]
-"""The ids behind which a partition begins and with which it ends, and the instants."""
+    def load(self, client: MirrorClient, bounds: Any) -> _Loaded:
+        """Return the tables of the partition with these bounds, and their metadata."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class _HistoryPart:
-    """Loads a partition of the history from the service, with a client of its own."""
+class _MirrorPart(_ServicePart):
+    request: SnapshotRequest
 
+    def load(self, client: MirrorClient, bounds: _Ids) -> _Loaded:
+        return client._tables.parts_of(replace(self.request, selection=self.request.selection.between(*bounds)))
+
+
+@dataclass(frozen=True)
+class _HistoryPart(_ServicePart):
     request: HistoryRequest
-    settings: ClientSettings | None
-    timeout_seconds: float
-    max_snapshot_bytes: int
     raw: bool
-    tz: str | None
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def __dask_tokenize__(self) -> str:
-        return self.token
-
-    def __call__(self, bounds: _Bounds, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def load(self, client: MirrorClient, bounds: tuple[_Ids, _Interval]) -> _Loaded:
         (after, last), (begin, end) = bounds
         selection = self.request.selection.between(after, last)
         request = replace(self.request, selection=selection, begin=begin, end=end)
         parts = HistoryParts(raw=self.raw)
-        own = partial(_own_rows, is_first=after is None, begin=None if begin == self.request.begin else begin)
-        settings = self.settings or ClientSettings.load(self.request.server)
-        with _client(settings, self.timeout_seconds, self.max_snapshot_bytes) as client, without_progress():
-            told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
-            units = client._tables.units_over_time(parts.unitless(), request, told)
-        tables, about = parts.finish(basis(request, told), units=units)
-        frame: pd.DataFrame = to_pandas(tables, about, tz=self.tz)
-        return frame if columns is None else frame[list(columns)]
-
-
-def _client(settings: ClientSettings, timeout_seconds: float, max_snapshot_bytes: int) -> MirrorClient:
-    key = settings.api_key.get_secret_value()
-    return MirrorClient(settings.base_url, key, timeout=timeout_seconds, max_snapshot_bytes=max_snapshot_bytes)
+        first_begin = None if begin == self.request.begin else begin
+        own = partial(_own_rows, is_first=after is None, begin=first_begin)
+        told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
+        units = client._tables.units_over_time(parts.unitless(), request, told)
+        return parts.finish(basis(request, told), units=units)
 
 
 def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.Table:
@@ -377,14 +384,6 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
         return table
     begins_here = pc.greater_equal(table["changed_at"], pa.scalar(begin, INSTANT))
     return table.filter(pc.or_(begins_here, pc.invert(pc.equal(table["event"].cast(pa.string()), "gap"))))
-
-
-@dataclass(frozen=True)
-class _DatasetPart:
-    """Loads a partition from a file."""
-
-    def __call__(self, path: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        return read_parquet(path, columns=columns)
 
 
 def _from_map(load: Callable[..., pd.DataFrame], parts: Sequence[object], empty: pd.DataFrame) -> dd.DataFrame:

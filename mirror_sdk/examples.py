@@ -1,4 +1,4 @@
-"""The notebooks that come with this package, and the mirror they work with."""
+"""The notebooks of this package, and the mirror they work with."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from mirror_sdk.simulator.simulator import Simulator
 _INSTALLED = Path(__file__).parent / "_notebooks"
 _CHECKOUT = Path(__file__).parent.parent / "notebooks"
 
-_GREY = "#797979"
-"""As far from white as from JupyterLab's #111111: 4.3:1. No colour has 4.5:1 on both, which are 18.9:1 apart."""
+_GRAY = "#797979"
+"""As far from white as from JupyterLab's #111111: 4.3:1. No color has 4.5:1 on both, which are 18.9:1 apart."""
 
-_COLOURS = ["#3b82d4", "#c8691c", "#35914d", "#dc4a44", "#a862c6", "#9c7350", "#d0508c", _GREY, "#85851c", "#1f8f9f"]
+_COLORS = ["#3b82d4", "#c8691c", "#35914d", "#dc4a44", "#a862c6", "#9c7350", "#d0508c", _GRAY, "#85851c", "#1f8f9f"]
 """Hues in matplotlib's own order, each at least 3:1 on white and on #111111."""
 
 
 def list_notebooks() -> list[Path]:
-    """The notebooks in the order in which they are meant to be read."""
+    """Return the notebooks in reading order."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
     return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
 
 
 def copy(folder: Path | str = "mirror-notebooks") -> list[Path]:
-    """Copy the notebooks into a folder of the user's, which is made where there is none.
+    """Copy the notebooks to a folder, which is created if necessary.
 
-    A notebook that is there already stays as it is: it may hold the user's work.
+    A notebook that exists there stays as it is, because it may contain the user's work.
 
     Returns:
         The notebooks in the folder, in their order.
@@ -56,16 +56,16 @@ def copy(folder: Path | str = "mirror-notebooks") -> list[Path]:
 
 
 def connect() -> MirrorClient:
-    """A client of the mirror that ``API_HOST`` and ``API_KEY`` lead to; without one, of a mirror that is started here.
+    """Return a client of the mirror at ``API_HOST``, with the key ``API_KEY``; without one, start a mirror here.
 
-    One is started when ``API_HOST`` is not set, and when it leads to this machine and nothing answers there. It has
-    twelve simulated devices, is told of in a line, and ends with this program; until then ``API_HOST`` and ``API_KEY``
-    of this program lead to it, for other clients. A mirror elsewhere that does not answer is an error of the first
-    call: what was meant for real devices never goes to simulated ones.
+    A mirror is started if ``API_HOST`` is not set, or if it is an address of this machine at which nothing responds. A
+    line says so. The mirror has twelve simulated devices and ends with this program; until then ``API_HOST`` and
+    ``API_KEY`` of this program refer to it, for other clients. A mirror on another machine that does not respond is an
+    error of the first call: requests meant for real devices never go to simulated ones.
 
     Raises:
-        ConfigError: ``API_HOST`` or ``API_KEY`` cannot be used.
-        DemoError: The mirror that is needed is not installed, or does not start.
+        ConfigError: ``API_HOST`` or ``API_KEY`` is invalid.
+        DemoError: The mirror is not installed, or does not start.
     """
     if os.environ.get(HOST_VARIABLE):
         client = MirrorClient.from_env()
@@ -76,13 +76,13 @@ def connect() -> MirrorClient:
 
 
 def start_mirror_with_coap() -> DemoServer:
-    """Start a mirror of this program's own, to which real devices come over CoAP from this machine.
+    """Start a mirror for this program that real devices on this machine can reach over CoAP.
 
     It has no simulated devices. Its time stands still until a :class:`Simulator` advances it. It ends when it is
     closed, or with this program.
 
     Raises:
-        DemoError: What it needs is not installed, or it does not start.
+        DemoError: The mirror is not installed, or does not start.
     """
     mirror = DemoServer(devices=0, pace=0, coap=True, quiet=True)
     atexit.register(mirror.close)
@@ -90,10 +90,10 @@ def start_mirror_with_coap() -> DemoServer:
 
 
 def style_plots() -> None:
-    """Have matplotlib's plots of this program read well on light and on dark pages: no background, middle colours.
+    """Style matplotlib's plots of this program for light and dark pages: no background, medium colors.
 
-    The colours ``C0`` to ``C9`` are blue, orange, green, red, purple, brown, pink, grey, olive and cyan; ``C7`` is that
-    of the text.
+    The colors ``C0`` to ``C9`` are blue, orange, green, red, purple, brown, pink, gray, olive and cyan; ``C7`` is the
+    color of the text.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -102,16 +102,16 @@ def style_plots() -> None:
     """
     from matplotlib import style  # an extra, and slow to import
 
-    texts = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _GREY)
+    texts = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _GRAY)
     style.use(
         texts
         | {
             "axes.facecolor": "none",
-            "axes.prop_cycle": f"cycler('color', {_COLOURS})",
+            "axes.prop_cycle": f"cycler('color', {_COLORS})",
             "axes.spines.right": False,
             "axes.spines.top": False,
             "font.size": 11,
-            "grid.color": _GREY,
+            "grid.color": _GRAY,
             "legend.frameon": False,
             "savefig.facecolor": "none",
         }
@@ -119,23 +119,24 @@ def style_plots() -> None:
     if "ipykernel" in sys.modules:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-        # A figure that has no background of its own would be given a white one by JupyterLab.
+        # JupyterLab gives a figure without a background a white one.
         set_matplotlib_formats("png", facecolor="none")  # type: ignore[no-untyped-call]
 
 
 def start_over(client: MirrorClient) -> Simulator:
     """Reset the simulated devices, so that a notebook can be run again, and after any other.
 
-    Returns the simulator that plays the devices.
+    Each simulated device is connected and responds at once; a deregistered one stays so. The client's access key has no
+    presubscription rules and no subscriptions any more, including those of other programs with this key. Values in the
+    mirror, the devices' own values and the time stay.
 
-    Each simulated device is in contact, answers, and does so at once; one that deregistered stays away. The client's
-    access key has no presubscription rule and no subscription any more, also not those of other programs that use the
-    key. What the mirror has heard or was told stays, as do the devices' own values and the time.
+    Returns:
+        The simulator of the devices.
 
     Raises:
-        AccessDenied: The key has not the scope ``admin``.
+        AccessDenied: The key lacks the scope ``admin``.
         NotFound: The service has no simulated devices; nothing was changed.
-        DemoError: The simulated devices live in real time, which a notebook cannot let pass; nothing was changed.
+        DemoError: The simulated devices run in real time, which a notebook cannot advance; nothing was changed.
 
     >>> simulator.set_answer(light, "reject")
     >>> simulator = examples.start_over(client)
@@ -162,18 +163,18 @@ def start_over(client: MirrorClient) -> Simulator:
 
 
 def have_devices(simulator: Simulator, devices: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Simulated devices that have just registered with these values, whether there were some of these names or not.
+    """Make sure that simulated devices with these names and values exist and have just registered.
 
     Args:
-        simulator: Plays them.
-        devices: What ``simulator.add_device`` takes, of each. One that is there already keeps its type, gets the
-            values, and registers again.
+        simulator: The simulator.
+        devices: The arguments of ``simulator.add_device`` for each. An existing device keeps its type, gets the values,
+            and registers again.
 
     Returns:
         Endpoint name -> device id.
 
     Raises:
-        ValueError: One cannot be a device; the message names what is wrong.
+        ValueError: One cannot be a device; the message says why.
 
     >>> fan = {"endpoint_name": "fan-01", "resources": [{"path": "/3306/0/5850", "value": "0", "writable": True}]}
     >>> ids = examples.have_devices(simulator, [fan])
@@ -193,16 +194,16 @@ def have_devices(simulator: Simulator, devices: Iterable[Mapping[str, Any]]) -> 
 
 
 def advance_to(simulator: Simulator, hour: int, *, tz: str = "UTC", weekdays: Collection[int] = range(7)) -> datetime:
-    """Let time pass until it is this hour, and one of these weekdays; not at all where it is that already.
+    """Advance the time to this hour on one of these weekdays; do nothing if it is that time already.
 
     Args:
-        simulator: Has the clock, which has to be a manual one.
-        hour: Of the day, 0 to 23.
-        tz: The time zone the hour and the weekdays are of.
+        simulator: The simulator, with a manual clock.
+        hour: The hour of the day, 0 to 23.
+        tz: The time zone of the hour and the weekdays.
         weekdays: From 0, Monday, to 6.
 
     Returns:
-        The service's new present, in UTC.
+        The new time of the service, in UTC.
 
     >>> print(examples.advance_to(simulator, 12))
     2026-01-05 12:00:00+00:00

@@ -1,4 +1,4 @@
-"""When things happen here, as far as tables tell it, and under which ids; a cassette tells those of its recording."""
+"""Clock and id source of a client; a cassette replays the recorded ones."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from datetime import UTC, datetime
 
 
 class ClientClock:
-    """The clocks of this machine, and chance."""
+    """The clocks of this machine, and random ids."""
 
     def new_async_id(self) -> str:
-        """An id that no other request has."""
+        """Return an id that no other request has."""
         return uuid.uuid4().hex
 
     def now(self) -> datetime:
-        """When the last answer arrived, which is now."""
+        """Return when the last response arrived, which is now."""
         return datetime.now(UTC)
 
     def seconds(self) -> float:
-        """A clock that nobody sets."""
+        """Return the time of a monotonic clock."""
         return time.monotonic()
 
     def begun_seconds(self, begun: float, async_id: str) -> float:  # noqa: ARG002 - a cassette goes by it
-        """When a device request began, of which that was told by :meth:`seconds`."""
+        """Return when a device request started; ``begun`` is that time by :meth:`seconds`."""
         return begun
 
     def received_seconds(self) -> float:
-        """When the last answer arrived, by the same clock."""
+        """Return when the last response arrived, by the same clock."""
         return time.monotonic()
 
     def waiting_seconds(self) -> float:
-        """By which clock events are waited for."""
+        """Return the time of the clock for waits."""
         return time.monotonic()

@@ -1,4 +1,4 @@
-"""The limit on a call: on all its attempts, the pauses between them, every page and the body of each answer."""
+"""The time limit of a call: of all its attempts, the pauses between them, each page and the body of each response."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Self
 from mirror_sdk._arguments import seconds
 
 STEP_BYTES = 64 * 1024
-"""What has to come of a long answer before its time begins anew."""
+"""How many bytes of a long response have to arrive before its limit restarts."""
 _LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 0.01
-"""Timers may end so much before their time."""
+"""How much too early a timer may end."""
 
 
 class Deadline(float):
-    """The seconds a call may take, growing fewer.
+    """The seconds that a call may take, and what is left of them.
 
-    As a number it is the whole limit, so that it can stand wherever a time-out is given, in httpx too. What is left now
-    it knows itself: each method passes on the one it was given, and all of them end at one time.
+    As a number it is the total limit, so it can be passed wherever a timeout is, also to httpx. Each method passes its
+    deadline on, so that all requests of a call end at one time.
 
     Args:
         limit_seconds: How long the call may take.
-        clock: Seconds, never set back.
+        clock: A monotonic clock, in seconds.
     """
 
     __slots__ = ("_clock", "_ends_at")
@@ -39,61 +39,61 @@ class Deadline(float):
 
     @property
     def left(self) -> float:
-        """How many seconds are left."""
+        """The seconds that are left."""
         return max(0.0, self._ends_at - self._clock())
 
     @property
     def is_over(self) -> bool:
-        """Whether hardly any are."""
+        """Whether hardly any time is left."""
         return self.left <= _EARLY_SECONDS
 
     def to_connect(self, longest_seconds: float) -> Deadline:
-        """The end of the time in which a connection is to be made."""
+        """Return the deadline for making a connection."""
         return Deadline(min(longest_seconds, self.left), self._clock)
 
     @property
     def longest_pause(self) -> float:
-        """How many seconds may pass before another attempt begins."""
+        """The longest pause before another attempt, in seconds."""
         return self.left
 
     @property
     def overrun(self) -> str:
-        """What took too long."""
+        """The message of a time-out."""
         return f"the whole call took longer than timeout={self:g} s; give a longer timeout="
 
     def begin_attempt(self) -> None:
-        """An attempt begins, before anything is waited for."""
+        """Note that an attempt starts."""
 
     def begin_wait(self) -> None:
-        """The wait for a piece of the answer begins."""
+        """Note that the wait for a piece of the response starts."""
 
     def arrived(self, byte_count: int) -> None:
-        """So much of the answer came."""
+        """Note that bytes of the response arrived."""
 
 
 def wait_of(timeout: object) -> Deadline | None:
-    """A wait that begins now, and may be endless or no more than a look; ``None`` is the usual one.
+    """Return the deadline of a wait that starts now; 0 only looks, infinity never ends, ``None`` is the default wait.
 
     Raises:
-        InvalidValue: It is no span of time.
+        InvalidValue: It is not a time span.
     """
     return None if timeout is None else Deadline(seconds("timeout", timeout))
 
 
 def left_of(limit_seconds: float) -> float:
-    """What is left of a limit that may be a deadline."""
+    """Return what is left of a limit, which may be a deadline."""
     return limit_seconds.left if isinstance(limit_seconds, Deadline) else limit_seconds
 
 
 def rest_of(wait: float) -> float:
-    """What is left of a wait; never nothing, which would make it a look, unless it is one."""
+    """Return what is left of a wait; never 0, which would only look, unless the wait is 0."""
     return max(left_of(wait), _LEAST_SECONDS) if wait else wait
 
 
 class Pace(Deadline):
-    """The limit on an answer that may be of any length: so many seconds of waiting for each step of it.
+    """The limit of a response of any length: the seconds of waiting for each step of it.
 
-    What is done with a step before more is wanted takes none of its time.
+    The time that the reader spends on a step does not count.
     """
 
     __slots__ = ("_arrived", "_left")
@@ -103,28 +103,28 @@ class Pace(Deadline):
 
     @property
     def longest_pause(self) -> float:
-        """How many seconds may pass before another attempt begins."""
+        """The longest pause before another attempt, in seconds."""
         return float(self)
 
     @property
     def overrun(self) -> str:
-        """What took too long."""
+        """The message of a time-out."""
         return (
             f"less than {STEP_BYTES // 1024} KiB of the answer came within timeout={self:g} s; give the client a longer"
             " timeout=, or this call one for the whole"
         )
 
     def begin_attempt(self) -> None:
-        """The answer is waited for anew."""
+        """Restart the limit."""
         self._arrived, self._left = 0, float(self)
         self.begin_wait()
 
     def begin_wait(self) -> None:
-        """Go on with the step."""
+        """Continue the step."""
         self._ends_at = self._clock() + self._left
 
     def arrived(self, byte_count: int) -> None:
-        """A step that is whole begins anew."""
+        """Restart the limit after a complete step."""
         self._arrived += byte_count
         if self._arrived >= STEP_BYTES:
             self._arrived, self._left = 0, float(self)

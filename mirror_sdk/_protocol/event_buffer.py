@@ -1,4 +1,4 @@
-"""What a reader brought and nobody has taken yet, one event after another, and the position behind what was taken.
+"""Events that a reader delivered and the program has not taken yet, and the position after those that it took.
 
 Nothing in here waits or does I/O.
 """
@@ -19,13 +19,13 @@ from mirror_sdk.wire.log_entries import Batch
 
 
 class Patience:
-    """How long a step waits for an event: one limit while the service responds, another one during an outage.
+    """How long a step waits for an event: one limit while the service responds, and another one during an outage.
 
-    An outage does not count as time without events, which begins again after it.
+    An outage does not count as time without events, which restarts after it.
 
     Args:
         idle_seconds: How long to wait while the service responds.
-        outage_seconds: How long an outage may last; ``None`` for any time, or none at all where nothing is waited for.
+        outage_seconds: How long an outage may last; ``None`` for no limit, or 0 if ``idle_seconds`` is 0.
         clock: Seconds.
     """
 
@@ -39,21 +39,21 @@ class Patience:
 
     @property
     def left_seconds(self) -> float:
-        """How much of the limit that counts now is left; negative when it is over."""
+        """What is left of the present limit; negative when it is over."""
         return self._ends_at - self._clock()
 
     def poll_limit_seconds(self, hold_seconds: float) -> float:
-        """How long a poll may take that the service may hold for so long."""
+        """Return how long a poll may take that the service may hold for ``hold_seconds``."""
         usual_seconds = poll_limit(self._idle_seconds, self.left_seconds)
         if not self._idle_seconds:
             return usual_seconds
         return min(usual_seconds, poll_limit(hold_seconds, hold_seconds) + self._outage_seconds)
 
     def note(self, failure: MirrorError | None, began_at: float) -> None:
-        """Take whether a read that began then has failed.
+        """Note whether a read that started at ``began_at`` failed.
 
         Raises:
-            MirrorError: The failure, where the outage has lasted for too long.
+            MirrorError: The failure, if the outage has lasted too long.
         """
         if failure is None:
             if self._is_outage:
@@ -66,17 +66,17 @@ class Patience:
 
 
 class EventBuffer:
-    """Events to be taken, of those that are wanted.
+    """A buffer of events, filtered.
 
     Args:
-        position: Number of the entry behind which they begin; ``None`` while it is not known.
-        limit: How many are taken at most.
-        wants: Which ones are wanted.
-        called_from: The line that warnings point at where none of a program calls.
+        position: Number of the entry after which they start; ``None`` while it is not known.
+        limit: The most events to take.
+        wants: The filter.
+        called_from: The line that warnings point at if no line of the program calls.
 
     Attributes:
-        position: Number of the entry to go on behind, exact after each event; what is not wanted is passed over.
-        skipped: Called with each event that is not wanted; ``None`` by default.
+        position: Number of the entry to continue after, exact after each event; it includes filtered events.
+        skipped: Called with each event that the filter omits; ``None`` by default.
     """
 
     def __init__(
@@ -93,25 +93,25 @@ class EventBuffer:
         self._left = limit
         self._events: Iterator[tuple[Event, int | None]] = iter(())
         self._end = position
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def is_over(self) -> bool:
-        """Whether as many were taken as were wanted."""
+        """Whether ``limit`` events were taken."""
         return self._left == 0
 
     def end(self) -> None:
-        """Have no more taken."""
+        """Let no more events be taken."""
         self._left = 0
 
     def add(self, batch: Batch, received_at: datetime) -> None:
-        """Take what a look into the log gave, once all of the one before is taken; a loss is said aloud."""
-        self._events, self._told = read_positions(batch, self.position, received_at), set()
+        """Add a batch, once all events of the one before were taken, and warn of a gap."""
+        self._events, self._warned = read_positions(batch, self.position, received_at), set()
         self._end = batch.seq
         warn_of(batch.gap, (), self._called_from)
 
     def take(self) -> Event | None:
-        """The next event; ``None`` where there is none."""
+        """Return the next event; ``None`` if there is none."""
         for event, position in self._events:
             if self.wants(event):
                 self._warn(event, position)
@@ -126,11 +126,11 @@ class EventBuffer:
         return None
 
     def _warn(self, event: Event, position: int | None) -> None:
-        """Say once of a list that something in it could not be read."""
-        unreadable = unreadable_keys([event]) - self._told
+        """Warn of unreadable entries, once for each list."""
+        unreadable = unreadable_keys([event]) - self._warned
         if unreadable:
-            # It comes at the next step where a warning is an error.
+            # If warnings are errors, the event comes at the next step.
             self._events = chain([(event, position)], self._events)
-            self._told |= unreadable
+            self._warned |= unreadable
             warn_of(None, unreadable, self._called_from)
             next(self._events)

@@ -1,4 +1,4 @@
-"""What only a sender on an event loop needs: tasks take turns and are cancelled, which threads do not and are not."""
+"""Parts of the asynchronous sender without a synchronous counterpart: tasks take turns, and can be cancelled."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import ConfigError
 
 MOST_AT_ONCE = 8
-"""How many requests are under way at once, held polls aside: httpx gets slower with more."""
+"""The most concurrent requests, not counting held polls: httpx gets slower with more."""
 MOST_BYTES_ON_LOOP = 32 * 1024
-"""The most bytes of an answer that is read on the loop, which takes a millisecond at most.
+"""The most bytes of a response that is parsed on the loop, which takes at most a millisecond.
 
-To have a thread read it takes a tenth of that."""
+Starting a thread for it takes a tenth of that."""
 
 
 class LoopTurns:
-    """The event loop that the connections of a sender belong to, and whose turn it is to send."""
+    """The event loop of a sender's connections, and the limit on its concurrent requests."""
 
     def __init__(self) -> None:
         self.preparing = asyncio.Lock()
@@ -30,10 +30,10 @@ class LoopTurns:
         self._ahead: set[asyncio.Task[None]] = set()
 
     def require_loop(self) -> None:
-        """Make sure that this is the loop that the connections belong to.
+        """Check that this is the event loop of the connections.
 
         Raises:
-            ConfigError: It is another one, or there is none.
+            ConfigError: It is another one, or no loop runs.
         """
         loop = _running_loop()
         if self._loop is None:
@@ -44,12 +44,12 @@ class LoopTurns:
             )
 
     def let_ahead(self, task: asyncio.Task[None]) -> None:
-        """Send nothing else before this task of the running loop, which sends too, has ended."""
+        """Send no other requests before this task of the running loop, which sends some itself, has ended."""
         self._ahead.add(task)
         task.add_done_callback(self._ahead.discard)
 
     async def take(self, deadline: Deadline) -> None:
-        """Wait for a turn, which comes when one is free and what goes ahead has ended.
+        """Wait until a turn is free and the tasks that go ahead have ended.
 
         Raises:
             httpx.ReadTimeout: The time of the call is over.
@@ -61,11 +61,11 @@ class LoopTurns:
             await self._turns.acquire()
 
     def give_back(self) -> None:
-        """Let another one have the turn."""
+        """Release the turn."""
         self._turns.release()
 
     def cancel_ahead(self) -> None:
-        """Cancel what goes ahead."""
+        """Cancel the tasks that go ahead."""
         with self.ended_loop_ignored():
             for task in list(self._ahead):
                 task.cancel()
@@ -82,10 +82,10 @@ class LoopTurns:
 
 @asynccontextmanager
 async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
-    """Cancels what is within when the time of the call is over.
+    """Cancel the block when the time of the call is over.
 
     Raises:
-        httpx.ReadTimeout: It was.
+        httpx.ReadTimeout: The time is over.
     """
     try:
         async with asyncio.timeout(deadline.left):
@@ -96,7 +96,7 @@ async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
-    """Closes a connection that is cancelled while it is being encrypted, which httpcore leaves open."""
+    """Close a connection that is cancelled during its TLS handshake, which httpcore leaves open."""
     begun: list[Any] = []
 
     async def note(event: str, about: Mapping[str, Any]) -> None:

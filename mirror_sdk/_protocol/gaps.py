@@ -1,4 +1,4 @@
-"""Saying aloud which entries of the notification log were lost or could not be read."""
+"""Warnings of lost or unreadable entries of the notification log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mirror_sdk.wire.log_entries import Gap, count_missing
 
 
 def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: SourceLine | None = None) -> None:
-    """Say aloud what was lost, and in which lists something was not understood.
+    """Warn of a gap, and of lists with unreadable entries.
 
     Args:
-        gap: What was lost.
-        unreadable: The lists.
-        called_from: The line of the program that began what reads here, for where no line of it calls now.
+        gap: The lost entries.
+        unreadable: The names of the lists.
+        called_from: The line of the program that started the reader, if no line of the program calls now.
     """
     if gap is not None:
         missing = "all before this moment" if gap.first_seq is None else f"{gap.first_seq}-{gap.last_seq}"

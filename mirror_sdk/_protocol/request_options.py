@@ -1,4 +1,4 @@
-"""What is asked of a device besides method, device and path, of what a caller gives. Source: wire.md 2."""
+"""The optional arguments of a device request. Source: wire.md 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_REVISIONS = 2**63
 
 
 class RequestOptions(TypedDict, total=False):
-    """What goes with a device request; what is not there, or ``None``, is left to the service."""
+    """Optional members of a device request; the service decides those that are missing or ``None``."""
 
     payload: bytes | None
     content_type: str | None
@@ -33,11 +33,11 @@ def to_write(
     allow_read_only: bool,
     if_match: ExpectedValue | None,
 ) -> RequestOptions:
-    """What a write takes along; ``text`` is what people typed, in the place of ``value``.
+    """Return the options of a write; ``text`` is what a person typed, instead of ``value``.
 
     Raises:
-        InvalidValue: The value or the text does not go with what is declared for the path, there are both or neither,
-            or it is declared read-only and ``allow_read_only`` is not set.
+        InvalidValue: The value or the text does not match the declaration of the path, both or neither were passed, or
+            the path is declared read-only and ``allow_read_only`` is not set.
     """
     payload, content_type = encode(given_value(value, text, path), path, content_type, allow_read_only=allow_read_only)
     revision = None if if_match is None else expected_revision(if_match)
@@ -45,10 +45,10 @@ def to_write(
 
 
 def to_execute(argument: str | None) -> RequestOptions:
-    """What an execution takes along.
+    """Return the options of an execute request.
 
     Raises:
-        TypeError: The argument is no text.
+        TypeError: The argument is not a text.
     """
     if argument is None:
         return {}
@@ -56,11 +56,11 @@ def to_execute(argument: str | None) -> RequestOptions:
 
 
 def expected_revision(if_match: ExpectedValue) -> int:
-    """Return the revision of the desired value that a write expects, 0 where nothing was ever written.
+    """Return the revision of the desired value that a write expects, 0 if nothing was ever written.
 
     Raises:
-        TypeError: It is none of these.
-        InvalidValue: The service told no revision, or it is no number of one.
+        TypeError: It is of another type.
+        InvalidValue: The service sent no revision, or the number is not a revision.
     """
     if isinstance(if_match, Resource):
         return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
@@ -72,7 +72,7 @@ def expected_revision(if_match: ExpectedValue) -> int:
 
 
 def _read_revision(given: object) -> int:
-    # numpy's numbers, of a column of revisions, are such too.
+    # Numbers of numpy, from a column of revisions, are Integral too.
     if isinstance(given, bool) or not isinstance(given, Integral):
         raise TypeError(
             f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"

@@ -1,4 +1,4 @@
-"""How a client stands: what it last heard of the service, and what it waits for."""
+"""The status of a client: the last contact with the service, and the requests that wait."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ class ClientStatus(JsonForm):
         channel: Which channel brings notifications.
         is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. It
             reads the notification log instead. Noticed when a reader missed something.
-        last_response_at: When the service last answered anything, a refusal included, by the clock here.
-        failures: How many requests in a row had no answer.
+        last_response_at: When the service last sent a response, also an error, by the clock of this machine.
+        failures: How many requests in a row had no response.
         last_failure: Why the last request or poll failed; ``None`` when it did not.
-        retry_in_seconds: How long the next poll is put off, because the last one failed.
-        position: Up to which number the notification log was read for answers; ``None`` before the first request.
-        waiting: How many device requests wait for their answer here.
-        unclaimed: How many answers are kept that nobody here waits for.
-        unreadable: How many entries this version could not read; they were kept as they are.
-        duplicates: How many answers came more than once.
-        dropped: How many unclaimed answers had to make room for newer ones.
+        retry_in_seconds: How long the next poll is put off because the last one failed.
+        position: Number of the last entry of the notification log that was read for responses; ``None`` before the
+            first request.
+        waiting: How many device requests wait for their response here.
+        unclaimed: How many stored responses no request here waits for.
+        unreadable: How many entries this version could not read.
+        duplicates: How many responses came more than once.
+        dropped: How many unclaimed responses had to make room for newer ones.
         watches: How many watches run.
     """
 
@@ -54,11 +55,11 @@ class ClientStatus(JsonForm):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the last request was answered."""
+        """Whether the last request had a response."""
         return self.last_response_at is not None and self.failures == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it and ``is_connected``, for any JSON encoder; ``last_failure`` is its message."""
+        """Return all of it and ``is_connected`` for any JSON encoder; ``last_failure`` is its message."""
         return {**JsonForm.to_dict(self), "is_connected": self.is_connected}
 
     def __repr__(self) -> str:
@@ -76,7 +77,7 @@ class ClientStatus(JsonForm):
 
 
 class Contact:
-    """What was last heard of the service."""
+    """The last contact with the service."""
 
     def __init__(self) -> None:
         self.last_response_at: datetime | None = None
@@ -84,13 +85,13 @@ class Contact:
         self.failures: int = 0
 
     def answered(self) -> None:
-        """It answered, whatever it said."""
+        """Note a response, also an error."""
         self.last_response_at = datetime.now(UTC)
         self.last_failure = None
         self.failures = 0
 
     def failed(self, failure: ConnectionFailed) -> None:
-        """There was no answer."""
+        """Note a request without a response."""
         self.last_failure = failure
         self.failures += 1
 
@@ -105,7 +106,7 @@ def status_of(
     is_channel_replaced: bool,
     watches: int,
 ) -> ClientStatus:
-    """How a client with these parts stands."""
+    """Return the status of a client with these parts."""
     return ClientStatus(
         base_url=base_url,
         channel=channel,

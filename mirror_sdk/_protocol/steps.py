@@ -1,4 +1,4 @@
-"""What a call does one after another, told by a generator that does nothing of it itself: either client can do it."""
+"""The steps of a call, as a generator without I/O that either client can run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mirror_sdk._protocol.operation import Operation
 
 T = TypeVar("T")
 Steps: TypeAlias = "Generator[Operation[Any] | Work | Pause, Any, T]"
-"""What is to be sent, worked out or waited for; what comes of it is sent in, an error thrown in."""
+"""Yields operations, work and pauses; the client sends the result back in, or throws the error in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What takes long and asks nobody; beside a loop a thread does it."""
+    """CPU-bound work; the asynchronous client runs it in a thread."""
 
     do: Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """So many seconds between two requests."""
+    """A pause between two requests."""
 
     seconds: float

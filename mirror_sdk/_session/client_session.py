@@ -1,5 +1,5 @@
 # Made from async_client_session.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""What one synchronous client shares with its resources."""
+"""The session of one synchronous client, which its methods and resources share."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ E = TypeVar("E", bound=_operations.Listed)
 
 
 class ClientSession:
-    """What the methods of one client share, on the client itself and on its resources.
+    """The state and the requests that the methods of one client and of its resources share.
 
     Attributes:
         base_url: Address of the service.
-        key_mark: A short digest of the access key, for what is kept apart by key.
+        key_mark: A short digest of the access key, for data that must not be shared between keys.
         sender: Sends operations.
-        max_snapshot_bytes: How many bytes a snapshot may have after decompression.
-        names: The device ids that names led to.
+        max_snapshot_bytes: The most bytes of a snapshot after decompression.
+        names: The cache of device names.
         router: Waits for responses to device requests.
         watches: The watches and recorders to stop when the client is closed.
-        callbacks: The reader of the webhook, where notifications come by one.
-        sockets: The websockets, where notifications come by them.
+        callbacks: The reader of the webhook, if the client uses one.
+        sockets: The websockets, if the client uses them.
         cassette: The cassette to end when the client is closed.
         client: Returns the client, for the names of its members; ``None`` if it no longer exists.
     """
@@ -75,7 +75,7 @@ class ClientSession:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        # Only now: httpx loads a third of what this package does, and a program that makes no client needs none of it.
+        # Imported here: httpx takes a third of the import time, and a program without a client does not need it.
         import_locked("mirror_sdk._protocol.sender")
         from mirror_sdk._protocol.sender import Sender
 
@@ -138,7 +138,7 @@ class ClientSession:
         timeout: float | None,
         seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
-        """Send the operation of one resource, or of each that a table names, with the revision that it has seen."""
+        """Send the operation for one resource, or for each in a table, with the expected revision."""
         if not is_table(devices):
             self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
@@ -173,11 +173,11 @@ class ClientSession:
 
         Args:
             page: Makes the operation for each page.
-            timeout: Seconds for all pages; ``None`` gives each of them the client's.
+            timeout: Seconds for all pages; ``None`` applies the client's time limit to each page.
             limit: The most items to return; ``None`` returns all.
 
         Raises:
-            UnexpectedAnswer: The service sends a page again, or one without items that is not the last.
+            UnexpectedAnswer: The service repeats a page, or sends an empty one that is not the last.
         """
         found: list[E] = []
         pages = _operations.Pages()
@@ -191,7 +191,7 @@ class ClientSession:
         return found[:limit]
 
     def run(self, steps: Steps[T], timeout: float | None = None) -> T:
-        """Send what has to be asked one after another, within the time of one call, and give what comes of it."""
+        """Send the requests of steps one after another, within the time of one call, and return the result."""
         deadline = self.sender.deadline(timeout)
         try:
             step = next(steps)
@@ -227,7 +227,7 @@ class ClientSession:
         expiry_seconds: int | None,
         **asked: Unpack[RequestOptions],
     ) -> Value:
-        """Place a request and wait for its answer, which comes with the 202 where nobody else waits."""
+        """Submit a device request and wait for its response, which comes with the 202 if no other task waits."""
         request = self.submit(
             method,
             device,
@@ -264,7 +264,7 @@ class ClientSession:
             **asked,
         )
         deadline = self.sender.deadline(timeout)
-        operation(ANY_ID)  # refuses what cannot be sent before anything is asked
+        operation(ANY_ID)  # rejects invalid arguments before the directory is queried
         device_id = self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
         begun_seconds = clock.seconds()
@@ -296,7 +296,7 @@ class ClientSession:
         return "long polling" if self.sockets is None else "websocket"
 
     def reset(self) -> None:
-        """Know no names and no position in the log, as a client that was just made."""
+        """Clear the cache of names and the position in the log, as in a new client."""
         self.names = NameCache()
         self.router = self.new_router(self.new_reader())
 
@@ -306,7 +306,7 @@ class ClientSession:
         return ResponseRouter(reader, inbox, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> LogReader:
-        """A reader of the service's log, over a websocket where those are used."""
+        """Return a reader of the service's log, over a websocket if the client uses them."""
         if self.sockets is None:
             return LogReader(self.sender.send, after=after)
         from mirror_sdk._protocol.socket_reader import SocketReader
@@ -326,7 +326,7 @@ class ClientSession:
             sockets.close()
 
     def end(self, *, is_kept: bool) -> None:
-        # In reverse order, and each of them also when another one fails.
+        # In reverse order, and all of them even if one fails.
         with ExitStack() as closing:
             closing.callback(self.sender.close)
             closing.callback(self.close_sockets)

@@ -1,5 +1,5 @@
 # Made from async_table_reader.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""How a synchronous client reads the tables of a fleet: its state, snapshots and history."""
+"""Reads the tables of a fleet for a synchronous client: its state, snapshots and history."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from mirror_sdk.tables.units import NamedUnits, Unitless
 
 _DEVICES_AT_A_TIME = 100
-"""How many devices' rows are collected before they are put into the table."""
+"""The devices whose rows are collected before they are added to the table."""
 _NO_DEVICE = "-"
-"""No device has this id: the snapshot of it says what time the service has, and nothing else."""
+"""No device has this id: its snapshot contains only the time of the service."""
 
 
 class TableReader:
-    """Reads the rows of state, snapshot and history tables, and what these tables are based on.
+    """Reads the rows and the metadata of state, snapshot and history tables.
 
     Args:
         session: Sends the requests.
@@ -73,7 +73,7 @@ class TableReader:
     def state_of(
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
-        """The parts of the state table of devices that are asked for one by one, and what it is based on."""
+        """Return the state table of devices that are fetched one by one, in parts, and its metadata."""
         import_locked("mirror_sdk.tables.state")
         from mirror_sdk.tables.state import StateRows
 
@@ -90,12 +90,12 @@ class TableReader:
     def state_to_record(
         self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
     ) -> pd.DataFrame:
-        """The state table from which a recording begins; its devices may have the paths later."""
+        """Return the state table at the beginning of a recording; its devices may have the paths later."""
         tables, about = self.state_of(devices, paths, timeout)
         return to_pandas(tables, about)
 
     def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
-        """The state table as of an instant of the past; that of the present without one."""
+        """Return the state table as of an instant in the past, or of the present."""
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.tables.columns import whole_table
 
@@ -106,7 +106,7 @@ class TableReader:
     def parts_of(
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
-        """The parts of the table of a snapshot, and what it is based on."""
+        """Return the table of a snapshot, in parts, and its metadata."""
         import_locked("mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import snapshot_parts
 
@@ -160,7 +160,7 @@ class TableReader:
         return selection.ids_among(self._list_ids(selection.sent_filters, timeout))
 
     def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
-        """The ids of a fleet: without a limit on all of them each page has the client's."""
+        """List the ids of a fleet. Without a time limit for all pages, each page has the client's."""
         devices = self._session.collect(partial(_operations.list_devices, filters, limit=None), timeout)
         return [device.id for device in devices]
 
@@ -187,7 +187,7 @@ class TableReader:
         return reader.result
 
     def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
-        """The clock from which spans count back: the service's, which is read where an instant is given as a span."""
+        """Return the clock from which time spans count back. The service's clock is read only if one is passed."""
         if not any(map(is_span, given)):
             return self._session.sender.clock.now
         import_locked("mirror_sdk.snapshot.request")
@@ -202,7 +202,7 @@ class TableReader:
         return lambda: now
 
     def units_of(self, unitless: Unitless | None) -> pa.Table | None:
-        """A state table that tells the units which devices name, where there are such and it may be read."""
+        """Return a state table with the units that devices report, if there are any and the key may read them."""
         if unitless is None:
             return None
         import_locked("mirror_sdk.snapshot.request")
@@ -222,7 +222,7 @@ class TableReader:
     def units_over_time(
         self, unitless: Unitless | None, request: HistoryRequest, told: HistoryResult
     ) -> NamedUnits | None:
-        """What tells the units which devices named in the time of a history, as far as it may be read."""
+        """Return the units that devices reported during a history, as far as the key may read them."""
         from mirror_sdk.tables.history import HistoryParts
         from mirror_sdk.tables.units import NamedUnits, naming_paths
 

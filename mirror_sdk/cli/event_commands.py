@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -57,13 +57,13 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
         seconds = float("inf") if timeout is None else timeout
         events = client.events(timeout=seconds, outage_timeout=seconds, limit=limit, paths=paths or None, devices=only)
         show_heading(_EVENT, form)
-        silence = SilenceNotice(_advice(device, paths))
-        with _reported_outages(client, silence):
+        is_reported, advice = threading.Event(), _advice(device, paths)
+        with _reported_outages(client, is_reported, advice):
             for event in events:
-                silence.cancel()
+                is_reported.set()
                 show_line(_event_row(event), form)
-        if notice := silence.text(is_over=True):
-            click.echo(notice, err=True)
+        if not is_reported.is_set():
+            click.echo(f"no events received; {advice}", err=True)
 
 
 @main.command()
@@ -121,33 +121,6 @@ def record(
         sys.exit(_INCOMPLETE)
 
 
-class SilenceNotice:
-    """A notice, shown once, that a watch has received nothing.
-
-    Args:
-        advice: How to receive events.
-        clock: Returns seconds.
-    """
-
-    def __init__(self, advice: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._advice = advice
-        self._clock = clock
-        self._started_at = clock()
-        self._is_done = False
-
-    def cancel(self) -> None:
-        """Never show the notice: an event was received."""
-        self._is_done = True
-
-    def text(self, *, is_over: bool = False) -> str | None:
-        """Return the notice if it is due, which it is after some seconds, or when the watch is over."""
-        seconds = self._clock() - self._started_at
-        if self._is_done or not (is_over or seconds >= _SILENT_SECONDS):
-            return None
-        self._is_done = True
-        return f"no events received{'' if is_over else f' for {seconds:.0f} s, still watching'}; {self._advice}"
-
-
 def _advice(device: str | None, paths: Sequence[str]) -> str:
     selected = [*(["--device", device] if device else []), *(word for path in paths for word in ("--path", path))]
     add = shlex.join(["mirror", "rules", "--add", *(selected or ["--device", "*"])])
@@ -158,17 +131,25 @@ def _advice(device: str | None, paths: Sequence[str]) -> str:
 
 
 @contextmanager
-def _reported_outages(client: MirrorClient, silence: SilenceNotice) -> Iterator[None]:
-    """Report when the mirror becomes unreachable and when it is back, and show the notice of silence when it is due."""
-    is_over = threading.Event()
+def _reported_outages(client: MirrorClient, is_reported: threading.Event, advice: str) -> Iterator[None]:
+    """Report when the mirror becomes unreachable, when it is back, and once if no events are received.
+
+    Args:
+        client: The client that receives the events.
+        is_reported: Set after an event, or after the report that there are none.
+        advice: How to receive events.
+    """
+    is_over, started_at = threading.Event(), time.monotonic()
 
     def poll() -> None:
         was_away = False
         while not is_over.wait(_POLL_SECONDS):
             status = client.notifications.status()
             is_away = status.failures > 0
-            if not is_away and (notice := silence.text()):
-                click.echo(notice, err=True)
+            seconds = time.monotonic() - started_at
+            if not is_away and not is_reported.is_set() and seconds >= _SILENT_SECONDS:
+                is_reported.set()
+                click.echo(f"no events received for {seconds:.0f} s, still watching; {advice}", err=True)
             if is_away and not was_away:
                 click.echo(f"waiting for the mirror: {status.last_failure}", err=True)
             elif was_away and not is_away:

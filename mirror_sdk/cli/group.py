@@ -32,7 +32,6 @@ _MODULES = {
 }
 
 
-_ENDED_BY_CTRL_C = {"lab", "watch"}
 _WAITING_ADVICE = (
     "'mirror requests' shows whether it waits, 'mirror devices --connections' whether the device can be reached"
 )
@@ -55,7 +54,7 @@ _SHELL_PHRASES = [
     (r"\bif_match=(\d+) is no revision; .*", r"--if-match \1 is no revision; 'mirror get --json' shows it"),
     (r"^0\.endpoint_name:", "--device:"),
     (r"^0\.endpoint_type:", "--type:"),
-    (r"\bclient\.record\(.*\) makes", "'mirror record FOLDER' makes"),
+    (r"\bclient\.record\(.*\) starts", "'mirror record FOLDER' starts"),
     (r"\bclient\.subscriptions\.rules\.list\(\) shows", "'mirror rules' shows"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
@@ -79,15 +78,6 @@ class _NoResponse(click.ClickException):
 
 class _ClientCommands(LazyGroup):
     """Reports each error in one line."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command, from its module. Ctrl-C meanwhile is the normal end of ``lab`` and ``watch``."""
-        try:
-            return super().get_command(ctx, cmd_name)
-        except KeyboardInterrupt:
-            if cmd_name not in _ENDED_BY_CTRL_C:
-                raise
-            ctx.exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

@@ -23,7 +23,7 @@ from mirror_sdk.values import written
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
 DRIFT_COLUMNS_FOR_PROGRAMS = [*DRIFT_COLUMNS, "desired_revision"]
 PLAN_COLUMNS = ["device", "path", "current", "wanted", "decision", "check", "expiry_seconds", "undoable", "reason"]
-RESULT_COLUMNS = ["device", "path", "asked", "status", "category", "latency", "reason"]
+RESULT_COLUMNS = ["device", "path", "requested", "status", "category", "latency", "reason"]
 HISTORY_COLUMNS = ["at", "path", "event", "value", "unit", "origin", "status", "category", "until", "reason"]
 _NAMES_IN_TABLE = {"at": "changed_at"}
 
@@ -63,7 +63,7 @@ def _cells(frame: pd.DataFrame, name: str, form: Form, names: pd.DataFrame) -> l
         case "device":
             shown = _device_names(names)
             return [shown[device_id] for device_id in frame["device_id"]]
-        case "desired" | "reported" | "current" | "wanted" | "asked" | "value":
+        case "desired" | "reported" | "current" | "wanted" | "requested" | "value":
             typed = [
                 _typed(_plain(value), path)
                 for value, path in zip(value_column(frame, name), frame["path"], strict=True)

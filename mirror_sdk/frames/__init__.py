@@ -90,7 +90,7 @@ escape sequences that act on a terminal. ``print(frame.mirror.visible())`` shows
 - ``frame.mirror.for_excel()`` returns a frame for ``to_excel``, which needs openpyxl.
 """
 
-# Before all else that needs them: they are an extra, and who lacks them is told how to get it.
+# Imported first: they are an extra, and the error says how to install it.
 try:
     import pandas  # noqa: F401, ICN001
     import pyarrow  # noqa: F401, ICN001
@@ -106,8 +106,8 @@ from mirror_sdk.frames.drift import DRIFT_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.events import events_frame
 from mirror_sdk.frames.files import from_arrow, read_parquet, to_arrow
 from mirror_sdk.frames.history import history_frame
+from mirror_sdk.frames.html import show_in_notebooks
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA, RequestStatus, request_status, requests_frame
-from mirror_sdk.frames.shown import show_in_notebooks
 from mirror_sdk.frames.stale import STALE_SCHEMA, stale_devices
 from mirror_sdk.frames.state import directory_frame, state_frame, value_column, wide
 from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable

@@ -15,9 +15,9 @@ from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
+from mirror_sdk.frames.html import to_html, visible_frame
 from mirror_sdk.frames.joining import How, join, rebased
 from mirror_sdk.frames.legend import label_of, line_names
-from mirror_sdk.frames.shown import to_html, visible_frame
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
 from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
@@ -95,13 +95,13 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def desired(self) -> pd.Series:
-        """One column of the readable values that were asked for.
+        """One column of the readable values that were requested.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame(paths=["/3311/0/5851"]).mirror.desired.tolist()
         [40.0]
         """
-        return value_column(self._frame, "desired" if "desired_num" in self._frame else self._of("asked"))
+        return value_column(self._frame, "desired" if "desired_num" in self._frame else self._of("requested"))
 
     @property
     def labels(self) -> pd.Series:
@@ -171,7 +171,7 @@ class MirrorAccessor(HistoryMethods):
             on: The columns that both have and that must be equal; ``device_id`` and ``path``, as far as both have
                 them, by default. A missing one equals nothing in a ``left`` and an ``inner`` join by a category.
             how: Which rows stay where nothing matches: ``left`` those of this table, ``right``, ``inner``, ``outer``.
-            suffix: What the name of a column of the other table has behind it where this one has it too.
+            suffix: Appended to the name of a column of the other table if this table has it too.
 
         Returns:
             A new table. It cannot be refreshed: refresh the one of ``client.fleet.snapshot()``, and join
@@ -261,7 +261,7 @@ class MirrorAccessor(HistoryMethods):
         return visible_frame(self._frame)
 
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
-        """The same table with pseudonyms in the place of what is personal, to be shared; see :mod:`mirror_sdk.privacy`.
+        """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
 
         Ids and names of devices, in the index too, and the values of the resources that are listed there. The report of
         what was replaced stands in ``attrs["mirror"]["pseudonymized"]``.
@@ -369,7 +369,7 @@ class MirrorAccessor(HistoryMethods):
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the numbers of an events or history table over time, a line for each device and resource, with its name.
 
-        A line is broken where its device left, and where the service heard nothing.
+        A line is broken where its device left, and where the service received nothing.
 
         Args:
             paths: Only these resources; a ``*`` at the end of one stands for anything.
@@ -386,7 +386,7 @@ class MirrorAccessor(HistoryMethods):
         'changed at (UTC)'
         """
         self._need("device_id", "path", "value_num", "changed_at")
-        numbers = self._told_values()
+        numbers = self._value_rows()
         numbers = numbers[numbers["value_num"].notna() & numbers["changed_at"].notna()]
         patterns = path_patterns(paths)
         if patterns is not None:
@@ -395,15 +395,11 @@ class MirrorAccessor(HistoryMethods):
         ends = self._ends_of_lines()
         # Of categories of Arrow's, pandas would also give those that do not occur.
         keys = [numbers["device_id"].astype(object), numbers["path"].astype(object)]
-        lines = {
-            (str(device_id), str(path)): pd.concat(
-                [
-                    rows[["changed_at"]].assign(value_num=rows["value_num"].astype(float)),
-                    ends.loc[ends["device_id"].isna() | (ends["device_id"] == device_id), ["changed_at", "value_num"]],
-                ]
-            ).sort_values("changed_at", kind="stable")
-            for (device_id, path), rows in numbers.groupby(keys, sort=False)
-        }
+        lines, columns = {}, ["changed_at", "value_num"]
+        for (device_id, path), rows in numbers.groupby(keys, sort=False):
+            own_ends = ends[ends["device_id"].isna() | (ends["device_id"] == device_id)]
+            points = pd.concat([rows[columns].astype({"value_num": float}), own_ends[columns]])
+            lines[str(device_id), str(path)] = points.sort_values("changed_at", kind="stable")
         names = line_names(lines, device_names(self._frame))
         for line, ordered in lines.items():
             name = names[line]
@@ -424,30 +420,22 @@ class MirrorAccessor(HistoryMethods):
         return axes
 
     def _ends_of_lines(self) -> pd.DataFrame:
-        """When nothing more was known of a device, or of all (no id), of an events or history table; no numbers."""
+        """Return when nothing more was known of a device, or of all (no id), of an events or history table."""
         frame = self._frame
         is_end = frame["event"].isin(["gap", "deregistration", "expired"]) if "event" in frame else [False] * len(frame)
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
         return found.assign(value_num=float("nan"))
 
-    def _told_values(self) -> pd.DataFrame:
-        """The rows in which a device told a value, of an events or history table; of any other table all."""
+    def _value_rows(self) -> pd.DataFrame:
+        """Return the rows with a value from a device, of an events or history table; all rows of any other table."""
         frame = self._frame
         return frame[frame["event"].isin(["observation", "reported"])] if "event" in frame else frame
 
     def _wide_events(self) -> pd.DataFrame:
-        frame = self._told_values()
-        cells = pd.DataFrame(
-            {
-                "changed_at": frame["changed_at"],
-                "device_id": frame["device_id"].astype(object),
-                "path": frame["path"].astype(object),
-                "value": value_column(frame, "value"),
-            }
-        )
-        last = cells.drop_duplicates(["changed_at", "device_id", "path"], keep="last")
-        table = last.pivot(index="changed_at", columns=["device_id", "path"], values="value")
-        return table.sort_index()
+        frame, keys = self._value_rows(), ["changed_at", "device_id", "path"]
+        cells = frame[keys].astype({"device_id": object, "path": object}).assign(value=value_column(frame, "value"))
+        last = cells.drop_duplicates(keys, keep="last")
+        return last.pivot(index="changed_at", columns=keys[1:], values="value").sort_index()
 
     def _wide_bins(self) -> pd.DataFrame:
         frame = self._frame.astype({"device_id": object, "path": object})
@@ -460,7 +448,7 @@ class MirrorAccessor(HistoryMethods):
             )
         return frame.pivot(index="bin", columns=keys[1:], values=shown[0] if len(shown) == 1 else shown).sort_index()
 
-    def _of(self, prefix: Literal["value", "asked"]) -> Literal["value", "asked"]:
+    def _of(self, prefix: Literal["value", "requested"]) -> Literal["value", "requested"]:
         self._need(*(f"{prefix}_{kind}" for kind in ("num", "text", "bool")))
         return prefix
 

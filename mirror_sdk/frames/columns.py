@@ -95,14 +95,14 @@ def to_frame(table: pa.Table, about: Mapping[str, object], *, tz: str | None = N
 def frame_of(
     columns: dict[str, pa.ChunkedArray], about: Mapping[str, object], *, tz: str | None = None
 ) -> pd.DataFrame:
-    """Make a frame like :func:`to_frame`, of columns that nobody else has.
+    """Make a frame like :func:`to_frame`, and release the columns one by one.
 
-    They are let go one by one, so that there are never two of all.
+    So there are never two copies of all columns.
 
     Raises:
         InvalidValue: There is no such time zone.
     """
-    # Arrays in the place of series, whose indices pandas would compare.
+    # Arrays instead of series, whose indices pandas would compare.
     frame = pd.DataFrame({name: _array(columns.pop(name)) for name in tuple(columns)}, copy=False)
     if about:
         frame.attrs["mirror"] = dict(about)
@@ -201,7 +201,7 @@ def present(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
 
 
 def need_times(frame: pd.DataFrame, *names: str) -> None:
-    """See that columns hold times, as they do not where a table was read from a text file.
+    """Check that columns hold times, which they do not after a text file.
 
     Raises:
         InvalidValue: One holds something else, or times without a zone; the message says how to mend it.

@@ -1,4 +1,4 @@
-"""The drift table: where what was asked for and what is reported differ. Source: specification 2.2, 3.1; wire.md 1."""
+"""The drift table: where requested and reported values differ. Source: specification 2.2, 3.1; wire.md 1."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ DRIFT_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where the state table has none"),
     TableColumn("path", CATEGORY, "resource path"),
-    TableColumn("desired_num", pa.float64(), "the number that was asked for"),
-    TableColumn("desired_text", pa.string(), "the text that was asked for"),
-    TableColumn("desired_bool", pa.bool_(), "the boolean that was asked for"),
-    TableColumn("reported_num", pa.float64(), "the number that is reported"),
-    TableColumn("reported_text", pa.string(), "the text that is reported"),
-    TableColumn("reported_bool", pa.bool_(), "the boolean that is reported"),
+    TableColumn("desired_num", pa.float64(), "the requested number"),
+    TableColumn("desired_text", pa.string(), "the requested text"),
+    TableColumn("desired_bool", pa.bool_(), "the requested boolean"),
+    TableColumn("reported_num", pa.float64(), "the reported number"),
+    TableColumn("reported_text", pa.string(), "the reported text"),
+    TableColumn("reported_bool", pa.bool_(), "the reported boolean"),
     TableColumn("kind", Words([kind.value for kind in DriftKind]), "one of ``DriftKind``"),
     TableColumn("since", INSTANT, "since when: the request, its failure or success, or the report"),
     TableColumn("age", pa.duration("ms"), "from ``since`` to ``now``"),
@@ -106,7 +106,8 @@ def drift_frame(
     Source: specification 2.2 and 3.1; wire.md 1.
     """
     state = with_index(state)
-    _check(state)
+    if missing := {*_NEEDED} - set(state.columns):
+        raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
     _check_distances(tolerance, relative)
     taken_at = present(state, now)
     about = basis_of(state) | {"taken_at": taken_at}
@@ -130,39 +131,40 @@ def drift_frame(
     return build(cells, DRIFT_SCHEMA, tz=tz, **about)
 
 
-def _check(state: pd.DataFrame) -> None:
-    if missing := {*_NEEDED} - set(state.columns):
-        raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
-
-
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
-    """The kind of each row, missing where nothing drifts."""
-    is_since = _is_reported_since(asked)
+    """Return the kind of each row, missing for rows without drift."""
+    is_since = _is_reported_after_write(asked)
     differs = ~_agree(asked, tolerance, relative)
-    has_value = {of: _has_typed(asked, of) for of in ("desired", "reported")}
-    same_type = pd.Series(False, index=asked.index)
-    for kind in _TYPED:
-        same_type |= asked[f"desired_{kind}"].notna() & asked[f"reported_{kind}"].notna()
-    is_unreadable = _is_unreadable(asked)
-    is_reported = has_value["reported"] | is_unreadable | asked["reported_at"].notna()
-    comparable = has_value["desired"] & (has_value["reported"] | is_unreadable)
-    kinds = pd.Series(pd.NA, index=asked.index, dtype=object)
-    succeeded = asked["desired_status"] == "success"
+    desired, reported = (
+        asked[[f"{of}_{kind}" for kind in _TYPED]].notna().set_axis(_TYPED, axis="columns")
+        for of in ("desired", "reported")
+    )
+    has_desired, is_reported = desired.any(axis=1), reported.any(axis=1) | _is_unreadable(asked)
+    is_other_type = has_desired & is_reported & ~(desired & reported).any(axis=1)
+    succeeded, failed, pending = (asked["desired_status"] == status for status in ("success", "failure", "pending"))
     unlike = succeeded & differs
     if "desired_raw" not in asked:
-        unlike &= has_value["desired"]
-    kinds = kinds.mask(unlike & is_since, DriftKind.REVERTED.value)
-    kinds = kinds.mask(succeeded & comparable & ~same_type & is_since, DriftKind.TYPE_MISMATCH.value)
-    kinds = kinds.mask(unlike & ~is_since, DriftKind.UNCONFIRMED.value)
-    kinds = kinds.mask(unlike & ~is_reported, DriftKind.NEVER_REPORTED.value)
-    kinds = kinds.mask(differs & (asked["desired_status"] == "failure"), DriftKind.FAILED.value)
-    return kinds.mask(asked["desired_status"] == "pending", DriftKind.PENDING.value)
+        unlike &= has_desired
+    never_reported = ~is_reported & asked["reported_at"].isna()
+    # The first condition that is true counts.
+    conditions = {
+        DriftKind.PENDING: pending,
+        DriftKind.FAILED: failed & differs,
+        DriftKind.NEVER_REPORTED: unlike & never_reported,
+        DriftKind.UNCONFIRMED: unlike & ~is_since,
+        DriftKind.TYPE_MISMATCH: succeeded & is_other_type & is_since,
+        DriftKind.REVERTED: unlike,
+    }
+    kinds = pd.Series(pd.NA, index=asked.index, dtype=object)
+    for kind, condition in reversed(conditions.items()):
+        kinds = kinds.mask(condition, kind.value)
+    return kinds
 
 
-def _is_reported_since(asked: pd.DataFrame) -> pd.Series:
-    """Where the value was reported after the desired part became what it is; not where nobody can tell.
+def _is_reported_after_write(asked: pd.DataFrame) -> pd.Series:
+    """Return which values were certainly reported after the desired part became what it is.
 
-    The same of a column as :attr:`mirror_sdk.Resource.is_reported_after_write` of one resource.
+    :attr:`mirror_sdk.Resource.is_reported_after_write` is the same for one resource.
     """
     by_time = (asked["reported_at"] > asked["desired_at"]).fillna(False).astype(bool)
     reported, desired = (asked[name].astype("Int64") for name in _REVISIONS)
@@ -174,10 +176,6 @@ def _is_unreadable(asked: pd.DataFrame) -> pd.Series:
     if "value_kind" not in asked:
         return pd.Series(False, index=asked.index)
     return (asked["value_kind"] == ValueKind.OPAQUE.value).astype(bool)
-
-
-def _has_typed(asked: pd.DataFrame, of: str) -> pd.Series:
-    return asked[[f"{of}_{kind}" for kind in _TYPED]].notna().any(axis=1)
 
 
 def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:

@@ -31,7 +31,7 @@ def events_frame(
 
         ``attrs["mirror"]`` holds ``taken_at``, the newest ``changed_at``, ``devices``, how many they are about,
         ``complete``, false when something was lost, ``server``, and of what ``client.events()`` gave ``position``, the
-        number to go on behind.
+        position to continue from.
 
     Raises:
         InvalidValue: ``tz`` is no time zone.

@@ -1,4 +1,4 @@
-"""Tables as a sheet of Excel takes them: without time zones, and with no text that is executed."""
+"""Tables for a sheet of Excel: without time zones and without formulas."""
 
 from __future__ import annotations
 

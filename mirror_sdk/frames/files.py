@@ -1,4 +1,4 @@
-"""Tables to Arrow and Parquet and back, with what they are based on."""
+"""Conversion of tables to Arrow and Parquet and back, with their metadata."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def read_parquet(
         as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
     Raises:
-        ImportError: Polars is asked for and not installed.
+        ImportError: ``as_="polars"`` and Polars is not installed.
         OSError: There is no such file.
         InvalidValue: It is no Parquet file, or a damaged one, or there is no such form.
 
@@ -137,4 +137,4 @@ def _in_form(table: pa.Table, as_: Form) -> pd.DataFrame | ArrowTable | pl.DataF
 
 def _damaged(file: str | PathLike[str], problem: Exception) -> InvalidValue:
     reason = str(problem).partition("\n")[0] or type(problem).__name__
-    return InvalidValue(f"{file} is damaged, or no Parquet file ({reason}); write it anew")
+    return InvalidValue(f"{file} is damaged, or no Parquet file ({reason}); write it again")

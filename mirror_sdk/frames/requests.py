@@ -1,4 +1,4 @@
-"""The requests table, the ledger of what was asked: one row per device request. Source: specification E2; wire.md 2."""
+"""The requests table, a ledger with one row per device request. Source: specification E2; wire.md 2."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mirror_sdk.wire.notifications import AsyncResponse
 class RequestStatus(StrEnum):
     """How a request stands, from the first to the last.
 
-    ``QUEUED`` is one that was not sent; ``UNKNOWN`` is one of which nobody knows whether the service took it.
+    ``QUEUED`` was not sent. Of ``UNKNOWN`` the client does not know whether the service accepted it.
     """
 
     QUEUED = "queued"
@@ -43,11 +43,11 @@ class RequestStatus(StrEnum):
 
 REQUESTS_COLUMNS = (
     TableColumn("async_id", pa.string(), "what the request and its answer have in common"),
-    TableColumn("device_id", CATEGORY, "the device that was asked"),
+    TableColumn("device_id", CATEGORY, "the device of the request"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name, of the writes of a plan; else NA"),
     TableColumn("path", CATEGORY, "the resource path"),
     TableColumn("method", Words(["GET", "PUT", "POST"]), "GET read, PUT write, POST execute"),
-    TableColumn("requested_at", INSTANT, "when the service was asked for it, as in the state table"),
+    TableColumn("requested_at", INSTANT, "when it was requested, as in the state table"),
     TableColumn("accepted_at", INSTANT, "when the service accepted it: the same instant"),
     TableColumn("finished_at", INSTANT, "when it ended"),
     TableColumn("expires_at", INSTANT, "until when it may wait for the device"),
@@ -59,9 +59,9 @@ REQUESTS_COLUMNS = (
     TableColumn("category", CATEGORY, "why it failed, in a word"),
     TableColumn("reason", CATEGORY, "the same in a sentence, with what can be done about it"),
     TableColumn("latency", pa.duration("ms"), "from its begin here until its answer was received here"),
-    TableColumn("asked_num", pa.float64(), "the number that was to be written"),
-    TableColumn("asked_text", pa.string(), "the text that was to be written"),
-    TableColumn("asked_bool", pa.bool_(), "the boolean that was to be written"),
+    TableColumn("requested_num", pa.float64(), "the number to write"),
+    TableColumn("requested_text", pa.string(), "the text to write"),
+    TableColumn("requested_bool", pa.bool_(), "the boolean to write"),
     TableColumn("value_num", pa.float64(), "the number that came back"),
     TableColumn("value_text", pa.string(), "the text that came back"),
     TableColumn("value_bool", pa.bool_(), "the boolean that came back"),
@@ -123,7 +123,7 @@ def seen_requests_frame(
     server: str = "",
     names: Sequence[str | None] | None = None,
 ) -> pd.DataFrame:
-    """The same of what was seen of the log so far; it asks nobody.
+    """Return the same of the log as read so far, without a request.
 
     Args:
         rows: The requests.
@@ -151,7 +151,7 @@ def seen_requests_frame(
         "reason": [_reason(request) for request in rows],
         "latency": [request.latency if isinstance(request, AcceptedRequest) else None for request in rows],
     }
-    columns |= value_columns("asked", [request.asked or NO_VALUE for request in rows])
+    columns |= value_columns("requested", [request.asked or NO_VALUE for request in rows])
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
     taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)

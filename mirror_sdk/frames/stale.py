@@ -1,4 +1,4 @@
-"""What has not been heard of for too long: rows of a state table, or its devices. Source: specification 2.2."""
+"""Stale values: rows of a state table, or its devices. Source: specification 2.2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirror_sdk.wire.directory import Device
 _PAUSES = 3
 _RHYTHM_KNOWN = timedelta(hours=1)
 _RHYTHM_UNKNOWN = timedelta(days=1)
-"""What silence is never too long. A device that is registered for the usual day is heard once in that time."""
+"""Silences that are never too long. A device with the usual lifetime of a day contacts the service within it."""
 _DIRECTORY = "give what client.devices.list() gave, or the table of that"
 
 STALE_COLUMNS = (
@@ -123,11 +123,11 @@ def silent_rows(
     need_times(state, "reported_at", "fresh_until")
     now = pd.Timestamp(present(state, None) or "NaT")
     newest = state.groupby("device_id", observed=True)["reported_at"].transform("max")
-    told = state["device_id"].astype(object).map(contacts).astype(newest.dtype)
-    heard_at = newest.mask(told > newest, told)
+    contacted = state["device_id"].astype(object).map(contacts).astype(newest.dtype)
+    seen_at = newest.mask(contacted > newest, contacted)
     limits, shortest = longest_pauses * _PAUSES, least or _RHYTHM_KNOWN
     limits = limits.mask(limits < shortest, shortest).fillna(least or _RHYTHM_UNKNOWN)
-    is_over = (state["fresh_until"] < now).where(state["fresh_until"].notna(), heard_at + limits < now)
+    is_over = (state["fresh_until"] < now).where(state["fresh_until"].notna(), seen_at + limits < now)
     return (is_sent(state) & state["reported_at"].notna() & is_over).astype(bool)
 
 

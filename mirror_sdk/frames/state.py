@@ -34,7 +34,7 @@ def state_frame(
     Args:
         devices: Device objects; each is read once and not kept.
         paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; a resource that matches any of them is a row.
-        raw: Whether what came is told as it came: the payloads in ``reported_raw`` and ``desired_raw``, and by what.
+        raw: Whether to add the payloads, ``reported_raw`` and ``desired_raw``, and their origin.
         taken_at: The instant the table shows, by the service's clock and with its time zone; ``None`` where no device
             told it.
         server: Where the state was read from.
@@ -85,7 +85,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     return frame.assign(**cells)
 
 
-ValueOf = Literal["reported", "desired", "value", "asked", "current", "wanted"]
+ValueOf = Literal["reported", "desired", "value", "requested", "current", "wanted"]
 """Which value of a row: the beginning of the names of its columns."""
 
 
@@ -136,8 +136,8 @@ def wide(
     table = table.rename_axis(index="device_id", columns=None)
     table.attrs = dict(frame.attrs)
     if "unit" in frame:
-        told = cells["value"].notna()
-        table.attrs["units"] = _units_of(names[told], frame.loc[told, "unit"].astype(object))
+        has_value = cells["value"].notna()
+        table.attrs["units"] = _units_of(names[has_value], frame.loc[has_value, "unit"].astype(object))
     return table
 
 

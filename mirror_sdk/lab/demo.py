@@ -9,9 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
@@ -37,7 +38,30 @@ class DemoError(Exception):
         return [str(self)]
 
 
-class DemoServer:
+class ChildProcess:
+    """A program that ends when it is closed, and when this process ends in any way, which closes its standard input.
+
+    Args:
+        command: The program and its options. It has the option ``--stop-with-stdin``.
+        popen_options: Options of :class:`subprocess.Popen`.
+    """
+
+    def __init__(self, command: Sequence[str], **popen_options: Any) -> None:
+        self._process: subprocess.Popen[str] = subprocess.Popen(  # noqa: S603 - our own program, by this interpreter
+            [*command, "--stop-with-stdin"],
+            stdin=subprocess.PIPE,
+            text=True,
+            # Ctrl-C in the terminal, or the interruption of a notebook, does not stop it.
+            start_new_session=True,
+            **popen_options,
+        )
+
+    def close(self) -> None:
+        """Stop the program."""
+        stop_process(self._process)
+
+
+class DemoServer(ChildProcess):
     """A running server, ready for requests. It stops when it is closed, and when this process ends in any way.
 
     Args:
@@ -66,21 +90,17 @@ class DemoServer:
         quiet: bool = False,
     ) -> None:
         check_installed("mirror_server.cli", "uvicorn", extra="server")
-        options = ["--port=0", f"--devices={devices}", f"--seed={seed}", f"--pace={pace}", "--stop-with-stdin"]
+        options = ["--port=0", f"--devices={devices}", f"--seed={seed}", f"--pace={pace}"]
         if coap:
             check_installed("aiocoap", extra="lwm2m")
             options.append("--coap=127.0.0.1:0")
         if database is not None:
             options.append(f"--database=sqlite:///{database.resolve()}")
-        self._process = subprocess.Popen(  # noqa: S603 - our own program, by this very interpreter
+        super().__init__(
             [*SERVER_COMMAND, *options],
             env={name: value for name, value in os.environ.items() if name != DEMO_KEY_VARIABLE},
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
-            text=True,
-            # Ctrl-C in the terminal, or the interruption of a notebook, does not stop it.
-            start_new_session=True,
         )
         self.coap_url: str = ""
         try:
@@ -103,10 +123,6 @@ class DemoServer:
         """Return the number of simulated devices."""
         with self.client() as client:
             return len(Simulator(client).list_devices())
-
-    def close(self) -> None:
-        """Stop the server."""
-        stop_process(self._process)
 
     def _read_environment(self) -> dict[str, str]:
         # A server that never prints its address is killed, which ends its output.

@@ -7,7 +7,7 @@ import sys
 import time
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk.lab.demo import DemoError, stop_process
+from mirror_sdk.lab.demo import ChildProcess, DemoError
 
 DEVICE_COMMAND = (sys.executable, "-m", "mirror_server.extensions.lwm2m.device")
 
@@ -17,7 +17,7 @@ _LIFETIME_SECONDS = 30 * 86400
 """Long, because the time of the mirror may be advanced by days at once, which the devices do not notice."""
 
 
-class LabDevices:
+class LabDevices(ChildProcess):
     """Running devices, registered at a mirror. They end when this is closed, and when this process ends.
 
     Args:
@@ -33,23 +33,13 @@ class LabDevices:
     def __init__(self, url: str, client: MirrorClient, *, count: int = 4, name: str = "real") -> None:
         options = [f"--server={url}", f"--name={name}", f"--count={count}", "--kind=mixed"]
         self.names: list[str] = [f"{name}-{number:02}" for number in range(1, count + 1)] if count > 1 else [name]
-        self._process = subprocess.Popen(  # noqa: S603 - our own program, by this very interpreter
-            [*DEVICE_COMMAND, *options, f"--lifetime={_LIFETIME_SECONDS}", "--stop-with-stdin"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            # Ctrl-C in the terminal does not stop them: the mirror would record that they deregister.
-            text=True,
-            start_new_session=True,
-        )
+        command = [*DEVICE_COMMAND, *options, f"--lifetime={_LIFETIME_SECONDS}"]
+        super().__init__(command, stdout=subprocess.DEVNULL)
         try:
             self._wait_until_registered(client)
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        """Stop the devices, which deregister."""
-        stop_process(self._process)
 
     def _wait_until_registered(self, client: MirrorClient) -> None:
         deadline = time.monotonic() + _READY_SECONDS

@@ -13,8 +13,8 @@ import pandas as pd
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk.errors import InvalidValue
+from mirror_sdk.frames.html import to_html
 from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
-from mirror_sdk.frames.shown import to_html
 from mirror_sdk.plan.checks import Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.requested import RequestedWrite

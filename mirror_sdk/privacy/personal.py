@@ -180,7 +180,7 @@ _KNOWN_TEXTS = frozenset({"reason", "content_type", "condition", "description", 
 """Columns of this package whose texts are not names, but may contain one."""
 _JOINED = "_other"
 _STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
-_VALUE_COLUMN = re.compile(r"(reported|desired|value|asked|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
+_VALUE_COLUMN = re.compile(r"(reported|desired|value|requested|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
 NOT_VALUES = frozenset(
     {
         *(

@@ -1,4 +1,4 @@
-"""How an asynchronous client makes a plan: what it checks it against, and how it sends it."""
+"""Makes plans for an asynchronous client: checks the writes, and sends them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Made from async_planner.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""How a synchronous client makes a plan: what it checks it against, and how it sends it."""
+"""Makes plans for a synchronous client: checks the writes, and sends them."""
 
 from __future__ import annotations
 

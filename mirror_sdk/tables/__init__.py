@@ -4,7 +4,7 @@ A pyarrow schema is the one definition of a table, whatever form it is given in;
 table is based on stands in the metadata of its schema, as JSON under ``mirror``.
 """
 
-# Before all else that needs it: it is an extra, and who lacks it is told how to get it.
+# Imported first: it is an extra, and the error says how to install it.
 try:
     import pyarrow  # noqa: F401, ICN001
 except ModuleNotFoundError as _error:

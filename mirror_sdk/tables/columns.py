@@ -118,7 +118,7 @@ def schema_of(columns: Iterable[TableColumn], *, raw: bool = False) -> pa.Schema
 
 
 def documented(columns: Sequence[TableColumn]) -> Callable[[_Function], _Function]:
-    """Put a table of these columns into a docstring, in the place of its line ``{columns}``.
+    """Replace the line ``{columns}`` of a docstring by a table of these columns.
 
     A line of the docstring names the schema too, for editors, which read it as it is written.
     """

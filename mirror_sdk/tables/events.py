@@ -108,7 +108,7 @@ class EventParts:
 
         Args:
             server: Where the events came from.
-            position: The number to go on behind.
+            position: The position to continue from.
             state: A state table that tells the units which devices name.
         """
         self._end_table()

@@ -68,10 +68,10 @@ HISTORY_COLUMNS = (
         "how a write ended, ordered: pending < success < failure",
         "status",
     ),
-    TableColumn("category", CATEGORY, "why a write failed; told to the application alone that placed it", "category"),
+    TableColumn("category", CATEGORY, "why a write failed; only for the application that placed it", "category"),
     TableColumn("reason", CATEGORY, "the same in a sentence, with what can be done about it"),
     TableColumn("revision", pa.int64(), "number of the mirror's change: a larger one is later", "revision"),
-    TableColumn("requested_at", INSTANT, "when the write was asked for", "requested_at"),
+    TableColumn("requested_at", INSTANT, "when the write was requested", "requested_at"),
     TableColumn("until", INSTANT, "the end of a gap", "until"),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
 )

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from mirror_sdk.tables.columns import categories_of
 
-# Before it is used: it is an extra, and who lacks it is told how to get it.
+# It is an extra, and the error says how to install it.
 try:
     import polars as pl
 except ModuleNotFoundError as _error:
@@ -16,9 +16,9 @@ except ModuleNotFoundError as _error:
 
 
 def polars_frame(table: pa.Table) -> pl.DataFrame:
-    """The table for Polars; what it is based on stays behind, since a frame of Polars has no place for it.
+    """Convert a table to Polars, without its metadata, which a frame of Polars cannot hold.
 
-    A table that nobody else has is let go column by column, so that there are never two of all.
+    The columns are released one by one, so that there are never two copies of all.
     """
     schema, columns = table.schema, dict(zip(table.column_names, table.columns, strict=True))
     del table

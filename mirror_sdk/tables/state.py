@@ -50,11 +50,11 @@ STATE_COLUMNS = (
     TableColumn("value_kind", _KINDS, "what was reported: one of ``ValueKind``"),
     TableColumn("reported_at", INSTANT, "when the value came from the device", "reported.reported_at"),
     TableColumn("fresh_until", INSTANT, "until when the device said it holds", "reported.expires_at"),
-    TableColumn("desired_num", pa.float64(), "as ``reported_num``, of the value last asked for"),
+    TableColumn("desired_num", pa.float64(), "as ``reported_num``, of the value last requested"),
     TableColumn("desired_text", pa.string(), "as ``reported_text``"),
     TableColumn("desired_bool", pa.bool_(), "as ``reported_bool``"),
     TableColumn("desired_status", _STATUSES, "ordered: pending < success < failure", "desired.status"),
-    TableColumn("requested_at", INSTANT, "when the write was asked for", "desired.requested_at"),
+    TableColumn("requested_at", INSTANT, "when the write was requested", "desired.requested_at"),
     TableColumn("desired_at", INSTANT, "the same while pending, then that of the status update", "desired.desired_at"),
     TableColumn("subscribed", pa.bool_(), "whether the device accepted a subscription", "resource.subscribed"),
     TableColumn(

@@ -34,7 +34,7 @@ class Unitless(NamedTuple):
 
 
 class NamedUnits(NamedTuple):
-    """What tells the units that devices name, beside the rows of a table itself.
+    """Sources of the units that devices name, besides the rows of a table itself.
 
     Attributes:
         state: The state table of the present.
@@ -108,7 +108,7 @@ def with_units(table: pa.Table, named: NamedUnits) -> pa.Table:
     has none; where no row names one, it is the unit of the present.
     """
     device, path, unit = (_one_array(table[name]) for name in ("device_id", "path", "unit"))
-    told = unit.indices.fill_null(-1).to_numpy()
+    own = unit.indices.fill_null(-1).to_numpy()
     now, before = ({} if state is None else units_of(state) for state in (named.state, named.before))
     rows = _naming_rows(table) if named.rows is None else _naming_rows(named.rows)
     words = list(dict.fromkeys([*unit.dictionary.to_pylist(), *now.values(), *before.values(), *rows.units]))
@@ -117,7 +117,7 @@ def with_units(table: pa.Table, named: NamedUnits) -> pa.Table:
     if len(rows.units):
         first = _codes_of(device, path, {resource: codes[word] for resource, word in before.items()})
         known = _at_their_times(table, device, path, rows, codes, first, known)
-    found = np.where(told < 0, known, told)
+    found = np.where(own < 0, known, own)
     column = words_at(pa.array(found, mask=found < 0), pa.array(words, pa.string()))
     return table.set_column(table.schema.get_field_index("unit"), "unit", column)
 

@@ -109,13 +109,11 @@ class Fault:
             case "duplicate":
                 copies = [[entry] * (2 if is_taken else 1) for entry, is_taken in zip(entries, taken, strict=True)]
                 return [entry for each in copies for entry in each]
-        is_complete = self.acted == self.times
-        return (
-            _reversed(entries, [index for index, is_taken in enumerate(taken) if is_taken]) if is_complete else entries
-        )
+        return _reversed(entries, taken) if self.acted == self.times else entries
 
 
-def _reversed(entries: list[Any], positions: list[int]) -> list[Any]:
+def _reversed(entries: list[Any], taken: list[bool]) -> list[Any]:
+    positions = [position for position, is_taken in enumerate(taken) if is_taken]
     numbers = list(dict.fromkeys(entries[position].get("seq") for position in positions))
     # In a log the number belongs to the position; an entry that comes twice has the same one twice.
     renumbered = dict(zip(numbers, reversed(numbers), strict=True))

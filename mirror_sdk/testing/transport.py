@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
@@ -32,25 +30,6 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.2
 _MOST_THREADS = 1000
-
-
-@dataclass(slots=True)
-class _Received:
-    """The entries that follow a position, of one message or more."""
-
-    after: str
-    message: dict[str, list[Any]] = field(default_factory=dict)
-    gap: str | None = None
-    served_at: str | None = None
-    messages: int = 0
-
-    def add(self, response: httpx.Response) -> None:
-        self.messages += 1
-        self.after = response.headers.get(CURSOR_HEADER, self.after)
-        self.gap = self.gap or response.headers.get(GAP_HEADER)
-        self.served_at = response.headers.get(TIME_HEADER)
-        for key, entries in (json.loads(response.content) if response.content else {}).items():
-            self.message[key] = self.message.get(key, []) + entries
 
 
 class FaultyTransport(httpx.BaseTransport):
@@ -120,23 +99,26 @@ class FaultyTransport(httpx.BaseTransport):
         if hold_seconds:
             self._give_up_silent_devices(request, is_canceled)
         end_at = time.monotonic() + hold_seconds
-        received = _Received(after or "")
+        # Several, if the entries of the first have to wait for later ones.
+        responses: list[httpx.Response] = []
+        position = after
         while True:
             left_seconds = max(0.0, end_at - time.monotonic())
             if not self._faults.is_channel_late():
-                response = self.read(_poll_request(request, received.after, left_seconds), is_canceled)
+                response = self.read(_poll_request(request, position, left_seconds), is_canceled)
                 if after is None or response.status_code not in {200, 204}:
                     return response
-                received.add(response)
-                if not self._faults.is_channel_late() and not self._faults.is_incomplete(received.message):
-                    altered = self._faults.alter(received.message)
-                    if received.messages == 1 and altered == received.message:
-                        return response
-                    return _poll_response(request, received.after, altered, received.gap, received.served_at)
+                responses.append(response)
+                position = response.headers.get(CURSOR_HEADER, position)
+                message = _merged(responses)
+                if not self._faults.is_channel_late() and not self._faults.is_incomplete(message):
+                    altered = self._faults.alter(message)
+                    is_unchanged = len(responses) == 1 and altered == message
+                    return response if is_unchanged else _poll_response(request, responses, altered)
             elif left_seconds:
                 self._faults.wait(min(left_seconds, _LOOK_SECONDS))
             if not left_seconds or is_canceled():
-                return _poll_response(request, after, {})
+                return httpx.Response(204, headers={CURSOR_HEADER: after} if after else None, request=request)
 
     def _give_up_silent_devices(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> None:
         """Let the server's patience pass for each attempt of this application's requests to silent devices."""
@@ -193,7 +175,7 @@ def _hold_seconds(request: httpx.Request) -> int:
     return int(request.url.params.get("hold", DEFAULT_HOLD_SECONDS))
 
 
-def _poll_request(request: httpx.Request, after: str, hold_seconds: float) -> httpx.Request:
+def _poll_request(request: httpx.Request, after: str | None, hold_seconds: float) -> httpx.Request:
     """Return the poll with another position and hold; one without a position stays one."""
     params = request.url.params.set("hold", min(math.ceil(hold_seconds), _hold_seconds(request)))
     if after:
@@ -202,15 +184,19 @@ def _poll_request(request: httpx.Request, after: str, hold_seconds: float) -> ht
     return httpx.Request("GET", url, headers=request.headers, extensions=request.extensions)
 
 
+def _merged(responses: Sequence[httpx.Response]) -> dict[str, list[Any]]:
+    message: dict[str, list[Any]] = {}
+    for response in responses:
+        for key, entries in (response.json() if response.content else {}).items():
+            message[key] = message.get(key, []) + entries
+    return message
+
+
 def _poll_response(
-    request: httpx.Request,
-    cursor: str | None,
-    message: Mapping[str, Any],
-    gap: str | None = None,
-    served_at: str | None = None,
+    request: httpx.Request, responses: Sequence[httpx.Response], message: Mapping[str, Any]
 ) -> httpx.Response:
-    values = {CURSOR_HEADER: cursor, GAP_HEADER: gap, TIME_HEADER: served_at}
-    headers = {name: value for name, value in values.items() if value is not None}
-    if not message:
-        return httpx.Response(204, headers=headers, request=request)
-    return httpx.Response(200, headers=headers, json=message, request=request)
+    """Return one response instead of several: with the gap of the first, and the position and time of the last."""
+    first, last = responses[0], responses[-1]
+    sources = ((GAP_HEADER, first), (CURSOR_HEADER, last), (TIME_HEADER, last))
+    headers = {name: response.headers[name] for name, response in sources if name in response.headers}
+    return httpx.Response(200 if message else 204, headers=headers, json=message or None, request=request)

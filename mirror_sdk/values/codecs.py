@@ -213,7 +213,10 @@ def encode(
     name = media_type(_written_type(content_type))
     codec = _CODECS.get(name) or registered_codec(name)
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
-        return _octets(plain, definition, path), content_type
+        if not isinstance(plain, bytes):
+            cure = "give bytes, or leave content_type out"
+            raise invalid_value(path, definition, plain, "bytes with this content type", cure)
+        return plain, content_type
     resource_type = None if definition is None else definition.type
     return codec.write(accept(plain, definition, path), path, resource_type), content_type
 
@@ -259,14 +262,6 @@ def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only:
             f"{path} ({definition.label}) is declared read-only; if this device takes it all the same, "
             "give allow_read_only=True"
         )
-
-
-def _octets(value: object, definition: ResourceDefinition | None, path: str) -> bytes:
-    if not isinstance(value, bytes):
-        raise invalid_value(
-            path, definition, value, "bytes with this content type", "give bytes, or leave content_type out"
-        )
-    return value
 
 
 def _codec(content_type: str | None, path: str) -> Codec:

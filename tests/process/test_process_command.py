@@ -49,7 +49,7 @@ def assert_one_line_error(finished: subprocess.CompletedProcess[str], *words: st
         ([], ["demo", "    mirror-server keys create my-app --database sqlite:///mirror.db\n"]),
         (["run"], ["MIRROR_DATABASE", "Ctrl-C"]),
         (["keys"], ["create", "list", "renew", "revoke"]),
-        (["keys", "create"], ["NAME", "shown this once"]),
+        (["keys", "create"], ["NAME", "printed only once"]),
         (["demo"], ["\n    export API_HOST=...\n    export API_KEY=...\n"]),
     ],
 )

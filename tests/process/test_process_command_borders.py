@@ -201,22 +201,6 @@ def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(shell, 
     assert len(json.loads(shell.run("requests", "--json").stdout)) == 1
 
 
-@pytest.mark.parametrize(("command", "status"), [("watch", 0), ("record", 1)])
-def test_a_command_that_is_ended_while_it_loads(command, status):
-    program = f"""
-import mirror_sdk._lazy_group as group
-
-def interrupted(name):
-    raise KeyboardInterrupt
-
-group.import_module = interrupted
-{COMMANDS["mirror"].replace("main(", f"main(['{command}'], ")}
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_SECONDS, check=False)
-    # What was to be recorded was not.
-    assert (ended.returncode, ended.stderr.strip()) == (status, b"Aborted!" if status else b"")
-
-
 def first_line(watching: subprocess.Popen[str], application: Application, device: str) -> str:
     """The first line it shows, of changes that are made until then."""
     assert watching.stdout is not None

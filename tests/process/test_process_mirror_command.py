@@ -326,7 +326,7 @@ def test_a_plan_is_shown_applied_and_undone(run, application, light, tmp_path):
     assert run("plan", str(wanted)).stderr == "1 to write; nothing was sent, --apply sends\n"
     assert run("read", application.name, LEVEL).stdout.strip() == "10"
     ledger = json.loads(run("plan", str(wanted), "--apply", "--undo", str(before), "--json").stdout)
-    assert [(row["device"], row["asked"], row["status"]) for row in ledger] == [(application.name, 55.0, "success")]
+    assert [(row["device"], row["requested"], row["status"]) for row in ledger] == [(application.name, 55.0, "success")]
     assert run("read", application.name, LEVEL).stdout.strip() == "55"
     values_before = before.read_text()
     again = run("plan", str(wanted), "--apply", "--undo", str(before), status=2)

@@ -111,8 +111,8 @@ def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, ligh
     assert failed(plain) == set(lights[1:])
     for light in lights[1:]:
         plain.requests.acknowledge_failed_write(light, LEVEL)
-    assert "--acknowledged shows" in shell("drift").stderr
-    assert "--acknowledged shows" not in shell("drift", "--acknowledged").stderr
+    assert "--acknowledged also shows" in shell("drift").stderr
+    assert "--acknowledged also shows" not in shell("drift", "--acknowledged").stderr
 
 
 def test_what_cannot_be_acknowledged_is_refused(client, lights):

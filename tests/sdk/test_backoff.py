@@ -9,12 +9,12 @@ from mirror_sdk._protocol.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 
 
 def test_chance_takes_up_to_half_of_a_delay():
-    assert Backoff(chance=lambda: 0.0).failed() == FIRST_SECONDS / 2
+    assert Backoff(rng=lambda: 0.0).failed() == FIRST_SECONDS / 2
 
 
 @given(failures=st.integers(1, 3000), chance=st.floats(0, 1))
 def test_every_delay_is_positive_and_bounded(failures, chance):
-    backoff = Backoff(chance=lambda: chance)
+    backoff = Backoff(rng=lambda: chance)
     delays = [backoff.failed() for _ in range(failures)]
     assert all(0 < delay <= LONGEST_SECONDS for delay in delays)
 

@@ -105,7 +105,7 @@ def send_to(log: Callable[[httpx.Request], httpx.Response]) -> Any:
 
 
 def reader_of(log: Log, after: int | None = None) -> LogReader:
-    backoff = Backoff(chance=lambda: 1.0)
+    backoff = Backoff(rng=lambda: 1.0)
     return LogReader(send_to(log), after=after, clock=log.time, sleep=log.time.sleep, backoff=backoff)
 
 

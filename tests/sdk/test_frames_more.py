@@ -110,7 +110,7 @@ def test_requests_are_a_ledger():
         (request(answer(payload=b"7", ct="text/plain"), method="GET"), "success", None, None, 7.0),
     ]
     frame = requests_frame([placed for placed, *_ in rows])
-    cells = frame[["status", "category", "asked_num", "value_num"]].astype(object)
+    cells = frame[["status", "category", "requested_num", "value_num"]].astype(object)
     assert cells.where(cells.notna(), None).values.tolist() == [shown for _, *shown in rows]
     assert frame["latency"].isna().tolist() == [False, False, True, False]
     assert frame["latency"].iloc[0] == pd.Timedelta(seconds=3)

@@ -11,6 +11,8 @@ from mirror_sdk.wire.notifications import AsyncResponse, Notification, Registrat
 from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
 GOOD = {"ep": "d", "path": "/3303/0/5700", "payload": "NDA2"}
+# Made here, because pydantic builds a model at its first use and keeps the local variables of the caller alive.
+FIRST, SECOND = (AsyncResponse(id=async_id, status=200) for async_id in ("first", "second"))
 
 
 def answer(async_id: str, status: int = 200) -> Entry:
@@ -21,9 +23,9 @@ def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_ar
     inbox = Inbox(keep=2)
     first, second = inbox.expect("first"), inbox.expect("second")
     assert (inbox.waiting, inbox.may_take) == (2, False)
-    inbox.take(AsyncResponse(id="second", status=200), comes_again=True)
+    inbox.take(SECOND, comes_again=True)
     assert (second.answer.status, inbox.waiting, inbox.may_take) == (200, 1, True)
-    inbox.take(AsyncResponse(id="first", status=200), comes_again=True)
+    inbox.take(FIRST, comes_again=True)
     # As many are still to come by the log as it keeps.
     assert (first.answer.status, inbox.may_take, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()

@@ -17,7 +17,7 @@ AT = datetime(2026, 11, 20, tzinfo=UTC)
 
 def cursor(position: int | None = 5) -> LogCursor:
     """A reader's position, at a time that stands still."""
-    return LogCursor(position, lambda: 0.0, Backoff(chance=lambda: 1.0))
+    return LogCursor(position, lambda: 0.0, Backoff(rng=lambda: 1.0))
 
 
 def fail(reader: LogCursor, error: MirrorError) -> tuple[Batch, float]:

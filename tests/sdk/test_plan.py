@@ -48,7 +48,7 @@ def test_apply_returns_the_requests_table(client, lights):
     result = client.plan(all_to(lights, 40)).apply()
     assert list(result.columns) == REQUESTS_SCHEMA.names
     assert statuses(result) == ["success"] * 4
-    assert result["asked_num"].tolist() == [40.0] * 4
+    assert result["requested_num"].tolist() == [40.0] * 4
     assert result["accepted_at"].notna().all()
     assert result.attrs["mirror"]["complete"] is True
     assert result.attrs["mirror"]["stopped_because"] is None

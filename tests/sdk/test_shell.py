@@ -9,7 +9,6 @@ import pytest
 from click import ClickException
 from usual import DIMMER, SENSOR
 
-from mirror_sdk.cli.event_commands import SilenceNotice
 from mirror_sdk.cli.output_files import replacing
 from mirror_sdk.cli.plan_files import delimiter_of
 
@@ -72,7 +71,7 @@ WRONG = {
     ("plan", "{folder}"): (2, "is a directory"),
     ("snapshot", "{folder}/folder.csv"): (2, "is a folder"),
     ("snapshot", "{folder}/none/state.csv"): (1, "there is no folder"),
-    ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' makes one"),
+    ("record", "{folder}/none", "--audit"): (2, "'mirror record FOLDER' starts one"),
     ("snapshot", "{folder}/state.csv", "--max-snapshot-bytes", "9"): (1, "(--max-snapshot-bytes)"),
 }
 
@@ -107,18 +106,11 @@ def test_delimiter_is_found_in_the_heading_of_a_plan():
     assert delimiter_of("nothing;that,is;known\n") == ","
 
 
-def test_notice_of_silence_is_shown_once_and_not_after_an_event():
-    now = [100.0]
-    silence, something = (SilenceNotice("the cure", lambda: now[0]) for _ in range(2))
-    now[0] += 9.9
-    assert silence.text() is None
-    something.cancel()
-    now[0] += 0.2
-    assert silence.text() == "no events received for 10 s, still watching; the cure"
-    now[0] += 1000
-    assert (silence.text(), silence.text(is_over=True)) == (None, None)
-    assert (something.text(), something.text(is_over=True)) == (None, None)
-    assert SilenceNotice("the cure", lambda: now[0]).text(is_over=True) == "no events received; the cure"
+def test_watch_without_events_explains_how_to_receive_them_once(shell, monkeypatch):
+    monkeypatch.setattr("mirror_sdk.cli.event_commands._SILENT_SECONDS", 0)
+    monkeypatch.setattr("mirror_sdk.cli.event_commands._POLL_SECONDS", 0.01)
+    (line,) = shell("watch", "--timeout", "1").stderr.splitlines()
+    assert line.startswith("no events received for 0 s, still watching; values arrive when")
 
 
 def write(file, content="after", error=None):

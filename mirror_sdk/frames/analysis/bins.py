@@ -1,4 +1,4 @@
-"""Bins of time, as the clock of a time zone has them."""
+"""Bins of time by the clock of a time zone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 50_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bins:
-    """Bins that follow one another: each from an edge up to the next one."""
+    """Consecutive bins, each from an edge up to the next one."""
 
     edges: Ints
 
@@ -29,16 +29,16 @@ class Bins:
 
     @property
     def begins(self) -> Ints:
-        """When each begins."""
+        """When each bin begins."""
         return self.edges[:-1]
 
     @property
     def lengths(self) -> Ints:
-        """How long each is."""
+        """How long each bin is."""
         return self.edges[1:] - self.edges[:-1]
 
     def index(self, at: Ints) -> Ints:
-        """In which bin an instant lies; -1 or the number of bins for what lies before or behind all."""
+        """Return the bin of each instant; -1 before the first bin and the number of bins after the last one."""
         lengths = self.lengths
         if len(lengths) and (lengths == lengths[0]).all():
             places: Ints = np.minimum(np.maximum((at - self.edges[0]) // lengths[0], -1), len(lengths))
@@ -47,7 +47,7 @@ class Bins:
 
 
 def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
-    """The bins that have something of the time from ``begin`` up to ``end``.
+    """Return the bins that overlap the time from ``begin`` up to ``end``.
 
     A bin begins when the clock of the zone first shows a multiple of the span: since midnight where whole spans are a
     day, and since Monday, 5 January 1970, where not. Where the clock leaves a multiple out, the bin begins at the
@@ -64,7 +64,7 @@ def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
         InvalidValue: There is no such zone, or there would be too many bins.
     """
     check_count((end - begin) // span)
-    # The first bin may begin before, and the last one end behind; none is twice as long as the span.
+    # The first bin may begin earlier and the last one end later; no bin is twice as long as the span.
     edges = _edges(span, begin - 2 * span, end + 2 * span, tz)
     first_place = np.searchsorted(edges, begin, side="right") - 1
     last_place = np.searchsorted(edges, max(end, begin + 1), side="left")
@@ -72,16 +72,16 @@ def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
 
 
 def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
-    """When bins begin, from one instant up to another."""
+    """Return when bins begin, from one instant up to another."""
     edges: list[Ints] = []
     instants, offsets = _offsets(tz, begin, end)
     for place, (at, until, offset) in enumerate(zip(instants, [*instants[1:], end], offsets, strict=True)):
-        before, behind = at + offsets[max(place - 1, 0)], at + offset
-        shown = _multiples(span, behind, until + offset)
-        if before < behind and len(_multiples(span, before, behind)):
+        before, after = at + offsets[max(place - 1, 0)], at + offset
+        shown = _multiples(span, after, until + offset)
+        if before < after and len(_multiples(span, before, after)):
             edges.append(np.array([at]))
-            shown = shown[shown > behind]
-        elif before - behind < span:
+            shown = shown[shown > after]
+        elif before - after < span:
             # The clock has shown those already.
             shown = shown[shown >= before]
         edges.append(shown - offset)
@@ -89,13 +89,13 @@ def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
 
 
 def _multiples(span: int, begin: int, end: int) -> Ints:
-    """The multiples of a span that a clock shows from a time up to another."""
+    """Return the multiples of a span that a clock shows from a time up to another."""
     first, last = (-((_MONDAY - shown) // span) for shown in (begin, end))
     return np.arange(first, last) * span + _MONDAY
 
 
 def check_count(count: int) -> None:
-    """See that a table would not have too many rows.
+    """Check that a table would not have too many rows.
 
     Raises:
         InvalidValue: It would.
@@ -103,12 +103,12 @@ def check_count(count: int) -> None:
     if count > _MOST:
         raise InvalidValue(
             f"these would be {count:,} rows, and {_MOST:,} are the most; give a longer bin, fewer paths=[...], or"
-            " begin= and end= (a device whose clock is wrong may have told of another century)"
+            " begin= and end= (the clock of a device may be wrong by a century)"
         )
 
 
 def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
-    """Since when the clock of a zone is by how much ahead of UTC, from an instant on and at each change up to another.
+    """Return the instants from which a zone has an offset to UTC, and the offsets, from an instant up to another.
 
     Raises:
         InvalidValue: There is no such zone, or it does not know these times.
@@ -141,15 +141,15 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _in_years_of_zones() -> Iterator[None]:
-    """Where a zone is asked for times: it knows those of the years 1 to 9999.
+    """Convert errors of time zones, which know the years 1 to 9999.
 
     Raises:
-        InvalidValue: It does not know one.
+        InvalidValue: A time is outside these years.
     """
     try:
         yield
     except (NotImplementedError, OverflowError) as exc:
         raise InvalidValue(
-            f"there is a time of which no zone knows ({exc}); give begin= and end= (a device whose clock is wrong may"
-            " have told of another century)"
+            f"a time is outside the years of time zones ({exc}); give begin= and end= (the clock of a device"
+            " may be wrong by a century)"
         ) from exc

@@ -95,6 +95,13 @@ class Service:
         body = {"method": method, "uri": path, **members}
         return self.call("POST", f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body)
 
+    def begin(self, device_id: str, method: str, path: str, **members: Any) -> str:
+        """Submit a device request that is accepted, and return its async-id."""
+        async_id = new_async_id()
+        response = self.submit(device_id, method, path, async_id, **members)
+        assert response.status_code == 202, in_words(response)
+        return async_id
+
     def outcome(self, async_id: str) -> Entry:
         """Wait for the async response of a request. Source: specification 6; wire.md 5."""
         response: Entry = self.wait_for("async-responses", lambda entry: entry["id"] == async_id)
@@ -102,10 +109,7 @@ class Service:
 
     def perform(self, device_id: str, method: str, path: str, **members: Any) -> Entry:
         """Submit a device request and wait for its async response."""
-        async_id = new_async_id()
-        response = self.submit(device_id, method, path, async_id, **members)
-        assert response.status_code == 202, in_words(response)
-        return self.outcome(async_id)
+        return self.outcome(self.begin(device_id, method, path, **members))
 
     def resource(self, device_id: str, path: str) -> Entry:
         """Return one resource of the device object."""

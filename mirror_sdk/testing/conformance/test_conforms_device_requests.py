@@ -67,8 +67,7 @@ def test_an_unknown_device_is_not_found(service: Service) -> None:
 
 def test_a_read_is_accepted_and_has_an_async_response(service: Service, device_id: str, observable_path: str) -> None:
     """Specification 3.3, the read flow, on whatever device there is."""
-    async_id = new_async_id()
-    assert service.submit(device_id, "GET", observable_path, async_id, expiry_seconds=60).status_code == 202
+    async_id = service.begin(device_id, "GET", observable_path, expiry_seconds=60)
     response = service.outcome(async_id)
     assert isinstance(response["status"], int)
     payload = decoded(response["payload"])
@@ -138,8 +137,7 @@ def test_a_read_returns_and_stores_the_value(service: Service, simulator: Simula
 def test_a_write_is_pending_and_then_a_success(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """The write flow of specification 3.3, and 3.1."""
     simulator.set_online(light, False)
-    async_id = new_async_id()
-    assert service.submit(light, "PUT", SWITCH, async_id, value="1").status_code == 202
+    async_id = service.begin(light, "PUT", SWITCH, value="1")
     pending = service.resource(light, SWITCH)["desired"]
     assert (pending["status"], decoded(pending["value"])) == (0, b"1")
     assert "status_updated_at" not in pending
@@ -225,8 +223,7 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
 ) -> None:
     """Specification 3.1 and 7: ``expiry_seconds``."""
     manual_simulator.set_online(light, False)
-    async_id = new_async_id()
-    assert service.submit(light, "PUT", SWITCH, async_id, value="1", expiry_seconds=60).status_code == 202
+    async_id = service.begin(light, "PUT", SWITCH, value="1", expiry_seconds=60)
     manual_simulator.advance(59)
     assert service.resource(light, SWITCH)["desired"]["status"] == 0
     manual_simulator.advance(1)
@@ -238,8 +235,7 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
 def test_a_silent_device_is_a_timeout(service: Service, manual_simulator: SimulatedDevices, light: str) -> None:
     """wire.md 2 and 5: an attempt waits for the device's response, then 504."""
     manual_simulator.set_answer(light, "silent")
-    async_id = new_async_id()
-    assert service.submit(light, "GET", TEMPERATURE, async_id).status_code == 202
+    async_id = service.begin(light, "GET", TEMPERATURE)
     manual_simulator.advance(2 * 3600)
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (504, "TIMEOUT")
@@ -263,9 +259,7 @@ def test_a_resource_is_executed(service: Service, light: str) -> None:
 def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """wire.md 2: both are delivered in order, both have async responses, and the mirror follows the newer one."""
     simulator.set_online(light, False)
-    older, newer = new_async_id(), new_async_id()
-    assert service.submit(light, "PUT", SWITCH, older, value="0").status_code == 202
-    assert service.submit(light, "PUT", SWITCH, newer, value="1").status_code == 202
+    older, newer = service.begin(light, "PUT", SWITCH, value="0"), service.begin(light, "PUT", SWITCH, value="1")
     desired = service.resource(light, SWITCH)["desired"]
     assert (desired["status"], desired["value"]) == (0, encoded("1"))
     simulator.set_online(light, True)
@@ -278,7 +272,7 @@ def test_a_full_queue_is_a_limit(service: Service, simulator: SimulatedDevices, 
     """``QUEUE_IS_FULL``: 20 commands wait for one device."""
     simulator.set_online(light, False)
     for _ in range(20):
-        assert service.submit(light, "GET", TEMPERATURE, new_async_id()).status_code == 202
+        service.begin(light, "GET", TEMPERATURE)
     body = service.rejected(429, *post(light), json=READ)
     assert body["reason"] == "QUEUE_IS_FULL"
 
@@ -288,8 +282,7 @@ def test_pending_requests_fail_when_the_device_deregisters(
 ) -> None:
     """``DEVICE_REMOVED_REGISTRATION``."""
     simulator.set_answer(light, "silent")
-    async_id = new_async_id()
-    assert service.submit(light, "GET", TEMPERATURE, async_id).status_code == 202
+    async_id = service.begin(light, "GET", TEMPERATURE)
     simulator.deregister(light)
     response = service.outcome(async_id)
     assert (response["status"], response["error"]) == (429, "DEVICE_REMOVED_REGISTRATION")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirror_sdk.testing.conformance.service import Service, decoded, new_async_id
+from mirror_sdk.testing.conformance.service import Service, decoded
 from mirror_sdk.testing.conformance.simulated_devices import TEMPERATURE, SimulatedDevices
 from mirror_sdk.webhook import WebhookReceiver
 from mirror_sdk.wire.notifications import NotificationMessage
@@ -57,9 +57,7 @@ def test_registrations_are_reported_to_every_application(
 
 def test_a_plain_poll_gives_each_entry_once(service: Service, light: str) -> None:
     """The server keeps the position of this key."""
-    async_id = new_async_id()
-    service.submit(light, "GET", TEMPERATURE, async_id)
-    service.outcome(async_id)
+    async_id = service.perform(light, "GET", TEMPERATURE)["id"]
     service.poll_now()
     assert [entry["id"] for entry in service.received("async-responses")].count(async_id) == 1
 
@@ -79,10 +77,7 @@ def test_a_reader_with_a_position_removes_nothing(log: Service, light: str) -> N
 def test_the_entries_are_numbered_without_a_gap(log: Service, light: str) -> None:
     """The cursor is the number of the last entry in the response."""
     before = log.log_end()
-    async_ids = [new_async_id() for _ in range(3)]
-    for async_id in async_ids:
-        log.submit(light, "GET", TEMPERATURE, async_id)
-        log.outcome(async_id)
+    async_ids = [log.perform(light, "GET", TEMPERATURE)["id"] for _ in range(3)]
     entries = list(log.log_entries(before))
     assert [entry["id"] for kind, entry in entries if kind == "async-responses"] == async_ids
     assert log.log_end() == before + len(entries)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from mirror_sdk._visible import shown_names, visible
-from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event
-from mirror_sdk.naming import DeviceLike, DevicesLike, own_id
+from mirror_sdk.naming import DeviceLike, DevicesLike, devices_with, own_id
 from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
@@ -16,7 +15,6 @@ from mirror_sdk.wire.directory import Device
 
 DIRECTORY_RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
-_IDS_PER_REQUEST = 50
 
 
 class DevicePicker:
@@ -109,15 +107,13 @@ class DevicePicker:
             "hints": {"device": device_id},
         }
 
-    def _list_devices(self) -> DeviceList:
-        devices = self._model.client.devices
+    def _list_devices(self) -> Sequence[Device]:
+        client = self._model.client
         if self._given is None:
-            return devices.list()
-        starts = range(0, len(self._given), _IDS_PER_REQUEST)
-        pages = [self._given[start : start + _IDS_PER_REQUEST] for start in starts]
-        return DeviceList([device for page in pages for device in devices.list(filters={"id__in": page})])
+            return list(client.devices.list())
+        return client._session.run(devices_with("id", self._given))
 
-    def _accept(self, devices: DeviceList) -> None:
+    def _accept(self, devices: Sequence[Device]) -> None:
         self._directory = {device.id: device for device in devices}
         self._names = shown_names({device.id: device.endpoint_name for device in devices})
         if self._given is None:

@@ -425,7 +425,7 @@ def test_undo_is_previewed_first_and_sent_by_apply(new_model, client, lights):
     assert not model.can_apply
     assert model.value.text.endswith(", accepted 10 % since")
     assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
-    assert model.result["asked_num"].tolist() == [10.0] * 3
+    assert model.result["requested_num"].tolist() == [10.0] * 3
     model.preview_undo()
     assert {row["wanted"] for row in model.rows} == {"40 %"}
     # When the input changes it is dropped.

@@ -66,7 +66,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     "--queue",
     "queue_mode",
     is_flag=True,
-    help="Queue mode: sleep from 93 s after the last message, and make contact every 15 minutes. The first contact"
+    help="Queue mode: sleep from 93 s after the last message, and make contact every 15 minutes; the first contact"
     " may come sooner.",
 )
 @click.option(

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from mirrored import TAKEN_AT, device, resource
 
 from mirror_sdk.frames import drift_frame, events_frame, mirror, requests_frame, state_frame, wide
-from mirror_sdk.frames.shown import show_in_notebooks
+from mirror_sdk.frames.html import show_in_notebooks
 
 TEMPERATURE, UNIT, DIMMER = "/3303/0/5700", "/3303/0/5701", "/3311/0/5851"
 LONG_ID = "0198f3a2-7c1e-7d31-9a55-0242ac120002"

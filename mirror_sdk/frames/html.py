@@ -1,6 +1,6 @@
-"""How tables look in a notebook: ids and times in one line, one sign for what is missing, units in the header.
+"""The HTML of tables in notebooks: ids and times in one line, one sign for missing cells, units in the header.
 
-A table stays a plain ``DataFrame``, as which pandas shows it everywhere else: IPython is told how to show those of this
+A table stays a plain ``DataFrame``, which pandas shows everywhere else. A formatter of IPython shows those of this
 package.
 """
 
@@ -21,7 +21,7 @@ _CUT = "…"
 
 
 class _Column(NamedTuple):
-    """What is shown of a column; a cell without text is missing."""
+    """The visible cells of a column; a cell without text is missing."""
 
     title: str
     cells: list[str]
@@ -56,7 +56,7 @@ def _visible_cell(cell: object) -> object:
 
 
 def show_in_notebooks() -> None:
-    """Have IPython show the tables of this package so; who told it how to show frames before keeps that."""
+    """Register the formatter with IPython, unless another one for frames is registered."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None:
