@@ -1,4 +1,4 @@
-"""Calls of third-party programs that are outside the scope of a device state mirror, and why; all others have to run."""
+"""Calls of third-party programs that are outside the scope of a mirror, and why; all others have to run."""
 
 from __future__ import annotations
 
