@@ -134,7 +134,7 @@ def restore(file: Path, database_url: str) -> None:
     # The copy is upgraded; the backup itself keeps its version.
     copy(file, path, [schema.CORE, *(storage.branch for storage in of_commands().storages)])
     with closing(open_database(database_url)) as restored:
-        restored.write(maintenance.leave_behind)
+        restored.write(maintenance.skip_lost_numbers)
     click.echo(f"restored {database_url}")
 
 
@@ -151,5 +151,5 @@ def mark_restored(database_url: str) -> None:
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
         if not is_alone and database.backend.is_served():
             raise click.ClickException("a server is running on this database; stop it first, then run this again")
-        database.write(maintenance.leave_behind)
+        database.write(maintenance.skip_lost_numbers)
     click.echo(f"marked {shown(database_url)} as restored: new numbers start after all numbers that clients can have")

@@ -17,7 +17,7 @@ from mirror_server.store.logs import WebhookRow
 from mirror_server.store.resources import AnnouncedResource, ResourceRow
 
 if TYPE_CHECKING:
-    from mirror_server.service.devices import Described
+    from mirror_server.service.devices import DirectoryEntry
 
 _EPOCH_IN_UTC = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -126,9 +126,9 @@ def _members_of(part: Part) -> _Members:
 _REPORTED, _DESIRED = _members_of("reported"), _members_of("desired")
 
 
-def device(described: Described) -> dict[str, Any]:
+def device(entry: DirectoryEntry) -> dict[str, Any]:
     """Return a device of the directory, with the members that extensions add."""
-    row = described.device
+    row = entry.device
     members: dict[str, Any] = {
         "object": "device",
         "id": row.device_id,
@@ -144,7 +144,7 @@ def device(described: Described) -> dict[str, Any]:
         "queue_mode": bool(row.queue_mode),
         "last_contact_at": timestamp(row.last_contact_at),
     }
-    return members | described.members
+    return members | entry.members
 
 
 def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
