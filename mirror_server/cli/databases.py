@@ -130,7 +130,7 @@ def restore(file: Path, database_url: str) -> None:
     # The backup itself stays as it is, of whatever version.
     copy(file, path, [schema.CORE, *(storage.branch for storage in of_commands().storages)])
     with closing(open_database(database_url)) as restored:
-        restored.write(maintenance.leave_behind)
+        restored.write(maintenance.skip_lost_numbers)
     click.echo(f"restored {database_url}")
 
 
@@ -147,5 +147,5 @@ def mark_restored(database_url: str) -> None:
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
         if not is_alone and database.backend.is_served():
             raise click.ClickException("a server runs on this database; stop it first, and run this again")
-        database.write(maintenance.leave_behind)
+        database.write(maintenance.skip_lost_numbers)
     click.echo(f"{shown(database_url)} counts on from beyond all that was told of it")

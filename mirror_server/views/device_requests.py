@@ -24,7 +24,7 @@ from mirror_sdk.wire.routes import (
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import ApiError
 from mirror_server.hooks import Handling
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.requests import (
@@ -59,7 +59,7 @@ def place_device_request(device_id: str) -> Response:
     async_id = _read_async_id()
     body = read_body(DeviceRequestBody, malformed_reason="MALFORMED_JSON_CONTENT")
     require_scope(g.scopes, Scope.READ if body.method == "GET" else Scope.WRITE)
-    placement = Placement(
+    submission = CommandSubmission(
         app_id=app_id(),
         device_id=device_id,
         request=_read_request(body),
@@ -68,11 +68,11 @@ def place_device_request(device_id: str) -> Response:
         retries=query_integer("retry", low=0, high=MAX_RETRIES),
     )
     parts = services()
-    handlings = [found for hook in parts.device_request_hooks if (found := hook(placement)) is not None]
-    return place(placement, *handlings)
+    handlings = [found for hook in parts.device_request_hooks if (found := hook(submission)) is not None]
+    return place(submission, *handlings)
 
 
-def place(placement: Placement, *handlings: Handling) -> Response:
+def place(submission: CommandSubmission, *handlings: Handling) -> Response:
     """Queue a device request; the 202 is sent when it is on disk.
 
     Raises:
@@ -84,7 +84,7 @@ def place(placement: Placement, *handlings: Handling) -> Response:
     # The response is made when the request is no longer at hand.
     respond = partial(_accepted, request.environ)
     checks = tuple(each.check for each in handlings if each.check is not None)
-    stored = services().commands.place(replace(placement, checks=checks) if checks else placement)
+    stored = services().commands.submit(replace(submission, checks=checks) if checks else submission)
     for each in handlings:
         if each.respond is not None:
             return each.respond(stored, respond)

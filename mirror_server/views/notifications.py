@@ -178,7 +178,7 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         return page.once(_with_cursor) if page.entries else _with_cursor(page)
 
     def response(_: object = None) -> Response:
-        return with_cursor(log.read_more(application, after, more))
+        return with_cursor(log.read_new(application, after, more))
 
     with ExitStack() as undo:
         undo.callback(more.cancel)

@@ -17,7 +17,7 @@ from mirror_server.store.logs import WebhookRow
 from mirror_server.store.resources import AnnouncedResource, ResourceRow
 
 if TYPE_CHECKING:
-    from mirror_server.service.devices import Described
+    from mirror_server.service.devices import DirectoryEntry
 
 _EPOCH_IN_UTC = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -125,7 +125,7 @@ def _members_of(part: Part) -> _Members:
 _REPORTED, _DESIRED = _members_of("reported"), _members_of("desired")
 
 
-def device(found: Described) -> dict[str, Any]:
+def device(found: DirectoryEntry) -> dict[str, Any]:
     """A device of the directory, with the members that extensions have of it."""
     row = found.device
     members: dict[str, Any] = {

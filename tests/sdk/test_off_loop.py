@@ -386,13 +386,13 @@ def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkey
         expected = [await router.expect(f"id-{one}") for one in (0, 500, 999)]
         unknown = await router.expect("another")
         waiting = asyncio.create_task(router.wait(unknown, PATIENCE_SECONDS))
-        while not any(one.answer for one in expected):
+        while not any(one.response for one in expected):
             await asyncio.sleep(0)
-        assert expected[-1].answer is None
+        assert expected[-1].response is None
         waiting.cancel()
         with suppress(asyncio.CancelledError):
             await waiting
-        return inbox.unclaimed, [one.answer is not None for one in expected]
+        return inbox.unclaimed, [one.response is not None for one in expected]
 
     assert run(scene()) == (997, [True, True, True])
 

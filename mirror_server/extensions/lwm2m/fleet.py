@@ -232,7 +232,7 @@ class RealFleet:
         taken = [each for each in told if each.path in known]
         if told and not taken:
             raise RequestRejected("4.04", "no resource of these is one that was registered")
-        self._collect(device, taken, self._clock.now(), is_unasked=True)
+        self._collect(device, taken, self._clock.now(), is_unsolicited=True)
         return Response("2.04")
 
     async def _sender(self, peer: Peer) -> RegisteredDevice | None:
@@ -439,14 +439,14 @@ class RealFleet:
             self._collect(device, told, now)
 
     def _collect(
-        self, device: RegisteredDevice, told: list[ReportedPayload], now: Instant, *, is_unasked: bool = False
+        self, device: RegisteredDevice, told: list[ReportedPayload], now: Instant, *, is_unsolicited: bool = False
     ) -> None:
         """Report values: at once, or together with those that came a moment before."""
         if told and not self._told:
             loop = asyncio.get_running_loop()
             loop.call_at(self._handed_over_at + _GROUP_SECONDS, self._hand_over)
         self._told += [
-            Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unasked)
+            Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unsolicited)
             for path, content, changed_at in told
         ]
 

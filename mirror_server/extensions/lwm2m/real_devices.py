@@ -55,7 +55,7 @@ class RealDevices:
     """
 
     name = BACKEND
-    parts_of = staticmethod(written)
+    split_instance = staticmethod(written)
 
     def __init__(self, settings: LwM2MSettings, services: Services) -> None:
         self._settings = settings

@@ -22,7 +22,7 @@ from mirror_server.devices.link import Registration
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.service import keys
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.store import logs, schema
 from mirror_server.store.backend import LOCATIONS, DatabaseError, shown
@@ -85,7 +85,7 @@ def new_application(services: Services) -> str:
     """The id of an application whose log is kept."""
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     identity = key.split("_")[1]
-    services.log.keep_for(identity)
+    services.log.ensure_log(identity)
     return identity
 
 
@@ -102,7 +102,7 @@ def put_webhook(services: Services, app_id: str) -> None:
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
     """A write that is stored, answered and logged."""
     request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
-    services.commands.place(Placement(app_id, device_id, request, uuid4().hex)).result(60)
+    services.commands.submit(CommandSubmission(app_id, device_id, request, uuid4().hex)).result(60)
     assert services.database.settle(60)
 
 
