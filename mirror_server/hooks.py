@@ -140,10 +140,10 @@ if TYPE_CHECKING:
     from mirror_server.core.commands import Command
     from mirror_server.core.instants import Instant
     from mirror_server.server import Services
-    from mirror_server.service.commands import Placement
+    from mirror_server.service.commands import CommandSubmission
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.changes import FinishedWrite, RegistrationChange, ReportedChange
-    from mirror_server.store.commands import Target
+    from mirror_server.store.commands import CommandContext
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
@@ -329,13 +329,13 @@ class Handling(NamedTuple):
         is_conditional: Whether ``check`` is about the request's ``If-Match``, which is refused where no one checks it.
     """
 
-    check: Callable[[Session, Target], object] | None = None
+    check: Callable[[Session, CommandContext], object] | None = None
     respond: Callable[[Future[Command], Callable[..., Response]], Response] | None = None
     is_conditional: bool = False
 
 
 @specifies
-def device_request(placement: Placement) -> Handling | None:
+def device_request(submission: CommandSubmission) -> Handling | None:
     """A device request came and is queued next. Called for each, in its view, and may refuse it."""
 
 

@@ -151,8 +151,8 @@ class Services:
             clock=self.clock,
             log=self.log,
             listeners=self._listeners,
-            under_way=self.dispatcher.under_way,
-            parts_of=self.backends.parts_of,
+            in_flight=self.dispatcher.in_flight,
+            split_instance=self.backends.split_instance,
         )
         self.subscriptions = SubscriptionService(self.database, self.clock, self.log, self._listeners)
         self.devices = DeviceService(
@@ -195,7 +195,7 @@ class Services:
         for hook in ("values_reported", "write_finished", "registration_changed", "devices_deleted"):
             getattr(self._listeners, hook).extend(self.extensions.collected(hook))
         self.devices.on_resumed.extend(self.extensions.collected("resumed"))
-        self.devices.on_described.extend(self.extensions.collected("describe_devices"))
+        self.devices.on_describe.extend(self.extensions.collected("describe_devices"))
         self.log.on_responses.extend(self.extensions.collected("responses_added"))
         self.device_request_hooks = self.extensions.collected("device_request")
 

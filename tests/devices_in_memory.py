@@ -26,9 +26,9 @@ from mirror_server.devices.link import (
     Observation,
     Observe,
     Outcome,
-    PartsOf,
     Read,
     Registration,
+    SplitInstance,
     Write,
     WriteAttributes,
 )
@@ -97,7 +97,7 @@ class DevicesInMemory:
     """Any number of devices; each method of a test returns when the service was told what it causes."""
 
     name = "memory"
-    parts_of: PartsOf | None = None
+    split_instance: SplitInstance | None = None
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}

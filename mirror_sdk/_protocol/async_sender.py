@@ -141,7 +141,7 @@ class AsyncSender(SenderBase):
             if self._before is not None:
                 raise InvalidValue("there is a cassette in this client; end its block first")
             self._before, self._pool = before, _Pool(self._headers, transport)
-            self.clock = clock
+            self.clock: ClientClock = clock
 
     async def take_out(self) -> None:
         """Send requests as before; a client that was closed meanwhile stays closed."""

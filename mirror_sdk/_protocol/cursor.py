@@ -59,7 +59,7 @@ class LogCursor:
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff | None = None,
     ) -> None:
-        self.position = position
+        self.position: int | None = position
         self.served_at: datetime | None = None
         self.last_failure: MirrorError | None = None
         self._clock = clock

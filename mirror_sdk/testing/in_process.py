@@ -99,7 +99,7 @@ class InProcessServer(httpx.BaseTransport):
         key = keys.create(self._services.database, "test", chosen, self._services.clock.now())
         app_id = key.split("_")[1]
         self._app_ids.add(app_id)
-        self._services.log.keep_for(app_id)
+        self._services.log.ensure_log(app_id)
         return key
 
     def add_devices(self, count: int, seed: int) -> list[str]:

@@ -47,7 +47,7 @@ class AsyncCallbackReader(AsyncLogReader):
 
     async def go_to_end(self, within_seconds: float = math.inf) -> None:  # noqa: ARG002 - as of any reader
         """Take the newest entry as the position."""
-        self.position = max(self._after, self._inbox.last)
+        self.position: int | None = max(self._after, self._inbox.last)
 
     async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
         """Wait up to ``hold_seconds`` for entries after the position.

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mirror_server.devices.link import ConnectionStatus, DeviceBackend, DeviceCommand, DeviceResponse, Outcome, PartsOf
+from mirror_server.devices.link import (
+    ConnectionStatus,
+    DeviceBackend,
+    DeviceCommand,
+    DeviceResponse,
+    Outcome,
+    SplitInstance,
+)
 
 
 class DeviceBackends:
@@ -46,10 +53,10 @@ class DeviceBackends:
         backend = self._of(device_id)
         return None if backend is None else backend.describe(device_id)
 
-    def parts_of(self, name: str) -> PartsOf | None:
+    def split_instance(self, name: str) -> SplitInstance | None:
         """What takes apart an object instance for the backend of this name; ``None`` where nothing does."""
         backend = self._backends.get(name)
-        return None if backend is None else backend.parts_of
+        return None if backend is None else backend.split_instance
 
     def _of(self, device_id: str) -> DeviceBackend | None:
         return next((backend for backend in self._backends.values() if backend.has(device_id)), None)

@@ -33,7 +33,7 @@ from mirror_server.devices.link import (
 )
 from mirror_server.store import commands, subscriptions
 from mirror_server.store.backend import NotLeader, StorageFailed
-from mirror_server.store.commands import Waiting
+from mirror_server.store.commands import PendingWork
 from mirror_server.store.database import Database
 from mirror_server.store.session import parts
 
@@ -149,7 +149,7 @@ class Dispatcher:
             # Those that one transaction woke are looked after together, by the first of them.
             self._database.after_group(self._begin_new)
 
-    def under_way(self) -> set[int]:
+    def in_flight(self) -> set[int]:
         """The numbers of the device requests in flight."""
         with self._lock:
             return {delivery.command_id for delivery in self._deliveries.values() if delivery.command_id is not None}
@@ -183,7 +183,7 @@ class Dispatcher:
     def _begin_some(self, deliveries: Sequence[_Delivery]) -> None:
         now, device_ids = self._clock.now(), [delivery.device_id for delivery in deliveries]
         try:
-            found = self._database.query(lambda session: commands.waiting_of_devices(session, device_ids, now))
+            found = self._database.query(lambda session: commands.pending_work(session, device_ids, now))
         except Exception as error:
             for each in deliveries:
                 if len(deliveries) == 1 or isinstance(error, StorageFailed):
@@ -219,7 +219,7 @@ class Dispatcher:
                 _log.error(message, delivery.device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
         self._release_later(delivery)
 
-    def _begin(self, delivery: _Delivery, found: Waiting) -> None:
+    def _begin(self, delivery: _Delivery, found: PendingWork) -> None:
         """Send what waits for a device; with nothing to send its delivery ends."""
         job = self._next_job(delivery.device_id, found)
         if job is not None:
@@ -231,7 +231,7 @@ class Dispatcher:
         if delivery.is_woken:
             self.wake(delivery.device_id)
 
-    def _next_job(self, device_id: str, found: Waiting) -> Job | None:
+    def _next_job(self, device_id: str, found: PendingWork) -> Job | None:
         asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
         command = found.command
         with self._lock:

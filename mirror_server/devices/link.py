@@ -40,19 +40,25 @@ class Content(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """A change notification from a device, or an auto-observation; ``changed_at`` is the device's time of it.
+    """A change notification or an auto-observation of a device.
 
-    ``is_unasked`` where the device sent it though nobody had it observed, also of a resource that is not auto-observed;
-    ``is_published`` where it came with the device's registration or an update of it.
+    A named tuple, like its content, because it is created in half the time of a frozen dataclass. Thousands arrive per
+    second.
 
-    As its content it is a tuple, which is made in half the time of a frozen dataclass: thousands come in a second.
+    Attributes:
+        device_id: The device.
+        path: The resource.
+        content: The value.
+        changed_at: When the value changed, by the clock of the device.
+        is_unsolicited: Whether the device sent it without an observation. The resource need not be auto-observed.
+        is_published: Whether the device sent it with its registration or an update of it.
     """
 
     device_id: str
     path: str
     content: Content
     changed_at: Instant
-    is_unasked: bool = False
+    is_unsolicited: bool = False
     is_published: bool = False
 
 
@@ -161,7 +167,7 @@ class ConnectionStatus:
     address: str | None = None
 
 
-PartsOf = Callable[[str, Content], Sequence[tuple[str, Content]]]
+SplitInstance = Callable[[str, Content], Sequence[tuple[str, Content]]]
 """Gives the values of resources that stand in the payload of an object instance, by their paths.
 
 Raises ValueError, with the reason, where it cannot be read.
@@ -176,7 +182,7 @@ class DeviceBackend(Protocol):
         """As the directory has it of each device that registered by it."""
 
     @property
-    def parts_of(self) -> PartsOf | None:
+    def split_instance(self) -> SplitInstance | None:
         """How an object instance is taken apart; ``None`` where devices read and write single resources only."""
 
     def has(self, device_id: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from mirror_server.core.errors import ApiError
-from mirror_server.notifications.log import More, NotificationLog, Page
+from mirror_server.notifications.log import EntryWaiter, NotificationLog, Page
 from mirror_server.notifications.waiting import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
@@ -107,13 +107,13 @@ class PlainPolls:
         self._channels = channels
         self._is_alive = is_alive
         self._positions: dict[str, tuple[int, str | None]] = {}
-        self._open: dict[str, tuple[More, str | None]] = {}
-        self._ended: WeakKeyDictionary[More, ApiError] = WeakKeyDictionary()
+        self._open: dict[str, tuple[EntryWaiter, str | None]] = {}
+        self._ended: WeakKeyDictionary[EntryWaiter, ApiError] = WeakKeyDictionary()
         self._closings: Waiters[None] = Waiters()
         self._lock = threading.Lock()
         channels.add(POLL, self.exists)
 
-    def open(self, app_id: str, asked_by: str | None = None) -> More:
+    def open(self, app_id: str, asked_by: str | None = None) -> EntryWaiter:
         """Begin a poll, which another process may have forwarded; return a waiter for new entries.
 
         Raises:
@@ -148,15 +148,15 @@ class PlainPolls:
         """Return how many numbers follow the position; some of their entries may be deleted."""
         return self._log.last_seq(app_id) - self._position(app_id)
 
-    def read(self, app_id: str, more: More) -> Page:
+    def read(self, app_id: str, more: EntryWaiter) -> Page:
         """Return the page after the position, which stays; for any thread.
 
         Raises:
             ApiError: The key was revoked meanwhile (401), and its log went with it.
         """
-        return self._log.read_more(app_id, self._position(app_id), more)
+        return self._log.read_new(app_id, self._position(app_id), more)
 
-    def take(self, app_id: str, more: More, page: Page) -> None:
+    def take(self, app_id: str, more: EntryWaiter, page: Page) -> None:
         """Move the position to the end of a page: its entries are on their way to the reader of this poll.
 
         Raises:
@@ -168,7 +168,7 @@ class PlainPolls:
                 raise self._ended[more]
             self._positions[app_id] = (page.cursor, asked_by)
 
-    def close(self, app_id: str, more: More) -> None:
+    def close(self, app_id: str, more: EntryWaiter) -> None:
         """End this poll, so that the key may poll again."""
         with self._lock:
             if self._open.get(app_id, (None, None))[0] is more:
@@ -203,7 +203,7 @@ class PlainPolls:
         state = logs.state(session, app_id)
         return bool(state and state.polled)
 
-    def _open_channel(self, session: Session, app_id: str, more: More, position: int | None) -> None:
+    def _open_channel(self, session: Session, app_id: str, more: EntryWaiter, position: int | None) -> None:
         """Store that there is a poll channel, unless one of another type was registered since the poll came."""
         other = self._channels.other(session, app_id, POLL)
         if other is None:
@@ -211,7 +211,7 @@ class PlainPolls:
             return
         session.after_commit(lambda: self._give_way(app_id, more, other))
 
-    def _give_way(self, app_id: str, more: More, other: ApiError) -> None:
+    def _give_way(self, app_id: str, more: EntryWaiter, other: ApiError) -> None:
         with self._lock:
             self._positions.pop(app_id, None)
             if self._open.get(app_id, (None, None))[0] is not more:
@@ -234,14 +234,14 @@ class PlainPolls:
             self._end(app_id, _taken_over())
         self._tell_end(held)
 
-    def _end(self, app_id: str, api_error: ApiError) -> More | None:
+    def _end(self, app_id: str, api_error: ApiError) -> EntryWaiter | None:
         """End the open poll, if there is one, under the lock; :meth:`_tell_end` follows without the lock."""
         open_poll, _ = self._open.pop(app_id, (None, None))
         if open_poll is not None:
             self._ended[open_poll] = api_error
         return open_poll
 
-    def _tell_end(self, ended_poll: More) -> None:
+    def _tell_end(self, ended_poll: EntryWaiter) -> None:
         # A poll that was woken at this moment finds in `take` that it is not open any more.
         ended_poll.fail(self._ended[ended_poll])
         self._closings.wake(ended_poll.name, None)

@@ -104,7 +104,7 @@ class Woken:
     read: _SharedPage | None = None
 
 
-More: TypeAlias = Waiter[Woken]
+EntryWaiter: TypeAlias = Waiter[Woken]
 """A waiter for new entries; see :meth:`NotificationLog.more`."""
 
 
@@ -149,7 +149,7 @@ class NotificationLog:
         self._known: set[str] = set()
         self._lock = threading.Lock()
 
-    def keep_for(self, app_id: str) -> None:
+    def ensure_log(self, app_id: str) -> None:
         """Keep the notifications of this application from now on."""
         if app_id in self._known:
             return
@@ -199,7 +199,7 @@ class NotificationLog:
         app_ids = logs.applications(session)
         self.append(session, kind, ((app_id, device_id, {**body, **own.get(app_id, {})}) for app_id in app_ids))
 
-    def read_more(self, app_id: str, after: int, more: More, most: int = MOST_ENTRIES) -> Page:
+    def read_new(self, app_id: str, after: int, more: EntryWaiter, most: int = MOST_ENTRIES) -> Page:
         """Return the next message after the number ``after``, for a reader that called :meth:`more` before.
 
         Entries that were just appended are not read again, unless others were appended at the same moment: then all
@@ -291,17 +291,17 @@ class NotificationLog:
 
         self._database.submit_durable(work, by_leader=False)
 
-    def pass_over_read(self, session: Session, app_id: str) -> None:
+    def skip_read(self, session: Session, app_id: str) -> None:
         """Begin a new channel after the entries that readers with their own positions got."""
         logs.note_read(session, app_id, self._read_seq.get(app_id, 0))
-        logs.pass_over_read(session, app_id)
+        logs.skip_read(session, app_id)
 
     def last_seq(self, app_id: str) -> int:
         """Return the number of the newest entry, 0 for an empty log."""
         state = self._database.query(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
-    def more(self, app_id: str, *, is_poll: bool = True) -> More:
+    def more(self, app_id: str, *, is_poll: bool = True) -> EntryWaiter:
         """Return a waiter that is done as soon as an entry is appended; cancel it when it is not needed any more.
 
         Call this before you read: an entry that is appended in between is not missed then.

@@ -162,7 +162,7 @@ class Webhooks:
             if other is not None:
                 raise other
             if logs.webhook(session, app_id) is None:
-                self._log.pass_over_read(session, app_id)
+                self._log.skip_read(session, app_id)
             logs.put_webhook(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())
 
         await self._store(work)
@@ -295,7 +295,7 @@ class CallFailed(Exception):
     """The URL did not answer with 200 or 204; the message tells the operator what it did instead."""
 
 
-def may_be_called(address: str, networks: Collection[Network]) -> bool:
+def is_allowed_address(address: str, networks: Collection[Network]) -> bool:
     """Whether webhooks may be at an address: a public one, or one of the operator's networks."""
     given = ipaddress.ip_address(address)
     reached = _reached(given)
@@ -345,7 +345,7 @@ class _CheckedBackend(AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        refused = [address for address in addresses if not may_be_called(address, self._networks)]
+        refused = [address for address in addresses if not is_allowed_address(address, self._networks)]
         if refused or not addresses:
             where = ", ".join(refused) or host
             raise CallFailed(f"the address {where} may not be called; --allow-callbacks-to can allow it")

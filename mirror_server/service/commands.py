@@ -28,23 +28,23 @@ from mirror_server.core.desired import DesiredState, write_accepted, write_finis
 from mirror_server.core.errors import ApiError, unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
-from mirror_server.devices.link import Content, DeviceResponse, Outcome, PartsOf
+from mirror_server.devices.link import Content, DeviceResponse, Outcome, SplitInstance
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import commands, devices, resources
 from mirror_server.store.changes import FinishedWrite, Listeners
-from mirror_server.store.commands import Target
+from mirror_server.store.commands import CommandContext
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredUpdate, ReceivedValue
 from mirror_server.store.session import EXPIRY, WAITING, Session
 
 T = TypeVar("T")
 
-Check = Callable[[Session, Target], object]
+Check = Callable[[Session, CommandContext], object]
 """Called in the transaction that queues a device request, with what it is for; may raise a ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class CommandSubmission:
     """A device request as an application places it.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Completion:
     """
 
     command: Command
-    target: Target
+    context: CommandContext
     outcome: tuple[int, str | None]
     at: Instant
     response: DeviceResponse | None = None
@@ -108,8 +108,8 @@ class CommandService:
         clock: Domain time.
         log: Where async responses go.
         listeners: Called with read values and finished writes.
-        under_way: Gives the numbers of the commands that devices have in hand.
-        parts_of: Gives what takes apart an object instance for the backend of a name, where something does.
+        in_flight: Gives the numbers of the commands that devices have in hand.
+        split_instance: Gives what takes apart an object instance for the backend of a name, where something does.
     """
 
     def __init__(
@@ -119,23 +119,23 @@ class CommandService:
         clock: Clock,
         log: NotificationLog,
         listeners: Listeners,
-        under_way: Callable[[], set[int]],
-        parts_of: Callable[[str], PartsOf | None],
+        in_flight: Callable[[], set[int]],
+        split_instance: Callable[[str], SplitInstance | None],
     ) -> None:
         self._database = database
         self._clock = clock
         self._log = log
         self._listeners = listeners
-        self._under_way = under_way
-        self._parts_of = parts_of
+        self._in_flight = in_flight
+        self._split_instance = split_instance
 
-    def place(self, placement: Placement) -> Future[Command]:
+    def submit(self, submission: CommandSubmission) -> Future[Command]:
         """Queue a command; gives it as it was accepted, which for a repeated async-id was the first time.
 
         The future raises a ApiError: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
         429 queue full, or that of a check.
         """
-        return self._database.enqueue(self._place, items=[placement], conflict_keys=placement.conflict_keys)
+        return self._database.enqueue(self._place, items=[submission], conflict_keys=submission.conflict_keys)
 
     def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
         """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
@@ -146,25 +146,25 @@ class CommandService:
             found = commands.contexts_of_ending(session, [command for command, _ in group])
             completed = [
                 completion
-                for (command, response), target in zip(group, found, strict=True)
-                if (completion := self._attempted(session, command, response, target)) is not None
+                for (command, response), context in zip(group, found, strict=True)
+                if (completion := self._attempted(session, command, response, context)) is not None
             ]
             if completed:
                 self._complete(session, completed)
 
     def _attempted(
-        self, session: Session, command: Command, response: DeviceResponse | None, target: Target | None
+        self, session: Session, command: Command, response: DeviceResponse | None, context: CommandContext | None
     ) -> _Completion | None:
         """The end of a command that an attempt brings; ``None`` where it goes on waiting, or had ended before."""
-        if target is None or not target.unfinished:
+        if context is None or not context.unfinished:
             self._store_late(session, command, response)
             return None
         if response is not None and response.outcome.is_of_device:
-            return self._completion(command, target, response.outcome.value, response)
+            return self._completion(command, context, response.outcome.value, response)
         now = self._clock.now()
         if response is not None and response.outcome is Outcome.NOT_SENT:
             if now >= command.expires_at:
-                return self._completion(command, target, _failure_at_expiry(command).value)
+                return self._completion(command, context, _failure_at_expiry(command).value)
             # An attempt that was counted when it began was none.
             commands.set_attempts(session, command.command_id, command.attempts)
             return None
@@ -174,7 +174,7 @@ class CommandService:
         is_lost = response is not None and response.outcome is Outcome.UNAVAILABLE
         # Of an execute the outcome is unknown, and that is what TIMEOUT says.
         failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
-        return self._completion(command, target, failure.value)
+        return self._completion(command, context, failure.value)
 
     def end_interrupted(self, session: Session) -> None:
         """End the executes that an earlier leader sent and whose response it did not store: the outcome is unknown."""
@@ -183,9 +183,9 @@ class CommandService:
 
     def expire(self, session: Session, now: Instant) -> None:
         """End the commands whose time is over; the dispatcher ends those that are in flight."""
-        under_way = self._under_way()
+        in_flight = self._in_flight()
         for command in commands.expired(session, now):
-            if command.command_id not in under_way:
+            if command.command_id not in in_flight:
                 self._fail(session, command, _failure_at_expiry(command))
 
     def cancel_all(self, session: Session, device_id: str) -> None:
@@ -193,32 +193,32 @@ class CommandService:
         for command in commands.waiting(session, device_id):
             self._fail(session, command, Failure.DEREGISTERED)
 
-    def _place(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
+    def _place(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
         """Queue commands, each as if those before it were queued already; gives them in their order."""
         return [
             command
-            for group in _disjoint(placements, lambda placement: placement.conflict_keys)
+            for group in _disjoint(submissions, lambda submission: submission.conflict_keys)
             for command in self._place_group(session, group)
         ]
 
-    def _place_group(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
+    def _place_group(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
         """Queue commands, each for another device and under another id."""
         free_since = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
         placed = {
-            each.name: found for each in placements if (found := _find_placed(session, each, free_since)) is not None
+            each.name: found for each in submissions if (found := _find_placed(session, each, free_since)) is not None
         }
-        new = [each for each in placements if each.name not in placed]
+        new = [each for each in submissions if each.name not in placed]
         if new:
             placed |= {each.name: command for each, command in zip(new, self._accept(session, new), strict=True)}
-        return [placed[each.name] for each in placements]
+        return [placed[each.name] for each in submissions]
 
-    def _accept(self, session: Session, placements: Sequence[Placement]) -> list[Command]:
-        found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in placements])
-        accepted = [self._accepted(session, each, target) for each, target in zip(placements, found, strict=True)]
+    def _accept(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
+        found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in submissions])
+        accepted = [self._accepted(session, each, context) for each, context in zip(submissions, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
-        for number, (target, command) in zip(numbers, accepted, strict=True):
-            for path, content, current in self._written(session, target, number, command.request):
+        for number, (context, command) in zip(numbers, accepted, strict=True):
+            for path, content, current in self._written(session, context, number, command.request):
                 value = write_accepted(
                     current,
                     command_id=number,
@@ -235,20 +235,22 @@ class CommandService:
             session.publish(WAITING, command.device_id)
         return [command for _, command in accepted]
 
-    def _accepted(self, session: Session, placement: Placement, target: Target | None) -> tuple[Target, Command]:
+    def _accepted(
+        self, session: Session, submission: CommandSubmission, context: CommandContext | None
+    ) -> tuple[CommandContext, Command]:
         """The device and resource of a command, and the command to queue.
 
         Raises:
             ApiError: It cannot be queued.
         """
-        device_id, request = placement.device_id, placement.request
-        if target is None:
+        device_id, request = submission.device_id, submission.request
+        if context is None:
             raise unknown_device(device_id)
-        if not target.is_resource:
+        if not context.is_resource:
             self.check_instance(session, device_id, request.path)
-        for check in placement.checks:
-            check(session, target)
-        if target.unfinished >= QUEUE_LIMIT:
+        for check in submission.checks:
+            check(session, context)
+        if context.unfinished >= QUEUE_LIMIT:
             raise ApiError(
                 429,
                 f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired."
@@ -256,30 +258,34 @@ class CommandService:
                 reason="QUEUE_IS_FULL",
             )
         now = self._clock.now()
-        return target, Command(
+        return context, Command(
             command_id=0,
-            app_id=placement.app_id,
-            async_id=placement.async_id,
+            app_id=submission.app_id,
+            async_id=submission.async_id,
             device_id=device_id,
             request=request,
             requested_at=now,
-            expires_at=expires_at(now, placement.expiry_seconds, queue_mode=target.queue_mode),
-            retries=retries(placement.retries, request, queue_mode=target.queue_mode),
+            expires_at=expires_at(now, submission.expiry_seconds, queue_mode=context.queue_mode),
+            retries=retries(submission.retries, request, queue_mode=context.queue_mode),
             attempts=0,
-            is_silent=placement.is_silent,
+            is_silent=submission.is_silent,
         )
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
         """End a command without a response of the device."""
-        (target,) = commands.contexts_of_ending(session, [command])
-        if target is not None:
-            self._complete(session, [self._completion(command, target, failure.value)])
+        (context,) = commands.contexts_of_ending(session, [command])
+        if context is not None:
+            self._complete(session, [self._completion(command, context, failure.value)])
 
     def _completion(
-        self, command: Command, target: Target, outcome: tuple[int, str | None], response: DeviceResponse | None = None
+        self,
+        command: Command,
+        context: CommandContext,
+        outcome: tuple[int, str | None],
+        response: DeviceResponse | None = None,
     ) -> _Completion:
         # The clock may have been set back meanwhile, or be that of another server.
-        return _Completion(command, target, outcome, max(self._clock.now(), command.requested_at), response)
+        return _Completion(command, context, outcome, max(self._clock.now(), command.requested_at), response)
 
     def _complete(self, session: Session, completed: Sequence[_Completion]) -> None:
         """Store the ends of commands, each of another device."""
@@ -288,7 +294,7 @@ class CommandService:
         noted = self._finish_writes(session, [each for each in completed if each.command.request.is_write], now)
         done = [(each.command, each.response) for each in completed if each.outcome[1] is None]
         noted |= self._report(session, done, now)
-        responded = {each.target.device_id for each in completed if each.response is not None}
+        responded = {each.context.device_id for each in completed if each.response is not None}
         if responded - noted:
             devices.record_contact(session, sorted(responded - noted), now)
         responses = [
@@ -326,7 +332,7 @@ class CommandService:
             (each, path, content, _desired_after(each, current))
             for each in completed
             for path, content, current in self._written(
-                session, each.target, each.command.command_id, each.command.request
+                session, each.context, each.command.command_id, each.command.request
             )
         ]
         revisions: dict[tuple[str, str], int] = {}
@@ -357,27 +363,27 @@ class CommandService:
         return {device_id for device_id, _ in revisions}
 
     def _written(
-        self, session: Session, target: Target, command_id: int, request: CommandRequest
+        self, session: Session, context: CommandContext, command_id: int, request: CommandRequest
     ) -> Iterator[tuple[str, Content, DesiredState | None]]:
         """The values that a write sets, by path, and the desired ones before; several for an object instance."""
         if not request.is_write:
             return
         content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
-        if target.is_resource:
-            yield request.path, content, target.desired
+        if context.is_resource:
+            yield request.path, content, context.desired
             return
-        parts_of = self._parts_of_device(session, target.device_id)
-        if parts_of is None:
+        split_instance = self._splitter_of(session, context.device_id)
+        if split_instance is None:
             # It was accepted by a server that had the device's backend, and ends in one that has not.
-            for path, desired in resources.desired_by(session, target.device_id, command_id):
+            for path, desired in resources.desired_by(session, context.device_id, command_id):
                 yield path, Content(desired.value, desired.content_type), desired
             return
         try:
-            values = parts_of(request.path, content)
+            values = split_instance(request.path, content)
         except ValueError as error:
             raise ApiError.of_field("payload-b64", str(error)) from error
         for path, each in values:
-            yield path, each, resources.desired(session, target.device_id, path)
+            yield path, each, resources.desired(session, context.device_id, path)
 
     def check_instance(self, session: Session, device_id: str, path: str) -> None:
         """Refuse a path that is no resource of the device, nor an object instance that it reads and writes."""
@@ -385,7 +391,7 @@ class CommandService:
         is_instance = parts.instance_id is not None and parts.resource_id is None
         if not (is_instance and resources.has_instance(session, device_id, path)):
             message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
-        elif self._parts_of_device(session, device_id) is None:
+        elif self._splitter_of(session, device_id) is None:
             message = (
                 f"{path} is an object instance, which only a real device reads and writes as a whole; name one of its"
                 f" resources. GET /v2/endpoints/{device_id} lists those it has"
@@ -394,10 +400,10 @@ class CommandService:
             return
         raise ApiError.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
-    def _parts_of_device(self, session: Session, device_id: str) -> PartsOf | None:
+    def _splitter_of(self, session: Session, device_id: str) -> SplitInstance | None:
         """The function that splits an object instance of a device; ``None`` where it has single resources only."""
         device = devices.find(session, device_id)
-        return None if device is None else self._parts_of(device.backend)
+        return None if device is None else self._split_instance(device.backend)
 
 
 def _disjoint(items: Sequence[T], keys_of: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
@@ -426,7 +432,7 @@ def _response(completion: _Completion) -> dict[str, Any]:
     return messages.async_response(
         async_id=command.async_id,
         device_id=command.device_id,
-        endpoint_name=completion.target.endpoint_name,
+        endpoint_name=completion.context.endpoint_name,
         path=command.request.path,
         status=status,
         category=category,
@@ -457,15 +463,15 @@ def reported_value(
     return ReceivedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
 
 
-def _find_placed(session: Session, placement: Placement, free_since: Instant) -> Command | None:
+def _find_placed(session: Session, submission: CommandSubmission, free_since: Instant) -> Command | None:
     """The request, if it is there already; one that was answered at ``free_since`` or before counts no more."""
-    placed = commands.find(session, placement.app_id, placement.async_id)
-    if placed is None or commands.forget_if_finished(session, placed.command_id, free_since):
+    placed = commands.find(session, submission.app_id, submission.async_id)
+    if placed is None or commands.delete_if_finished(session, placed.command_id, free_since):
         return None
-    if (placed.device_id, placed.request) != (placement.device_id, placement.request):
+    if (placed.device_id, placed.request) != (submission.device_id, submission.request):
         raise ApiError(
             409,
-            f"async-id: {placement.async_id!r} stands for another request of the last 24 h; take a new one",
+            f"async-id: {submission.async_id!r} stands for another request of the last 24 h; take a new one",
             fields=[("async-id", "already used for another request")],
         )
     return placed

@@ -86,7 +86,7 @@ Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
 """Encodes a device as it is told to an application, ``None`` for one that placed no write there that failed."""
 
 
-class Described(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A device of the directory, and what extensions tell of it."""
 
     device: DeviceRow
@@ -138,7 +138,7 @@ class DeviceService:
     Attributes:
         on_resumed: Called in a transaction when devices can again, at each start too, with the instant since when they
             could not; before any registration ends.
-        on_described: Called in the transaction that reads devices of the directory, for more members of them, by id.
+        on_describe: Called in the transaction that reads devices of the directory, for more members of them, by id.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class DeviceService:
         self._subscriptions = subscriptions
         self._contact = contact
         self.on_resumed: list[Callable[[Session, Instant], None]] = []
-        self.on_described: list[Callable[[Session, Sequence[DeviceRow]], Mapping[str, Mapping[str, Any]]]] = []
+        self.on_describe: list[Callable[[Session, Sequence[DeviceRow]], Mapping[str, Mapping[str, Any]]]] = []
         self._interrupted_at: Instant | None = None
         self._expiry_due = expiry_due
         self._cache: LruCache[_CachedObject] = LruCache()
@@ -225,14 +225,14 @@ class DeviceService:
             seen = self._last_change = version, self._database.query(Session.last_revision)
         return seen[1]
 
-    def described(self, device_id: str) -> Described:
+    def described(self, device_id: str) -> DirectoryEntry:
         """A device of the directory, with what extensions tell of it.
 
         Raises:
             ApiError: There is no such device (404).
         """
         with self._database.read() as session:
-            return self.describe(session, [known(session, device_id)])[0]
+            return self.describe(session, [require_device(session, device_id)])[0]
 
     def device(self, device_id: str) -> DeviceRow:
         """A device of the directory.
@@ -240,7 +240,7 @@ class DeviceService:
         Raises:
             ApiError: There is no such device (404).
         """
-        return self._database.query(lambda session: known(session, device_id))
+        return self._database.query(lambda session: require_device(session, device_id))
 
     def announced(self, device_id: str, *, most: int = stored_resources.NO_LIMIT - 1) -> list[AnnouncedResource]:
         """The resources a device has now.
@@ -250,7 +250,7 @@ class DeviceService:
             TooManyResources: It has more than ``most``.
         """
         with self._database.read() as session:
-            known(session, device_id)
+            require_device(session, device_id)
             found = stored_resources.announced(session, device_id, most=most + 1)
         if len(found) > most:
             raise TooManyResources(device_id)
@@ -258,16 +258,18 @@ class DeviceService:
 
     def page(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
-    ) -> tuple[list[Described], int | None]:
+    ) -> tuple[list[DirectoryEntry], int | None]:
         """Up to ``limit + 1`` devices of the directory (one more tells that there is more), and their number."""
         with self._database.read() as session:
             rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return self.describe(session, rows), devices.count(session, conditions) if count else None
 
-    def describe(self, session: Session, rows: Sequence[DeviceRow]) -> list[Described]:
+    def describe(self, session: Session, rows: Sequence[DeviceRow]) -> list[DirectoryEntry]:
         """Devices of the directory, with what extensions tell of them."""
-        told = [describe(session, rows) for describe in self.on_described]
-        return [Described(row, dict(chain(*(each.get(row.device_id, {}).items() for each in told)))) for row in rows]
+        told = [describe(session, rows) for describe in self.on_describe]
+        return [
+            DirectoryEntry(row, dict(chain(*(each.get(row.device_id, {}).items() for each in told)))) for row in rows
+        ]
 
     def estimated_count(self) -> int:
         """Return about how many devices the directory has, an estimate that takes no time."""
@@ -489,8 +491,8 @@ def _observed_value(
     observation: Observation, changed_at: Instant, now: Instant, subscribers: Subscribers
 ) -> ReceivedValue:
     # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
-    is_unasked = observation.is_unasked or subscribers.auto_observed
-    origin: Origin = "auto_observation" if is_unasked and not subscribers.app_ids else "subscription"
+    is_unsolicited = observation.is_unsolicited or subscribers.auto_observed
+    origin: Origin = "auto_observation" if is_unsolicited and not subscribers.app_ids else "subscription"
     return reported_value(observation.device_id, observation.path, observation.content, now, origin, changed_at)
 
 
@@ -506,7 +508,7 @@ def _encode_for_all(encode: Encode, device: DeviceRow, resources: Sequence[Resou
     return _CachedObject(encoded(None), for_issuers, device.revision)
 
 
-def known(session: Session, device_id: str) -> DeviceRow:
+def require_device(session: Session, device_id: str) -> DeviceRow:
     """The device with this id.
 
     Raises:

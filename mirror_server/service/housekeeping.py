@@ -120,7 +120,7 @@ class Housekeeping:
 
         def work(session: Session) -> None:
             self._device_service.delete_silent_since(session, months_before(now, _DEVICES_KEPT_MONTHS))
-            commands.forget_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
+            commands.delete_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
             logs.drop_older(session, kept_since)
 
         self._database.submit_durable(work)

@@ -46,8 +46,8 @@ DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
     """Store a new key; gives the key itself, which cannot be had again."""
-    key = fresh_key(secrets.token_hex(8))
-    adopt(database, key, name, scopes, at)
+    key = generate_key(secrets.token_hex(8))
+    store_key(database, key, name, scopes, at)
     return key
 
 
@@ -69,8 +69,8 @@ def renew(database: Database, name: str, overlap_seconds: float, at: Instant) ->
 
     def work(session: Session) -> str:
         key_id = _key_in_use(session, name)
-        key = fresh_key(key_id)
-        keys.renew(session, key_id, hash_of(parts_of(key)[1]), at, after_seconds(at, overlap_seconds))
+        key = generate_key(key_id)
+        keys.renew(session, key_id, hash_of(parse_key(key)[1]), at, after_seconds(at, overlap_seconds))
         return key
 
     return database.write(work)
@@ -86,19 +86,19 @@ def _key_in_use(session: Session, name: str) -> str:
     return found[0]
 
 
-def adopt(database: Database, key: str, name: str, scopes: Iterable[Scope], at: Instant) -> None:
+def store_key(database: Database, key: str, name: str, scopes: Iterable[Scope], at: Instant) -> None:
     """Store a key that was made elsewhere.
 
     Raises:
         ValueError: It has not the form of a key.
     """
-    key_id, secret = parts_of(key)
+    key_id, secret = parse_key(key)
     words = " ".join(sorted(set(scopes)))
     stored = StoredKey(key_id, name, hash_of(secret), words, created_at=at, revoked_at=None)
     database.write(lambda session: keys.put(session, stored))
 
 
-def parts_of(key: str) -> tuple[str, str]:
+def parse_key(key: str) -> tuple[str, str]:
     """The id and the secret of a key.
 
     Raises:
@@ -110,7 +110,7 @@ def parts_of(key: str) -> tuple[str, str]:
     return parts[1], parts[2]
 
 
-def fresh_key(key_id: str) -> str:
+def generate_key(key_id: str) -> str:
     """Return a key with this id and a new secret; it is not stored."""
     return f"ak_{key_id}_{secrets.token_urlsafe(32)}"
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from mirror_server.core.errors import ApiError
-from mirror_server.store.conditions import Condition, is_looked_up
+from mirror_server.store.conditions import Condition, is_subquery
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0,
         returned: How many of them the response has at most.
         counts: Whether all that are selected are counted too.
     """
-    if any(is_looked_up(condition.column) for condition in conditions):
+    if any(is_subquery(condition.column) for condition in conditions):
         return True
     values = sum(len(condition.values) for condition in conditions)
     named = [len(each.values) for each in conditions if each.comparison == "IN" and each.is_unique]

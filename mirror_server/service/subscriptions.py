@@ -86,7 +86,7 @@ class SubscriptionService:
 
         Source: specification 3.3; wire.md 3.
         """
-        subscriptions.ask_again(session, device_id)
+        subscriptions.retry_refused(session, device_id)
         rules = subscriptions.all_rules(session)
         device = devices.find(session, device_id)
         if not rules or device is None:
@@ -178,14 +178,16 @@ class SubscriptionService:
             return
         now = self._clock.now()
         waited = subscriptions.accepted(session, device_id, path, now)
-        known = resources.known(session, device_id, path)
+        known = resources.stored_value(session, device_id, path)
         if response.content is None:
             event, app_ids = _stored_value(device_id, path, known), waited
         else:
             changed_at = max(response.responded_at or now, known.changed_at or 0)
             value = reported_value(device_id, path, response.content, now, "subscription", changed_at)
             self._listeners.report(session, [(value, response.responded_at or now, False)])
-            app_ids = subscriptions.holders(session, device_id, path) if _is_news(known, response) else waited
+            app_ids = (
+                subscriptions.subscribed_applications(session, device_id, path) if _is_news(known, response) else waited
+            )
             event = Observation(device_id, path, response.content, changed_at)
         if event is not None:
             subscribers = Subscribers(device.endpoint_name, app_ids, auto_observed=False, changed_at=event.changed_at)
@@ -229,7 +231,7 @@ def _entries(observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> It
             yield app_id, observation.device_id, event
 
 
-def _stored_value(device_id: str, path: str, known: resources.Known) -> Observation | None:
+def _stored_value(device_id: str, path: str, known: resources.StoredValue) -> Observation | None:
     """Return the reported value of the mirror, with its own time and freshness; ``None`` if there is none."""
     value, content_type, origin, reported_at, expires_at, changed_at = known
     if value is None or content_type is None or reported_at is None:
@@ -240,7 +242,7 @@ def _stored_value(device_id: str, path: str, known: resources.Known) -> Observat
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
-def _is_news(known: resources.Known, response: DeviceResponse) -> bool:
+def _is_news(known: resources.StoredValue, response: DeviceResponse) -> bool:
     """Whether an initial value is a change without an observation event yet; a read may have brought it before."""
     if response.content is None or response.content.payload != known.value:
         return True

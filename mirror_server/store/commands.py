@@ -117,12 +117,12 @@ def finish(session: Session, command_ids: Sequence[int], at: Instant) -> None:
     session.run_many(FINISH, [(at, command_id) for command_id in command_ids])
 
 
-def forget_finished(session: Session, until: Instant) -> None:
+def delete_finished(session: Session, until: Instant) -> None:
     """Delete the commands that ended at the instant or before; their async-ids may be used again."""
     session.run("DELETE FROM commands WHERE finished_at <= :until", until=until)
 
 
-def forget_if_finished(session: Session, command_id: int, until: Instant) -> bool:
+def delete_if_finished(session: Session, command_id: int, until: Instant) -> bool:
     """Delete one command if it ended at the instant or before; gives whether it did."""
     return bool(
         session.run(
@@ -163,7 +163,7 @@ _OF_ENDING = _TARGET.format("c.command_id = :command_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CommandContext:
     """A device, and a resource of it.
 
     Attributes:
@@ -185,34 +185,34 @@ class Target:
     desired: DesiredState | None
 
 
-def contexts_of_new(session: Session, asked: Sequence[tuple[str, str]]) -> list[Target | None]:
+def contexts_of_new(session: Session, asked: Sequence[tuple[str, str]]) -> list[CommandContext | None]:
     """What commands are about that are to be placed, each given as device id and path; ``None`` without such a device.
 
     Each sees what there is before any of them is placed.
     """
-    return _targets(session, _OF_PLACED, [{"device_id": device_id, "path": path} for device_id, path in asked])
+    return _contexts(session, _OF_PLACED, [{"device_id": device_id, "path": path} for device_id, path in asked])
 
 
-def contexts_of_ending(session: Session, commands: Sequence[Command]) -> list[Target | None]:
+def contexts_of_ending(session: Session, commands: Sequence[Command]) -> list[CommandContext | None]:
     """What commands are about that end; ``None`` without such a device. Each sees what there is before any ends."""
     asked = [
         {"device_id": command.device_id, "path": command.request.path, "command_id": command.command_id}
         for command in commands
     ]
-    return _targets(session, _OF_ENDING, asked)
+    return _contexts(session, _OF_ENDING, asked)
 
 
-def _targets(session: Session, statement: str, asked: Sequence[Mapping[str, Any]]) -> list[Target | None]:
+def _contexts(session: Session, statement: str, asked: Sequence[Mapping[str, Any]]) -> list[CommandContext | None]:
     found = session.rows_of_each(statement, asked)
-    return [_target(each["device_id"], each["path"], rows) for each, rows in zip(asked, found, strict=True)]
+    return [_context(each["device_id"], each["path"], rows) for each, rows in zip(asked, found, strict=True)]
 
 
-def _target(device_id: str, path: str, rows: Sequence[Row]) -> Target | None:
+def _context(device_id: str, path: str, rows: Sequence[Row]) -> CommandContext | None:
     if not rows:
         return None
     endpoint_name, queue_mode, unfinished, known_path, *desired = rows[0]
     about = resources.desired_of(tuple(desired))
-    return Target(device_id, path, endpoint_name, bool(queue_mode), unfinished, known_path is not None, about)
+    return CommandContext(device_id, path, endpoint_name, bool(queue_mode), unfinished, known_path is not None, about)
 
 
 _COMMAND, _WANTED, _UNWANTED = "command", "wanted", "unwanted"
@@ -227,7 +227,7 @@ _WAITING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingWork:
     """What waits for a device: subscribe commands and their ends, and the command that is to be delivered next.
 
     Attributes:
@@ -241,7 +241,7 @@ class Waiting:
     command: Command | None
 
 
-def waiting_of_devices(session: Session, device_ids: Sequence[str], now: Instant) -> dict[str, Waiting]:
+def pending_work(session: Session, device_ids: Sequence[str], now: Instant) -> dict[str, PendingWork]:
     """What waits for devices, in one statement where there can be one: it is asked for before and after each command.
 
     Each device is seen as of one moment, and several not always as of the same.
@@ -250,9 +250,9 @@ def waiting_of_devices(session: Session, device_ids: Sequence[str], now: Instant
     return {device_id: _waiting(rows) for device_id, rows in zip(device_ids, found, strict=True)}
 
 
-def _waiting(rows: Sequence[Row]) -> Waiting:
+def _waiting(rows: Sequence[Row]) -> PendingWork:
     asks = sorted((what, place, path) for what, place, path, *_ in rows)
-    return Waiting(
+    return PendingWork(
         [path for what, _, path in asks if what == _WANTED],
         [path for what, _, path in asks if what == _UNWANTED],
         next((command_of(tuple(row)) for what, _, _, *row in rows if what == _COMMAND), None),

@@ -26,7 +26,7 @@ class Condition:
     is_unique: bool = False
 
 
-def is_looked_up(column: str) -> bool:
+def is_subquery(column: str) -> bool:
     """Whether a column is a subquery, which is run for each row and takes long where there are many."""
     return "(SELECT " in column
 

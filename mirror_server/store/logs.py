@@ -115,7 +115,7 @@ def note_read(session: Session, app_id: str, seq: int) -> None:
     session.run("UPDATE logs SET read_seq = :seq WHERE app_id = :app_id AND read_seq < :seq", app_id=app_id, seq=seq)
 
 
-def pass_over_read(session: Session, app_id: str) -> None:
+def skip_read(session: Session, app_id: str) -> None:
     """Move the position of the server's channels behind what readers with positions of their own were given."""
     session.run(
         "UPDATE logs SET position = read_seq WHERE app_id = :app_id AND position < read_seq",
@@ -123,7 +123,7 @@ def pass_over_read(session: Session, app_id: str) -> None:
     )
 
 
-def leave_behind(session: Session) -> None:
+def skip_lost_numbers(session: Session) -> None:
     """Count on from beyond every number anyone may know: of a database that went back.
 
     Who had read further than the backup would pass over what has those numbers now; so all who were not at an earlier

@@ -73,7 +73,7 @@ def begin_counting(session: Session, at: Instant) -> None:
     session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
 
 
-def leave_behind(session: Session) -> None:
+def skip_lost_numbers(session: Session) -> None:
     """Count on from beyond all that anyone may know, in a database that went back to an earlier state.
 
     What was counted after a backup was made is lost with it, but not to those who have read it. If it were counted once
@@ -81,7 +81,7 @@ def leave_behind(session: Session) -> None:
     """
     session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_LOST_AT_MOST)
     session.run("UPDATE devices SET revision = (SELECT last_revision FROM revisions)")
-    logs.leave_behind(session)
+    logs.skip_lost_numbers(session)
 
 
 def end_application(session: Session, app_id: str, storages: Iterable[Storage]) -> None:

@@ -91,7 +91,7 @@ def _row_of(reported: ReceivedValue, revision: int) -> Row:
     return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
-class Known(NamedTuple):
+class StoredValue(NamedTuple):
     """The last value of a resource, and the device's time in its last observation event."""
 
     value: bytes | None = None
@@ -172,7 +172,7 @@ def has_instance(session: Session, device_id: str, path: str) -> bool:
     )
 
 
-def known(session: Session, device_id: str, path: str) -> Known:
+def stored_value(session: Session, device_id: str, path: str) -> StoredValue:
     """Return the last value of a resource; an empty one where there is none."""
     row = session.row(
         "SELECT reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at, changed_at"
@@ -180,7 +180,7 @@ def known(session: Session, device_id: str, path: str) -> Known:
         device_id=device_id,
         path=path,
     )
-    return Known(*row) if row else Known()
+    return StoredValue(*row) if row else StoredValue()
 
 
 def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Instant | None = None) -> int:

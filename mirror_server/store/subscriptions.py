@@ -54,7 +54,7 @@ PRESUBSCRIBE = (
 )
 """Makes subscriptions of resources that rules match; the values are to be put in."""
 
-ASK_AGAIN = (
+RETRY_REFUSED = (
     "UPDATE subscriptions SET state = 'wanted' WHERE state = 'refused' AND EXISTS (SELECT 1 FROM resources r"
     " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
     " AND present = 1 AND observable = 1)"
@@ -102,9 +102,9 @@ def add_presubscribed(session: Session, app_id: str, device_id: str, positions: 
     )
 
 
-def ask_again(session: Session, device_id: str) -> None:
+def retry_refused(session: Session, device_id: str) -> None:
     """Make the refused subscriptions of a device wanted again, if it has the resources."""
-    session.run(f"{ASK_AGAIN} AND device_id = :device_id", device_id=device_id)
+    session.run(f"{RETRY_REFUSED} AND device_id = :device_id", device_id=device_id)
 
 
 def put_single(session: Session, app_id: str, device_id: str, path: str) -> None:
@@ -214,7 +214,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
-        subscribed=int(bool(holders(session, device_id, path))),
+        subscribed=int(bool(subscribed_applications(session, device_id, path))),
         at=at,
     )
     session.note_change([device_id])
@@ -222,7 +222,10 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
 
 
 def refused(session: Session, device_id: str, path: str) -> None:
-    """Note that a device refused a subscribe command; see :func:`ask_again`. An observation for others continues."""
+    """Store that a device rejected a subscribe command; see :func:`retry_refused`.
+
+    An observation for other applications continues.
+    """
     changed = session.run(
         "UPDATE subscriptions SET state = 'refused' WHERE device_id = :device_id AND path = :path"
         " AND (state = 'wanted' OR state = 'active' AND NOT EXISTS (SELECT 1 FROM resources r"
@@ -275,7 +278,7 @@ def subscriber_rows(session: Session, wanted: Sequence[tuple[str, str]]) -> Iter
         yield session.rows_of(SUBSCRIBERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
 
 
-def holders(session: Session, device_id: str, path: str) -> list[str]:
+def subscribed_applications(session: Session, device_id: str, path: str) -> list[str]:
     """Return the applications that get the observation events of a resource while the device observes it."""
     rows = session.rows(
         "SELECT app_id FROM subscriptions WHERE device_id = :device_id AND path = :path AND state <> 'ended'"

@@ -71,7 +71,7 @@ class Admission:
         if HEAD_ONLY in environ:
             return Response(status=100)
         if held != _OPERATOR_ONLY:
-            self._log.keep_for(application)
+            self._log.ensure_log(application)
         return None if self._forward is None else self._forwarded(asked, view, self._forward)
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:

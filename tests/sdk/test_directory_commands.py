@@ -41,7 +41,7 @@ def test_devices_are_filtered_by_their_attributes(shell, simulator, plain, devic
         plain.devices.update(device, attributes={"room": room, "floor": "1"})
     (row,) = json.loads(shell("devices", "--where", "room=B12", "--where", "floor=1", "--json").stdout)
     assert row["id"] == device_id
-    assert "no device is like that" in shell("devices", "--where", "room=B14").output
+    assert "no device matches" in shell("devices", "--where", "room=B14").output
     refused = shell("devices", "--where", "room")
     assert refused.exit_code == 2
-    assert "'room' is no attribute with its value; write one like room=B12" in refused.output
+    assert "'room' is not an attribute with its value; write one like room=B12" in refused.output

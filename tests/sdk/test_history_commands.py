@@ -76,7 +76,7 @@ def test_span_longer_than_the_history_shows_all_of_it_with_a_notice(shell, times
 def test_span_longer_than_the_history_includes_values_dated_before_it(shell, mirror, simulator):
     device_id = simulator.add_device("early", RESOURCES)
     dated = int(simulator.get_clock().timestamp() * 1000) - 30_000
-    value = Observation(device_id, TEMPERATURE, Content(b"19.5"), dated, is_unasked=True)
+    value = Observation(device_id, TEMPERATURE, Content(b"19.5"), dated, is_unsolicited=True)
     mirror.services.devices.observed([value]).result(60)
     simulator.advance(10)
     shown = shell("history", "early", TEMPERATURE, "--json", "--since", "60s")

@@ -22,10 +22,10 @@ from mirror_server.core.errors import ApiError, unknown_device
 from mirror_server.extensions.compat.held_requests import HeldRequests
 from mirror_server.extensions.descriptions import OF_ACCEPTED
 from mirror_server.hooks import Handling
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, resources
-from mirror_server.store.commands import Target
+from mirror_server.store.commands import CommandContext
 from mirror_server.store.session import Session
 from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of, text_of, words
 from mirror_server.views.device_requests import place
@@ -116,7 +116,7 @@ def read_resource(device_id: str, path: str) -> Response:
     _ACCEPTED,
     _NO_NOTIFICATION,
     body=_raw("1"),
-    takes_no_body=True,
+    is_body_optional=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER, *_RULES),
     errors=(409,),
 )
@@ -148,7 +148,7 @@ def write_resource(device_id: str, path: str) -> Response:
     _ACCEPTED,
     _NO_NOTIFICATION,
     body=_raw("0='1'"),
-    takes_no_body=True,
+    is_body_optional=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER),
     errors=(409,),
 )
@@ -177,15 +177,15 @@ def delete_resource(device_id: str, path: str) -> Response:
 def _place(device_id: str, asked: CommandRequest) -> Response:
     """Queue a request as it is by default: the server makes its async-id, which nobody needs who wants no answer."""
     is_silent = query_flag("noResp")
-    placement = Placement(app_id(), device_id, asked, uuid4().hex, is_silent=is_silent)
+    submission = CommandSubmission(app_id(), device_id, asked, uuid4().hex, is_silent=is_silent)
     if is_silent:
-        return place(placement, Handling(_reject_queue_mode, _respond_empty))
-    return place(placement, services().part(HeldRequests).hold(placement))
+        return place(submission, Handling(_reject_queue_mode, _respond_empty))
+    return place(submission, services().part(HeldRequests).hold(submission))
 
 
-def _reject_queue_mode(_session: Session, target: Target) -> None:
-    if target.queue_mode:
-        device = f"the device {target.device_id!r}"
+def _reject_queue_mode(_session: Session, context: CommandContext) -> None:
+    if context.queue_mode:
+        device = f"the device {context.device_id!r}"
         message = f"{device} is in queue mode, and what it takes later has to be answered; leave it out"
         raise ApiError(409, f"noResp: {message}", fields=[("noResp", message)])
 

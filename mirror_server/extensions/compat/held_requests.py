@@ -19,8 +19,8 @@ from mirror_server.clock import Timer
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import after_seconds
 from mirror_server.hooks import Handling, extends
-from mirror_server.service.commands import Placement
-from mirror_server.store.commands import Target
+from mirror_server.service.commands import CommandSubmission
+from mirror_server.store.commands import CommandContext
 from mirror_server.store.session import WAITING, Session
 from mirror_server.views.responses import when_stored
 
@@ -62,16 +62,16 @@ class HeldRequests:
         self._database.on(RELEASED, self._release)
 
     @extends
-    def device_request(self, placement: Placement) -> Handling | None:
+    def device_request(self, submission: CommandSubmission) -> Handling | None:
         """Hold back a request whose application gave no async-id."""
-        return None if "async-id" in request.args else self.hold(placement)
+        return None if "async-id" in request.args else self.hold(submission)
 
-    def hold(self, placement: Placement) -> Handling:
+    def hold(self, submission: CommandSubmission) -> Handling:
         """Hold back a request that is about to be queued, until its 202 was sent or nobody is there to take it."""
-        device_id, async_id = placement.device_id, placement.async_id
+        device_id, async_id = submission.device_id, submission.async_id
 
-        def queued(session: Session, target: Target) -> None:
-            if target.unfinished >= _MANY_WAITING:
+        def queued(session: Session, context: CommandContext) -> None:
+            if context.unfinished >= _MANY_WAITING:
                 self._make_room(session, device_id)
             self._hold(device_id, async_id)
             session.publish(HELD, f"{device_id} {async_id}", here=partial(self._stored, device_id, async_id))

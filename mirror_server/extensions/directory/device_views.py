@@ -14,7 +14,7 @@ from mirror_server.extensions.directory.echoed_fields import read_echoed, reject
 from mirror_server.extensions.directory.service import DirectoryDevice as Found
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
-from mirror_server.service.devices import Described
+from mirror_server.service.devices import DirectoryEntry
 from mirror_server.service.keys import Scope
 from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, leader_only, requires, services
@@ -115,7 +115,7 @@ def _describe(device_id: str) -> Response:
     return when_stored(stored, lambda found: json_response(device(found)))
 
 
-def _changed(found: Described, told: Description, sent: Mapping[str, Any]) -> Description:
+def _changed(found: DirectoryEntry, told: Description, sent: Mapping[str, Any]) -> Description:
     """What is said of a device from now on.
 
     Raises:

@@ -15,7 +15,7 @@ from mirror_server.extensions.descriptions import FLAG
 from mirror_server.extensions.directory.store import descriptions
 from mirror_server.extensions.instants import read_instant
 from mirror_server.hooks import SERVER, Extensions, extends, require_distinct
-from mirror_server.store.conditions import Condition, is_looked_up
+from mirror_server.store.conditions import Condition, is_subquery
 from mirror_server.views.description import INSTANT, TEXT, Parameter, Schema, words
 from mirror_server.views.requests import PAGING
 
@@ -212,9 +212,9 @@ def read_filters(
             400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once"
         )
     conditions = [_condition(name, value, fields, own) for name, value in unfolded]
-    said = sum(is_looked_up(condition.column) for condition in conditions)
+    said = sum(is_subquery(condition.column) for condition in conditions)
     if said > _MOST_SAID:
-        looked_up = ", ".join(name for name, column in fields.columns.items() if is_looked_up(column))
+        looked_up = ", ".join(name for name, column in fields.columns.items() if is_subquery(column))
         message = f"{said} filters by {looked_up} or attributes; {_MOST_SAID} is the limit"
         raise ApiError(400, f"{message}, and __in and __nin take many values at once")
     count = sum(len(condition.values) for condition in conditions)

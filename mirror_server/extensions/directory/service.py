@@ -19,7 +19,7 @@ from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.extensions.directory.store.device_events import DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.hooks import extends
-from mirror_server.service.devices import Described, DeviceService, known
+from mirror_server.service.devices import DeviceService, DirectoryEntry, require_device
 from mirror_server.store.changes import RegistrationChange
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
@@ -67,7 +67,9 @@ class DirectoryService:
         self._backends = backends
         self._settings = settings
 
-    def describe(self, device_id: str, change: Callable[[Described, Description], Description]) -> Future[Described]:
+    def describe(
+        self, device_id: str, change: Callable[[DirectoryEntry, Description], Description]
+    ) -> Future[DirectoryEntry]:
         """Store what is said of a device; the future raises a ApiError where it is not known (404).
 
         Args:
@@ -75,14 +77,14 @@ class DirectoryService:
             change: Makes what is to be said of what was, and may refuse to.
         """
 
-        def work(session: Session) -> Described:
-            row, before = known(session, device_id), descriptions.of_device(session, device_id)
+        def work(session: Session) -> DirectoryEntry:
+            row, before = require_device(session, device_id), descriptions.of_device(session, device_id)
             (found,) = self._devices.describe(session, [row])
             told = change(found, before)
             if told == before:
                 return found
             descriptions.put(session, device_id, replace(told, updated_at=self._clock.now()))
-            return self._devices.describe(session, [known(session, device_id)])[0]
+            return self._devices.describe(session, [require_device(session, device_id)])[0]
 
         return self._database.submit(work)
 
@@ -103,7 +105,7 @@ class DirectoryService:
             ApiError: There is no such device (404).
         """
         with self._database.read() as session:
-            last_contact_at = known(session, device_id).last_contact_at
+            last_contact_at = require_device(session, device_id).last_contact_at
             return contacts.newest(
                 session, app_id, device_id, last_contact_at, most_rows=_ROWS_FOR_CONTACTS, most=_MOST_CONTACTS
             )

@@ -233,7 +233,7 @@ class RealFleet:
         accepted_values = [each for each in values if each.path in known]
         if values and not accepted_values:
             raise RequestRejected("4.04", "none of these resources is registered; register them under /rd")
-        self._collect(device, accepted_values, self._clock.now(), is_unasked=True)
+        self._collect(device, accepted_values, self._clock.now(), is_unsolicited=True)
         return Response("2.04")
 
     async def _sender(self, peer: Peer) -> RegisteredDevice | None:
@@ -443,14 +443,14 @@ class RealFleet:
             self._collect(device, values, now)
 
     def _collect(
-        self, device: RegisteredDevice, values: list[ReportedPayload], now: Instant, *, is_unasked: bool = False
+        self, device: RegisteredDevice, values: list[ReportedPayload], now: Instant, *, is_unsolicited: bool = False
     ) -> None:
         """Queue values for the next batch, which is reported at once if there was no batch lately."""
         if values and not self._pending:
             loop = asyncio.get_running_loop()
             loop.call_at(self._flushed_at + _GROUP_SECONDS, self._flush)
         self._pending += [
-            Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unasked)
+            Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unsolicited)
             for path, content, changed_at in values
         ]
 

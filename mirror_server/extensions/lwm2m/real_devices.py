@@ -56,7 +56,7 @@ class RealDevices:
     """
 
     name = BACKEND
-    parts_of = staticmethod(written_values)
+    split_instance = staticmethod(written_values)
 
     def __init__(self, settings: LwM2MSettings, services: Services) -> None:
         self._settings = settings

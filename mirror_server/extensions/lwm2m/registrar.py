@@ -448,7 +448,8 @@ class Registrar:
     def _report_published(self, device: RegisteredDevice, published: Mapping[str, Content]) -> None:
         now = self._clock.now()
         observations = [
-            Observation(device.device_id, *each, now, is_unasked=True, is_published=True) for each in published.items()
+            Observation(device.device_id, *each, now, is_unsolicited=True, is_published=True)
+            for each in published.items()
         ]
         if observations:
             self._events.observed(observations)
@@ -509,7 +510,7 @@ class Registrar:
             return {
                 path: content
                 for path, content in published.items()
-                if resources.known(session, device_id, path).value != content.payload
+                if resources.stored_value(session, device_id, path).value != content.payload
             }
 
 

@@ -12,9 +12,9 @@ from mirror_sdk.wire import device_requests as wire
 from mirror_sdk.wire.device_requests import ANY_REVISION, DESIRED_CHANGED, NEVER_WRITTEN
 from mirror_server.core.errors import ApiError
 from mirror_server.hooks import Handling, extends
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.store import resources
-from mirror_server.store.commands import Target
+from mirror_server.store.commands import CommandContext
 from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
@@ -44,14 +44,14 @@ class ConditionalWrites:
     """Checks ``If-Match``."""
 
     @extends
-    def device_request(self, placement: Placement) -> Handling | None:
+    def device_request(self, submission: CommandSubmission) -> Handling | None:
         """Have a write with the header checked in the transaction that queues it."""
         text = request.headers.get("If-Match")
         if text is None:
             return None
-        if not placement.request.is_write:
+        if not submission.request.is_write:
             raise ApiError.of_field("If-Match", "it goes with the write of a value alone; leave it out")
-        check = partial(check_revision, app_id=placement.app_id, seen=_read(text.strip()))
+        check = partial(check_revision, app_id=submission.app_id, seen=_read(text.strip()))
         return Handling(check=check, is_conditional=True)
 
 
@@ -65,12 +65,12 @@ def _read(text: str) -> _Revision:
     return int(found[1] or found[2])
 
 
-def check_revision(session: Session, target: Target, *, app_id: str, seen: _Revision) -> None:
+def check_revision(session: Session, context: CommandContext, *, app_id: str, seen: _Revision) -> None:
     """Refuse a write whose writer saw another desired value than there is now."""
-    resource = resources.find(session, target.device_id, target.path)
+    resource = resources.find(session, context.device_id, context.path)
     if resource is None:
         told = (
-            f"{target.path} is an object instance, and each of its resources has a revision of its own; write one of"
+            f"{context.path} is an object instance, and each of its resources has a revision of its own; write one of"
             " them"
         )
         raise ApiError.of_field("If-Match", told)

@@ -13,7 +13,7 @@ from mirror_server.core.commands import Command
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.requests import store
 from mirror_server.extensions.requests.conditional import desired_revision_of
-from mirror_server.service.devices import known
+from mirror_server.service.devices import require_device
 from mirror_server.service.keys import Scope
 from mirror_server.store import commands, keys, resources
 from mirror_server.store.resources import ResourceRow
@@ -93,15 +93,15 @@ def _waiting(device_id: str | None) -> Response:
     paging = query_paging()
     with services().database.read() as session:
         if device_id is not None:
-            known(session, device_id)
+            require_device(session, device_id)
         last = commands.find(session, app_id(), paging.after) if paging.after is not None else None
         if paging.after is not None and last is None:
             raise ApiError.of_field("after", f"no request with the async-id {paging.after!r}; begin again without it")
         number = last.command_id if last else 0
         # One more tells that there is more.
         found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)
-    under_way = services().dispatcher.under_way()
-    waiting = [_waiting_request(each, with_device=each.command_id in under_way) for each in found]
+    in_flight = services().dispatcher.in_flight()
+    waiting = [_waiting_request(each, with_device=each.command_id in in_flight) for each in found]
     return page_response(paging, waiting, None)
 
 
@@ -127,7 +127,7 @@ def _failed(session: Session, device_id: str, path: str, revision: int | None) -
     Raises:
         ApiError: The device (404) or the resource (400) is unknown, or the write did not fail or is another one (409).
     """
-    known(session, device_id)
+    require_device(session, device_id)
     resource = resources.find(session, device_id, path)
     if resource is None:
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"

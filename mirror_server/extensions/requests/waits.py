@@ -20,8 +20,8 @@ from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, shown
 from mirror_server.extensions.descriptions import OF_ACCEPTED
 from mirror_server.hooks import Handling, extends
-from mirror_server.service.commands import Placement
-from mirror_server.store.commands import Target
+from mirror_server.service.commands import CommandSubmission
+from mirror_server.store.commands import CommandContext
 from mirror_server.store.session import Session
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.description import TEXT, ResponseSpec, header, json_of
@@ -63,7 +63,7 @@ class PendingResponses:
         self._lock = threading.Lock()
 
     @extends
-    def device_request(self, placement: Placement) -> Handling | None:
+    def device_request(self, submission: CommandSubmission) -> Handling | None:
         """Hold back the 202 of a request that prefers to wait."""
         seconds = _read_seconds() if "async-id" in request.args else 0
         # It is held without a thread, or not at all; and the leader alone knows first of responses.
@@ -71,11 +71,11 @@ class PendingResponses:
             return None
         pending, is_admitted = Pending(), g.still_admits
 
-        def is_new(_session: Session, _target: Target) -> None:
-            self._add(placement.name, pending)
+        def is_new(_session: Session, _context: CommandContext) -> None:
+            self._add(submission.name, pending)
 
         def respond(stored: Future[Command], accepted: Callable[..., Response]) -> Response:
-            stored.add_done_callback(partial(self._stored, placement.name, pending))
+            stored.add_done_callback(partial(self._stored, submission.name, pending))
 
             def complete(entry: LogEntry | None = None) -> Response:
                 if not stored.done():

@@ -37,7 +37,7 @@ class SimulatorBackend:
     """
 
     name = BACKEND
-    parts_of = None
+    split_instance = None
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock, seed: int) -> None:
         self._fleet = SimulatedFleet(events=events, store=store, clock=clock)

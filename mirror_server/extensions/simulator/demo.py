@@ -37,7 +37,7 @@ _NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start en
 def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
     if key is not None:
         try:
-            access_keys.parts_of(key)
+            access_keys.parse_key(key)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
     return key
@@ -127,7 +127,7 @@ def _announce_demo(given_key: str | None, database_url: str | None, url: str, se
     for line in services.extensions.hook.devices_come_to():
         click.echo(f"# {line}")
     if given_key is not None:
-        access_keys.adopt(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
+        access_keys.store_key(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
         click.echo(f"export API_HOST={url}")
         return
     key, note, problem = _demo_key(services.database, database_url)

@@ -68,11 +68,11 @@ def stored_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
         return _keep(file, reissued(database, at))
     match _standing(database, kept):
         case _Standing.UNKNOWN:
-            keys.adopt(database, kept, NAME, tuple(Scope), at)
+            keys.store_key(database, kept, NAME, tuple(Scope), at)
         case _Standing.REVOKED:
             return _keep(file, keys.create(database, NAME, tuple(Scope), at), f"the key in {file} was revoked")
         case _Standing.RENEWED:
-            renewed = keys.renew(database, keys.parts_of(kept)[0], _OVERLAP_SECONDS, at)
+            renewed = keys.renew(database, keys.parse_key(kept)[0], _OVERLAP_SECONDS, at)
             return _keep(file, renewed, f"the key in {file} was renewed elsewhere")
     return DemoKey(kept, note=_kept_in(file))
 
@@ -84,8 +84,8 @@ def reissued(database: Database, at: Instant) -> str:
     """
     with database.read() as session:
         in_use = [key.key_id for key in stored_keys.list_all(session) if key.name == NAME and key.revoked_at is None]
-    key = keys.fresh_key(in_use[0] if in_use else secrets.token_hex(8))
-    keys.adopt(database, key, NAME, tuple(Scope), at)
+    key = keys.generate_key(in_use[0] if in_use else secrets.token_hex(8))
+    keys.store_key(database, key, NAME, tuple(Scope), at)
     return key
 
 
@@ -95,7 +95,7 @@ def _standing(database: Database, key: str) -> _Standing:
     Raises:
         ValueError: It has not the form of a key.
     """
-    key_id, secret = keys.parts_of(key)
+    key_id, secret = keys.parse_key(key)
     with database.read() as session:
         stored = stored_keys.find(session, key_id)
     if stored is None:
@@ -154,7 +154,7 @@ def _read(file: Path) -> str | None:
     finally:
         os.close(descriptor)
     try:
-        keys.parts_of(key)
+        keys.parse_key(key)
     except ValueError as error:
         raise KeyFileError(f"{file} does not hold the key of this demo: {error}; {_ANOTHER}") from None
     return key

@@ -16,7 +16,7 @@ import orjson
 
 from mirror_server.core.errors import ApiError
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
-from mirror_server.notifications.log import More, NotificationLog
+from mirror_server.notifications.log import EntryWaiter, NotificationLog
 from mirror_server.store.backend import StorageFailed
 from mirror_server.views.deferred import Streamed, until_done, wait_for
 from mirror_server.web.asgi import ResponseReader
@@ -66,7 +66,7 @@ class EventStream(Streamed):
         self._ask_at = time.monotonic() + HEARTBEAT_SECONDS
         self.is_over = False
 
-    def more(self) -> More:
+    def more(self) -> EntryWaiter:
         """A future that is done when there is something to take; ask for it before taking."""
         return self._log.more(self._app_id)
 

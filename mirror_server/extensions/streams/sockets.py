@@ -16,7 +16,7 @@ import orjson
 from mirror_sdk.wire.routes import CURSOR_HEADER, GAP_HEADER, TIME_HEADER
 from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
-from mirror_server.notifications.log import MOST_ENTRIES, More, NotificationLog, Page
+from mirror_server.notifications.log import MOST_ENTRIES, EntryWaiter, NotificationLog, Page
 
 MOST_AT_ONCE = 200
 """How many entries a websocket that catches up gets in one message: others wait while it is made."""
@@ -56,11 +56,11 @@ class StreamSocket(Protocol):
         """Begin; ``wake`` is called, from any thread, when it is to end. The future raises :class:`Closing`."""
         ...
 
-    def more(self) -> More:
+    def more(self) -> EntryWaiter:
         """A future that is done when there is something to take; ask for it before taking."""
         ...
 
-    def take(self, more: More | None) -> Frame | None:
+    def take(self, more: EntryWaiter | None) -> Frame | None:
         """The next message; ``None`` if there is nothing new.
 
         Args:
@@ -121,11 +121,11 @@ class ReaderSocket:
         begun.set_result(None)
         return begun
 
-    def more(self) -> More:
+    def more(self) -> EntryWaiter:
         """See :class:`StreamSocket`."""
         return self._log.more(self._app_id)
 
-    def take(self, more: More | None) -> Frame | None:
+    def take(self, more: EntryWaiter | None) -> Frame | None:
         """See :class:`StreamSocket`; the first one tells the position, also where nothing is new."""
         page = self._page(more)
         if not (page.entries or page.gap) and self._has_sent:
@@ -147,7 +147,7 @@ class ReaderSocket:
     def close(self) -> None:
         """See :class:`StreamSocket`; there is nothing to give back."""
 
-    def _page(self, more: More | None) -> Page:
+    def _page(self, more: EntryWaiter | None) -> Page:
         return read_page(self._log, self._app_id, self._position, more)
 
     def _frame(self, page: Page) -> Frame:
@@ -156,7 +156,9 @@ class ReaderSocket:
         return page.once(self._frame_of)
 
 
-def read_page(log: NotificationLog, app_id: str, after: int, more: More | None, most: int = MOST_ENTRIES) -> Page:
+def read_page(
+    log: NotificationLog, app_id: str, after: int, more: EntryWaiter | None, most: int = MOST_ENTRIES
+) -> Page:
     """What follows the number ``after``, at most so many entries; see :meth:`Socket.take`.
 
     Raises:
@@ -165,7 +167,7 @@ def read_page(log: NotificationLog, app_id: str, after: int, more: More | None, 
     try:
         if more is None:
             return log.read(app_id, after, min(most, MOST_AT_ONCE))
-        return log.read_more(app_id, after, more, most)
+        return log.read_new(app_id, after, more, most)
     except ApiError as api_error:
         raise revoked() from api_error
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame, StreamSocket, stopping
-from mirror_server.notifications.log import More
+from mirror_server.notifications.log import EntryWaiter
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.web.asgi import Message, ResponseReader, Send
 from mirror_server.web.bridge import Calls
@@ -72,8 +72,8 @@ async def serve(
     def wake_soon(_: object = None) -> None:
         calls.soon(wake.set)
 
-    before: More | None = None
-    more: More | None = None
+    before: EntryWaiter | None = None
+    more: EntryWaiter | None = None
     is_at_end = False
     try:
         await asyncio.wrap_future(socket.begin(wake_soon))

@@ -25,7 +25,7 @@ from mirror_server.extensions.streams.sockets import GOING_AWAY, UNEXPECTED, Clo
 from mirror_server.extensions.streams.store import WebsocketRow
 from mirror_server.hooks import extends
 from mirror_server.notifications.channels import Channels, ChannelType
-from mirror_server.notifications.log import More, NotificationLog
+from mirror_server.notifications.log import EntryWaiter, NotificationLog
 from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -105,7 +105,7 @@ class Websockets:
             text = orjson.dumps(registration.to_wire()).decode()
             is_new = websockets.put(session, app_id, text, self._clock.now())
             if is_new:
-                self._log.pass_over_read(session, app_id)
+                self._log.skip_read(session, app_id)
             else:
                 self._tell(session, app_id)
             return is_new
@@ -267,7 +267,7 @@ class ChannelSocket:
         self._closing = closing
         self._wake()
 
-    def more(self) -> More:
+    def more(self) -> EntryWaiter:
         """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
         return self._log.more(self.app_id)
 
@@ -278,7 +278,7 @@ class ChannelSocket:
         if not self._is_admitted():
             raise revoked()
 
-    def take(self, more: More | None) -> Frame | None:
+    def take(self, more: EntryWaiter | None) -> Frame | None:
         """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
         if self._closing is not None:
             raise self._closing

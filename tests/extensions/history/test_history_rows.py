@@ -79,7 +79,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
     now = server.now
     told = [
         Observation(device, PATH, Content(b"1"), now - 5000),
-        Observation(device, PATH, Content(b"2"), now - 9000, is_unasked=True),
+        Observation(device, PATH, Content(b"2"), now - 9000, is_unsolicited=True),
         Observation("nobody", PATH, Content(b"x"), now),
         Observation(device, "/3303/1/5700", Content(b"\xff", "application/octet-stream"), now, True, is_published=True),
         Observation(device, PATH, Content(b"3"), now),

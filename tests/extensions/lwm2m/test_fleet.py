@@ -781,7 +781,7 @@ async def test_a_value_in_a_registration_is_reported_as_one_of_the_registration(
     """The history tells it from a notification."""
     await empty.register(payload=b'</3303/0/5700>;v="21.5"')
     (reported,) = empty.diary.observations()
-    assert (reported.content, reported.is_unasked, reported.is_published) == (Content(b"21.5"), True, True)
+    assert (reported.content, reported.is_unsolicited, reported.is_published) == (Content(b"21.5"), True, True)
 
 
 async def test_a_resource_that_a_device_sends_by_itself_is_read_once_for_its_initial_value(empty):

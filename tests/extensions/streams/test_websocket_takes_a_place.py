@@ -72,7 +72,7 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
 
 def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server, hold_writer):
     services, database = server.services, server.services.database
-    services.log.keep_for(APPLICATION)
+    services.log.ensure_log(APPLICATION)
     register(services)
 
     def add():

@@ -335,7 +335,8 @@ def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
     assert model.plan is not None
 
 
-def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights):
+def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, seconds):
+    # With a clock that stands still no periodic read becomes due: the only outcome is that of the writing.
     outcomes = []
 
     def run(call, then, failed):
@@ -346,7 +347,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights):
         threading.Thread(target=make, daemon=True).start() if is_apart else then(call())
 
     is_apart = False
-    model = WriteModel(client, lights, run)
+    model = WriteModel(client, lights, run, clock=seconds)
     model.devices.load()
     simulator.set_online(lights[1], False)
     previewed(model)

@@ -15,7 +15,7 @@ from mirror_server.hooks import open_database
 from mirror_server.store import commands, devices
 from mirror_server.store import keys as stored_keys
 from mirror_server.store import resources as stored_resources
-from mirror_server.store.commands import Waiting
+from mirror_server.store.commands import PendingWork
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
 from mirror_server.web.bridge import QUEUED
@@ -123,12 +123,12 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
 
     database.write(work)
     device_ids = ("one", "other", "idle", "unknown")
-    found = database.query(partial(commands.waiting_of_devices, device_ids=device_ids, now=now))
+    found = database.query(partial(commands.pending_work, device_ids=device_ids, now=now))
     for device_id in ("one", "other"):
         each = found[device_id]
         assert (each.wanted, each.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
         assert each.command.async_id == f"{device_id} r1"
-    assert found["idle"] == found["unknown"] == Waiting([], [], None)
+    assert found["idle"] == found["unknown"] == PendingWork([], [], None)
 
 
 def test_a_device_on_another_thread_is_seen_as_it_is_now(server):

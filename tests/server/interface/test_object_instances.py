@@ -20,7 +20,7 @@ def device(server, key):
 @pytest.fixture
 def parts(server):
     """The backend takes each object instance apart, into the same values."""
-    server.devices.parts_of = lambda *_: [(path, Content(value.encode())) for path, value in WRITTEN.items()]
+    server.devices.split_instance = lambda *_: [(path, Content(value.encode())) for path, value in WRITTEN.items()]
 
 
 def desired(server, key, device):
@@ -48,7 +48,7 @@ def test_a_write_of_an_instance_ends_also_on_a_server_without_its_backend(server
     assert server.place(key, device, "w", "PUT", INSTANCE, value="x", expiry_seconds=60).status_code == 202
     server.place(key, device, "later", "PUT", SWITCH, value="0")
     assert desired(server, key, device) == [("5", 0), ("0", 0)]
-    server.devices.parts_of = None
+    server.devices.split_instance = None
     server.restart()
     server.advance(key, 60)
     assert server.responses(key) == {"w": (429, "REQUEST_EXPIRED")}

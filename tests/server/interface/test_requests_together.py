@@ -11,7 +11,7 @@ from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import ApiError
 from mirror_server.devices.link import Content, DeviceResponse, Outcome, Registration
 from mirror_server.hooks import Extensions
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, devices
 from mirror_server.store.maintenance import violations
@@ -61,7 +61,7 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
     return [of_each, logged]
 
 
-def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> Placement:
+def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> CommandSubmission:
     """Sometimes under an id that another one has, or the other application gives as well."""
     device_id, path = chance.choice(ids), chance.choice(PATHS)
     payload = b"%d" % number
@@ -71,7 +71,7 @@ def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> Place
     elif chance.random() < 0.2:
         request = CommandRequest("POST", path)
     retries, is_silent = chance.choice([None, 0, 2]), chance.random() < 0.1
-    return Placement(chance.choice(APPS), device_id, request, f"{number}", retries=retries, is_silent=is_silent)
+    return CommandSubmission(chance.choice(APPS), device_id, request, f"{number}", retries=retries, is_silent=is_silent)
 
 
 def play(server: Any, seed: int, run: Run) -> list[Any]:
@@ -79,7 +79,7 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
     chance, services = random.Random(seed), server.services
     ids = add_devices(server, 5)
     for app_id in APPS:
-        services.log.keep_for(app_id)
+        services.log.ensure_log(app_id)
     assert services.database.settle(60)
     told: list[Any] = []
     for turn in range(4):
@@ -124,7 +124,7 @@ def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key)
         (two, "4", write, None),
     ]
     placed = [
-        services.commands.place(Placement(app_id, device_id, request, async_id))
+        services.commands.submit(CommandSubmission(app_id, device_id, request, async_id))
         for device_id, async_id, request, _ in asked
     ]
     assert [getattr(future.exception(60), "code", None) for future in placed] == [code for *_, code in asked]
@@ -134,7 +134,9 @@ def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key)
 
 
 def test_one_async_id_for_two_devices_in_one_group_is_a_conflict(server):
-    asked = [Placement("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)]
+    asked = [
+        CommandSubmission("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)
+    ]
     with pytest.raises(ApiError, match="'1' stands for another request"):
         at_once(server, server.services.commands._place, asked)
 
@@ -143,7 +145,7 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
     services, app_id = server.services, key.split("_")[1]
     (device_id,) = add_devices(server, 1)
     request = CommandRequest("GET", PATHS[0])
-    placed = [services.commands.place(Placement(app_id, device_id, request, f"{at}")) for at in range(30)]
+    placed = [services.commands.submit(CommandSubmission(app_id, device_id, request, f"{at}")) for at in range(30)]
     assert [getattr(future.exception(60), "code", None) for future in placed] == [None] * 20 + [429] * 10
     with services.database.read() as session:
         assert len(commands.waiting(session, device_id)) == 20
@@ -152,7 +154,7 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
 def place_elsewhere(server: Any, key: str, ids: list[str]) -> None:
     """Place a read for each device as another process does, whose signals do not arrive yet."""
     request = CommandRequest("GET", "/3303/0/5700")
-    placed = [Placement(key.split("_")[1], one, request, one) for one in ids]
+    placed = [CommandSubmission(key.split("_")[1], one, request, one) for one in ids]
     # Its own signals are those of another process.
     handler = server.services.database.backend.writing.handlers.pop(WAITING)
     server.services.database.write(lambda session: server.services.commands._place(session, placed))
@@ -163,8 +165,8 @@ def test_the_queues_of_devices_that_are_woken_together_are_read_together(server,
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
     place_elsewhere(server, key, ids)
     read = []
-    of_devices = commands.waiting_of_devices
-    monkeypatch.setattr(commands, "waiting_of_devices", lambda *asked: read.append(asked[1]) or of_devices(*asked))
+    of_devices = commands.pending_work
+    monkeypatch.setattr(commands, "pending_work", lambda *asked: read.append(asked[1]) or of_devices(*asked))
     server.services.dispatcher.wake(*ids)
     assert server.services.database.settle(60)
     assert read[0] == ids
@@ -172,7 +174,7 @@ def test_the_queues_of_devices_that_are_woken_together_are_read_together(server,
 
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
-    "its rows cannot be read": (lambda _: commands, "waiting_of_devices", lambda one, _session, ids, _now: one in ids),
+    "its rows cannot be read": (lambda _: commands, "pending_work", lambda one, _session, ids, _now: one in ids),
     "it cannot be looked for": (lambda dispatcher: dispatcher._backends, "is_reachable", lambda one, id_: id_ == one),
     "it cannot be sent to": (
         lambda dispatcher: dispatcher._backends,
@@ -210,4 +212,4 @@ def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, mon
     # What was begun and failed has no time-out that could end the next one.
     server.advance(key, 120)
     assert len(server.responses(key)) == 3
-    assert dispatcher.under_way() == set()
+    assert dispatcher.in_flight() == set()

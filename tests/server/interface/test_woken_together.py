@@ -70,7 +70,7 @@ class Readers:
         return [entry.body["ep"] for entry in page.entries]
 
     def read(self, more):
-        return self.names(self.log.read_more(APP, 0, more))
+        return self.names(self.log.read_new(APP, 0, more))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def among_others(new_server):
 def test_one_entry_is_given_to_all_without_reading(readers):
     waiting = readers.waiting(20)
     readers.add("a")
-    pages = [readers.log.read_more(APP, 0, more) for more in waiting]
+    pages = [readers.log.read_new(APP, 0, more) for more in waiting]
     assert readers.counted.reads == 0
     assert len({id(page) for page in pages}) == 1
     assert pages[0].is_last
@@ -98,12 +98,12 @@ def test_several_entries_at_once_are_read_once_for_all_that_have_read_as_far(rea
     readers.add("a")
     waiting = readers.waiting(20)
     readers.add("b", "c")
-    pages = [readers.log.read_more(APP, 1, more) for more in waiting]
+    pages = [readers.log.read_new(APP, 1, more) for more in waiting]
     assert readers.counted.reads == 1
     assert {tuple(readers.names(page)) for page in pages} == {("b", "c")}
     # Who has read less is told more, and does not take it from the others.
     assert readers.read(waiting[0]) == ["a", "b", "c"]
-    assert readers.names(readers.log.read_more(APP, 1, waiting[1])) == ["b", "c"]
+    assert readers.names(readers.log.read_new(APP, 1, waiting[1])) == ["b", "c"]
 
 
 def test_what_is_added_after_the_first_has_read_is_told_to_the_others(readers):
@@ -128,9 +128,9 @@ def test_what_one_read_is_for_the_others_for_a_moment_only(readers):
 def test_a_reader_that_asks_for_few_entries_gets_few(readers):
     waiting = readers.waiting(2)
     readers.add_at_once(REG_UPDATES, *({"ep": name} for name in "abc"))
-    few = readers.log.read_more(APP, 0, waiting[0], 2)
+    few = readers.log.read_new(APP, 0, waiting[0], 2)
     assert (readers.names(few), few.is_last) == (["a", "b"], False)
-    rest = readers.log.read_more(APP, few.cursor, waiting[0], 2)
+    rest = readers.log.read_new(APP, few.cursor, waiting[0], 2)
     assert (readers.names(rest), rest.is_last) == (["c"], True)
     assert readers.read(waiting[1]) == ["a", "b", "c"]
 
@@ -151,7 +151,7 @@ def test_all_that_were_woken_are_refused_when_their_log_is_gone(readers):
     readers.log.wake(APP)
     for more in waiting:
         with pytest.raises(ApiError) as refused:
-            readers.log.read_more(APP, 1, more)
+            readers.log.read_new(APP, 1, more)
         assert refused.value.code == 401
 
 
@@ -160,11 +160,11 @@ def test_another_process_may_have_added_behind_what_this_one_did(among_others):
     waiting = readers.waiting(2)
     readers.add("mine")
     readers.add_from_elsewhere("theirs")
-    page = readers.log.read_more(APP, 0, waiting[0])
+    page = readers.log.read_new(APP, 0, waiting[0])
     assert readers.names(page) == ["mine"]
     # So it is not taken for the last, and whoever goes on finds the other.
     assert not page.is_last
-    after = readers.log.read_more(APP, page.cursor, waiting[0])
+    after = readers.log.read_new(APP, page.cursor, waiting[0])
     assert (readers.names(after), after.is_last) == (["theirs"], True)
 
 

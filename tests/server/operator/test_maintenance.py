@@ -22,7 +22,7 @@ from mirror_server.devices.link import Registration
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.service import keys
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.store import logs, schema
 from mirror_server.store.backend import LOCATIONS, DatabaseError, shown
@@ -85,7 +85,7 @@ def new_application(services: Services) -> str:
     """The id of an application whose log is kept."""
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     identity = key.split("_")[1]
-    services.log.keep_for(identity)
+    services.log.ensure_log(identity)
     return identity
 
 
@@ -102,7 +102,7 @@ def put_webhook(services: Services, app_id: str) -> None:
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
     """A write that is stored, answered and logged."""
     request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
-    services.commands.place(Placement(app_id, device_id, request, uuid4().hex)).result(60)
+    services.commands.submit(CommandSubmission(app_id, device_id, request, uuid4().hex)).result(60)
     assert services.database.settle(60)
 
 
@@ -138,7 +138,7 @@ def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path
     taken = tmp_path / "taken.db"
     taken.write_text("mine")
     refused(url, "backup", taken, told="is there already")
-    told = "is there already, and nothing is overwritten"
+    told = "already exists and is not overwritten"
     assert "-wal" in refused(url, "restore", backup, told=told).output
     assert taken.read_text() == "mine"
 
@@ -205,7 +205,7 @@ def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id,
     assert len(examples) == len(set(examples)) == 20
     assert all(example.startswith("  none ") for example in examples)
     assert more == "  and 1,214 more"
-    assert "1,234 things are wrong; restore a backup" in found.stderr
+    assert "found 1,234 problems; restore a backup" in found.stderr
 
 
 def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(tmp_path, url, backup, restored):

@@ -14,7 +14,7 @@ from waits import wait_until
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
 from mirror_server.core.errors import ApiError
-from mirror_server.notifications.webhooks import LOOPBACK, may_be_called
+from mirror_server.notifications.webhooks import LOOPBACK, is_allowed_address
 
 CALLBACK = "/v2/notification/callback"
 PULL = "/v2/notification/pull"
@@ -347,7 +347,7 @@ def test_public_addresses_and_the_operators_networks_may_be_called():
     networks = [ipaddress.ip_network("10.0.0.0/8")]
     allowed = [*PUBLIC, *OF_THE_OPERATOR]
     assert [
-        address for address in (*allowed, *PRIVATE, *OF_THIS_MACHINE) if may_be_called(address, networks)
+        address for address in (*allowed, *PRIVATE, *OF_THIS_MACHINE) if is_allowed_address(address, networks)
     ] == allowed
-    assert all(may_be_called(address, LOOPBACK) for address in OF_THIS_MACHINE)
-    assert not may_be_called("10.0.0.1", LOOPBACK)
+    assert all(is_allowed_address(address, LOOPBACK) for address in OF_THIS_MACHINE)
+    assert not is_allowed_address("10.0.0.1", LOOPBACK)

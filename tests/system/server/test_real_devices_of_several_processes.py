@@ -16,7 +16,7 @@ from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.server import Services
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.store import commands, devices, resources
 from mirror_server.store.devices import Condition
 
@@ -39,13 +39,13 @@ def device_id(services: Services) -> str:
 
 def read(services: Services, device: str, async_id: str) -> Callable[[], bytes | None]:
     """Place a read; gives what tells the value, once the read is done."""
-    placement = Placement("app", device, CommandRequest("GET", TEMPERATURE), async_id)
-    services.commands.place(placement).result(60)
+    submission = CommandSubmission("app", device, CommandRequest("GET", TEMPERATURE), async_id)
+    services.commands.submit(submission).result(60)
 
     def value() -> bytes | None:
         with services.database.read() as session:
             waits = async_id in (command.async_id for command in commands.waiting(session, device))
-            return None if waits else resources.known(session, device, TEMPERATURE).value
+            return None if waits else resources.stored_value(session, device, TEMPERATURE).value
 
     return value
 
@@ -73,7 +73,7 @@ def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(pair, devic
         send_until(device, device.registration(), lambda: device.location)
         mine = device_id(first)
         device.silent = True
-        second.commands.place(Placement("app", mine, CommandRequest("POST", "/3/0/4"), "x")).result(60)
+        second.commands.submit(CommandSubmission("app", mine, CommandRequest("POST", "/3/0/4"), "x")).result(60)
         until(lambda: device.asked)
         first.close()
         device.silent = False

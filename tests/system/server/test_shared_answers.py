@@ -56,7 +56,7 @@ def test_a_renewed_key_holds_at_all_of_them_at_once(pair):
 def test_forwarded_poll_of_an_ended_key_delivers_nothing_and_the_renewed_key_gets_it(pair):
     leader, _, follower = pair
     old = keys.create(leader.database, "app", DEFAULT_SCOPES, wall_time())
-    app_id = keys.parts_of(old)[0]
+    app_id = keys.parse_key(old)[0]
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(get, follower, old, "/v2/notification/pull?hold=55")
         until(lambda: leader.log.open_polls)

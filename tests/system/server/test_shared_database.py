@@ -26,7 +26,7 @@ from mirror_server.extensions.simulator.device import SimulatedResource
 from mirror_server.hooks import Extensions, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.service import keys
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices
 from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
@@ -159,7 +159,7 @@ def device(open_services):
     services = open_services()
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     app_id = key.split("_")[1]
-    services.log.keep_for(app_id)
+    services.log.ensure_log(app_id)
     resource = SimulatedResource(
         path=PATH, value="0", observable=True, auto_observable=True, writable=True, executable=False
     )
@@ -186,7 +186,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     go_on.set()
     wait_for(lambda: not first.is_leader() and not first.part(SimulatorControl).backend.list_states())
     request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
-    first.commands.place(Placement(app_id, device_id, request, async_id="w")).result(60)
+    first.commands.submit(CommandSubmission(app_id, device_id, request, async_id="w")).result(60)
     wait_for(lambda: first.log.last_seq(app_id) >= 2)
     assert second.part(SimulatorControl).backend.list_states()[0].resources[0].value == "1"
     second.close()
@@ -228,7 +228,7 @@ def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_servic
     token = services.coordinator.leadership._election.token
     services.part(SimulatorControl).backend.set_behaviour(device_id, latency_seconds=0.5)
     before = services.log.last_seq(app_id)
-    services.commands.place(Placement(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
+    services.commands.submit(CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()
     wait_for(lambda: services.log.last_seq(app_id) > before)
     wait_for(lambda: services.coordinator.leadership._holds_lock)
@@ -316,7 +316,7 @@ def test_what_one_process_gave_a_reader_is_known_to_the_one_that_registers_webho
     assert first.webhooks.backlog(app_id) == 1
     second.log.note_read(app_id, second.log.last_seq(app_id))
     assert second.database.settle(60)
-    first.database.write(lambda session: first.log.pass_over_read(session, app_id))
+    first.database.write(lambda session: first.log.skip_read(session, app_id))
     assert first.webhooks.backlog(app_id) == 0
 
 
@@ -382,11 +382,11 @@ def responses(services: Services, app_id: str) -> list[Any]:
 
 def place_held(services: Services, app_id: str, device_id: str) -> Deferred:
     """Place a read whose async-id the server makes."""
-    placement = Placement(app_id, device_id, CommandRequest("GET", PATH), uuid4().hex)
-    handling = services.part(HeldRequests).hold(placement)
+    submission = CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), uuid4().hex)
+    handling = services.part(HeldRequests).hold(submission)
     assert handling.check is not None
     assert handling.respond is not None
-    stored = services.commands.place(replace(placement, checks=(handling.check,)))
+    stored = services.commands.submit(replace(submission, checks=(handling.check,)))
     response = handling.respond(stored, lambda _: Response())
     assert isinstance(response, Deferred)
     return response

@@ -35,7 +35,7 @@ from mirror_server.extensions.snapshots.service import SnapshotSelection, Snapsh
 from mirror_server.hooks import Extensions, open_database
 from mirror_server.server import Services
 from mirror_server.service import keys
-from mirror_server.service.commands import Placement
+from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.service.long_reads import Slots
 from mirror_server.store import devices, logs
@@ -373,7 +373,7 @@ def services(open_services: Callable[..., Services]) -> list[Services]:
 @pytest.fixture
 def app_id(services: list[Services]) -> str:
     key = keys.create(services[0].database, "test", tuple(Scope), services[0].clock.now())
-    services[0].log.keep_for(key.split("_")[1])
+    services[0].log.ensure_log(key.split("_")[1])
     return key.split("_")[1]
 
 
@@ -402,7 +402,7 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
             request = CommandRequest("PUT", PATH, payload=last_write[device_id], content_type="text/plain")
         # Those for one device in turns: which of two that are under way is accepted first, nobody says.
         process = services[ids.index(device_id) % 2]
-        placed[f"{number}"] = process.commands.place(Placement(app_id, device_id, request, f"{number}"))
+        placed[f"{number}"] = process.commands.submit(CommandSubmission(app_id, device_id, request, f"{number}"))
         if number % 10 == 9:
             # As many wait for a device as may.
             [future.result(60) for future in placed.values()]
@@ -434,12 +434,12 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
         _, tag = first.subscriptions.rules(app_id)
         write = CommandRequest("PUT", PATH, payload=b"%d" % turn)
         conflicts = [
-            first.commands.place(Placement(app_id, lamp, CommandRequest("GET", PATH), f"{turn}")),
-            second.commands.place(Placement(app_id, other, CommandRequest("GET", PATH), f"{turn}")),
+            first.commands.submit(CommandSubmission(app_id, lamp, CommandRequest("GET", PATH), f"{turn}")),
+            second.commands.submit(CommandSubmission(app_id, other, CommandRequest("GET", PATH), f"{turn}")),
         ]
         is_as_seen = partial(check_revision, app_id=app_id, seen=row.desired_revision or 0)
         writes = [
-            each.commands.place(Placement(app_id, lamp, write, f"{turn}-{at}", checks=(is_as_seen,)))
+            each.commands.submit(CommandSubmission(app_id, lamp, write, f"{turn}-{at}", checks=(is_as_seen,)))
             for at, each in enumerate(services)
         ]
         queries = [each.part(DirectoryService).save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
