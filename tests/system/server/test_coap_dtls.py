@@ -193,7 +193,7 @@ async def test_a_datagram_that_no_record_holds_is_told_and_ends_nothing():
         device = await connected(new_device())
         await register(device)
         peer = registry.requests[0][0]
-        with pytest.raises(Unreachable, match="do not go into a record"):
+        with pytest.raises(Unreachable, match="do not fit into a DTLS record"):
             await endpoint.request(peer, Request("GET", "/3/0", query=("x" * 3_000,)))
         await register(device, 2)
 
