@@ -328,10 +328,10 @@ class Services:
 
     def _finish(self, job: Job, response: DeviceResponse | None) -> Future[None]:
         conflict_keys = (job.device_id, logs.EVERY)
-        if job.command is not None:
+        if job.request is not None:
             return self.database.enqueue(
                 self.commands.finish,
-                items=[(job.command, response)],
+                items=[(job.request, response)],
                 until_stored=True,
                 by_leader=True,
                 conflict_keys=conflict_keys,

@@ -44,11 +44,11 @@ _PAUSE_AFTER_ERROR_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command to a device, ``ask``; ``command`` is the device request of an application behind it, if any."""
+    """A command to a device. ``request`` is the device request of an application that caused it, if any."""
 
     device_id: str
-    ask: DeviceCommand
-    command: Command | None = None
+    command: DeviceCommand
+    request: Command | None = None
 
 
 @dataclass(slots=True)
@@ -245,7 +245,7 @@ class Dispatcher:
         return Job(device_id, _command_of(command), command)
 
     def _send(self, job: Job, delivery: _Delivery) -> None:
-        command = job.command
+        command = job.request
         delivery.command_id = command.command_id if command else None
         if command is None or command.request.is_idempotent:
             self._transmit(job, delivery)
@@ -275,28 +275,28 @@ class Dispatcher:
 
     def _transmit(self, job: Job, delivery: _Delivery) -> None:
         due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
-        if job.command is not None:
-            due_at = min(due_at, job.command.expires_at)
+        if job.request is not None:
+            due_at = min(due_at, job.request.expires_at)
         # The timer first: the answer, which cancels it, may come before the command is sent to the end.
         delivery.timer = self._clock.call_at(due_at, lambda: self._time_out(job, delivery))
-        self._backends.send(job.device_id, job.ask, lambda response: self._ended(job, delivery, response))
+        self._backends.send(job.device_id, job.command, lambda response: self._ended(job, delivery, response))
 
     def _time_out(self, job: Job, delivery: _Delivery) -> None:
-        has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
+        has_expired = job.request is not None and job.request.expires_at <= self._clock.now()
 
         def cancelled(was_sent: bool) -> None:
             self._ended(job, delivery, None if was_sent else DeviceResponse(Outcome.NOT_SENT))
 
         # Before it expires a response that comes late still tells something.
-        self._backends.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
+        self._backends.cancel(job.device_id, job.command, cancelled, also_sent=has_expired)
 
     def _ended(self, job: Job, delivery: _Delivery, response: DeviceResponse | None) -> None:
         is_lost = response is None or not response.outcome.is_of_device
         with self._lock:
             # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
             is_late, delivery.ended = delivery.ended, True
-            if job.command is None and is_lost and not (is_late or delivery.made_contact):
-                self._unanswered.setdefault(job.device_id, set()).add(job.ask)
+            if job.request is None and is_lost and not (is_late or delivery.made_contact):
+                self._unanswered.setdefault(job.device_id, set()).add(job.command)
         if is_late:
             if not is_lost:
                 self._store_late_response(job, response)
@@ -314,7 +314,7 @@ class Dispatcher:
 
         Not so the end of an observation: another may have begun since.
         """
-        if isinstance(job.ask, CancelObservation):
+        if isinstance(job.command, CancelObservation):
             return
         self._finish(job, response).add_done_callback(lambda _: self.wake(job.device_id))
 

@@ -164,13 +164,13 @@ DeviceObject = tuple[DeviceRow, list[ResourceRow]]
 
 
 def object_of(
-    session: Session, device_id: str, *, most: int = NO_LIMIT, known_revision: int = NO_REVISION
+    session: Session, device_id: str, *, most: int = NO_LIMIT, cached_revision: int = NO_REVISION
 ) -> DeviceObject | None:
     """Return the device with this id and up to ``most`` of the resources it ever introduced, by one statement.
 
-    A device that is still at ``known_revision`` is returned without its resources.
+    A device that is still at ``cached_revision`` is returned without its resources.
     """
-    rows = session.rows(_OBJECT, device_id=device_id, known=known_revision, most=most)
+    rows = session.rows(_OBJECT, device_id=device_id, known=cached_revision, most=most)
     if not rows:
         return None
     own = [ResourceRow._make(row[_DEVICE_WIDTH:]) for row in rows if row[_PATH] is not None]

@@ -160,7 +160,7 @@ def test_a_request_never_ends_before_it_began(running, machine):
 
 def looked_after(server: Any) -> None:
     """The round of the housekeeping that is due was done."""
-    server.services._housekeeping._round()
+    server.services._housekeeping._clean_up()
     assert server.services.database.settle(60)
 
 
