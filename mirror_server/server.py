@@ -238,7 +238,7 @@ class Services:
         # First, while what is stored tells when a service was there last.
         self.database.submit_durable(self.devices.resume)
         # A manual clock begins at the same instant in each new database.
-        self.database.submit_durable(partial(maintenance.begin_counting, at=wall_time()))
+        self.database.submit_durable(partial(maintenance.initialize_revisions, at=wall_time()))
         self.extensions.hook.lead()
         names = " ".join(self.extensions.names)
         self.database.submit_durable(partial(Session.put_setting, name=EXTENSIONS, value=names))

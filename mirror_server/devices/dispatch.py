@@ -35,7 +35,7 @@ from mirror_server.store import commands, subscriptions
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.commands import PendingWork
 from mirror_server.store.database import Database
-from mirror_server.store.session import parts
+from mirror_server.store.session import batches
 
 _log = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ class Dispatcher:
         """Send what waits for the devices that were woken since the last call."""
         with self._lock:
             deliveries, self._new = self._new, []
-        for some in parts(deliveries):
+        for some in batches(deliveries):
             self._begin_some(some)
 
     def _begin_some(self, deliveries: Sequence[_Delivery]) -> None:
@@ -232,7 +232,7 @@ class Dispatcher:
             self.wake(delivery.device_id)
 
     def _next_job(self, device_id: str, found: PendingWork) -> Job | None:
-        asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
+        asks: Iterable[DeviceCommand] = [*map(Observe, found.to_observe), *map(CancelObservation, found.to_cancel)]
         command = found.command
         with self._lock:
             unanswered = self._unanswered.get(device_id, set())

@@ -126,7 +126,7 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
     found = database.query(partial(commands.pending_work, device_ids=device_ids, now=now))
     for device_id in ("one", "other"):
         each = found[device_id]
-        assert (each.wanted, each.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
+        assert (each.to_observe, each.to_cancel) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
         assert each.command.async_id == f"{device_id} r1"
     assert found["idle"] == found["unknown"] == PendingWork([], [], None)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Row, Session, parts
+from mirror_server.store.session import Row, Session, batches
 
 NAME = (
     "coalesce((SELECT d.name FROM device_descriptions d WHERE d.device_id = devices.device_id), devices.endpoint_name)"
@@ -51,7 +51,7 @@ def of_devices(session: Session, device_ids: Sequence[str]) -> dict[str, Descrip
     """What was said of each of these devices of which something was."""
     rows: list[Row] = []
     attributes: dict[str, dict[str, str]] = {}
-    for some in parts(device_ids):
+    for some in batches(device_ids):
         marks = ", ".join("?" * len(some))
         rows += session.rows_of(
             f"SELECT device_id, name, description, updated_at FROM device_descriptions WHERE device_id IN ({marks})",
