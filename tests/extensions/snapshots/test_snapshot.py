@@ -164,7 +164,7 @@ def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids
         rows, end = arrow_of(server, key)
         assert arrow_of(server, key)[0] == rows
         arrow_of(server, key, f"changed_after={end.revision}")
-        assert len(cache._held) == 1
+        assert len(cache._entries) == 1
 
 
 def test_an_lru_cache_stays_within_its_bound():
