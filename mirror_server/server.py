@@ -131,7 +131,7 @@ class Services:
         self.log = NotificationLog(
             self.database,
             self.clock,
-            most_bytes=settings.keep_log_bytes,
+            max_bytes=settings.keep_log_bytes,
             is_shared=self.database.is_shared,
             is_leader=self.is_leader,
         )
