@@ -48,10 +48,10 @@ class AsyncDeviceMethods:
         >>> await client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = await self._session.submit_and_wait(
+        response = await self._session.submit_and_wait(
             "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
         )
-        return answer.python
+        return response.python
 
     async def write_value(
         self,
@@ -73,9 +73,9 @@ class AsyncDeviceMethods:
         >>> await client.write_value(light, "/3311/0/5850", True)
         >>> await client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
-        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        options = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
         await self._session.submit_and_wait(
-            "PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
+            "PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **options
         )
 
     async def execute(
@@ -93,9 +93,9 @@ class AsyncDeviceMethods:
 
         >>> await client.execute(light, "/3/0/4")
         """
-        asked = to_execute(argument)
+        options = to_execute(argument)
         await self._session.submit_and_wait(
-            "POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked
+            "POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **options
         )
 
     async def subscribe(

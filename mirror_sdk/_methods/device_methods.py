@@ -49,10 +49,10 @@ class DeviceMethods:
         >>> client.read_value(station, "/3303/0/5700")
         21.5
         """
-        answer = self._session.submit_and_wait(
+        response = self._session.submit_and_wait(
             "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
         )
-        return answer.python
+        return response.python
 
     def write_value(
         self,
@@ -74,8 +74,10 @@ class DeviceMethods:
         >>> client.write_value(light, "/3311/0/5850", True)
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
         """
-        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
-        self._session.submit_and_wait("PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        options = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        self._session.submit_and_wait(
+            "PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **options
+        )
 
     def execute(
         self,
@@ -92,8 +94,10 @@ class DeviceMethods:
 
         >>> client.execute(light, "/3/0/4")
         """
-        asked = to_execute(argument)
-        self._session.submit_and_wait("POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **asked)
+        options = to_execute(argument)
+        self._session.submit_and_wait(
+            "POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **options
+        )
 
     def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None

@@ -1,4 +1,4 @@
-"""What both kinds of handles of a device request have: what was asked of which device, and the answer.
+"""The common part of both handles of a device request: the request itself and its response.
 
 Source: specification E2 and 6; wire.md 2 and 5.
 """
@@ -27,13 +27,13 @@ ANSWER_MARGIN_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptedRequest(JsonForm):
-    """A request the service has accepted, and how its answer is to be read.
+    """A request that the service has accepted, and its response.
 
-    In the examples ``request`` is a read that was answered.
+    In the examples ``request`` is a read that has its response.
 
     Attributes:
-        async_id: What the request and its answer have in common.
-        device_id: The device that is asked.
+        async_id: Identity of the request; its response has the same.
+        device_id: The device.
         path: The resource path.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
         issued_at: When this client began it, by the clock here, which may not be the service's.
@@ -41,7 +41,7 @@ class AcceptedRequest(JsonForm):
         accepted_at: When the service accepted it, by the service's clock, and the first time where it was placed under
             this async-id before. ``None`` for one that was taken up again, and where the service does not tell.
         expires_at: Until when it may wait for the device, by the service's clock; ``None`` as ``accepted_at``.
-        asked: The value it is to write; ``None`` where it writes none.
+        requested_value: The value to write; ``None`` if there is none.
     """
 
     async_id: str
@@ -52,7 +52,7 @@ class AcceptedRequest(JsonForm):
     expiry_seconds: int | None
     accepted_at: datetime | None = None
     expires_at: datetime | None = None
-    asked: Value | None = None
+    requested_value: Value | None = None
     _expectation: Expectation
     _begun_seconds: float | None = None
 
@@ -63,25 +63,25 @@ class AcceptedRequest(JsonForm):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, and the ``answer`` as far as it has come, for any JSON encoder; this asks nobody.
+        """Return all attributes and the ``response``, if it has arrived, for any JSON encoder; this sends no request.
 
-        >>> request.to_dict()["path"], request.to_dict()["answer"]["status"]
+        >>> request.to_dict()["path"], request.to_dict()["response"]["status"]
         ('/3303/0/5700', 200)
         """
-        return {**JsonForm.to_dict(self), "answer": plain(self.answer)}
+        return {**JsonForm.to_dict(self), "response": plain(self.response)}
 
     @property
-    def answer(self) -> AsyncResponse | None:
-        """The answer, if it has come; this asks nobody.
+    def response(self) -> AsyncResponse | None:
+        """The response, if it has arrived; this sends no request.
 
-        >>> request.answer.status
+        >>> request.response.status
         200
         """
-        return self._expectation.answer
+        return self._expectation.response
 
     @property
     def received_at(self) -> datetime | None:
-        """When this client received the answer, by the clock here; ``None`` before.
+        """When this client received the response, by the clock here; ``None`` before.
 
         >>> request.received_at > request.issued_at
         True
@@ -90,10 +90,10 @@ class AcceptedRequest(JsonForm):
 
     @property
     def latency(self) -> timedelta | None:
-        """How long it took from its begin until its answer was received, both here.
+        """How long it took from its start until its response was received, both on this machine.
 
         It is measured by this machine's monotonic clock, so that no clock that is wrong, set or simulated spoils it. A
-        look that comes late makes it longer. ``None`` before the answer, and for one that was taken up again.
+        late look makes it longer. ``None`` before the response, and for a request that was resumed.
 
         >>> request.latency < timedelta(seconds=10)
         True
@@ -101,7 +101,7 @@ class AcceptedRequest(JsonForm):
         received_seconds = self._expectation.received_seconds
         if received_seconds is None or self._begun_seconds is None:
             return None
-        # An answer that was here already belongs to an earlier request under the same async-id.
+        # A response that was here already belongs to an earlier request under the same async-id.
         return timedelta(seconds=max(0.0, received_seconds - self._begun_seconds))
 
     @property
@@ -111,24 +111,24 @@ class AcceptedRequest(JsonForm):
             return LONGEST_DEFAULT_WAIT_SECONDS
         return min(self.expiry_seconds + ANSWER_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
 
-    def read_failure(self, answer: AsyncResponse) -> DeviceRequestFailed | None:
-        """The error an answer tells of; ``None`` when the device did what it was asked."""
-        if 200 <= answer.status < 300:
+    def read_failure(self, response: AsyncResponse) -> DeviceRequestFailed | None:
+        """Return the error that a response reports; ``None`` if the request succeeded."""
+        if 200 <= response.status < 300:
             return None
         return device_request_failed(
-            category=answer.error or "UNKNOWN",
-            status=answer.status,
+            category=response.error or "UNKNOWN",
+            status=response.status,
             device_id=self.device_id,
             path=self.path,
             async_id=self.async_id,
             method=self.method,
         )
 
-    def read_value(self, answer: AsyncResponse) -> Value:
-        """The value an answer brings; that of a write or an execution often brings none."""
-        if self.method != "GET" and not answer.payload:
+    def read_value(self, response: AsyncResponse) -> Value:
+        """Return the value in a response; the response to a write or an execution often has none."""
+        if self.method != "GET" and not response.payload:
             return NO_VALUE
-        return decode(answer.payload, answer.ct, self.path)
+        return decode(response.payload, response.ct, self.path)
 
     def late(self, timeout_seconds: float) -> WaitTimeout:
         """The error for a wait that is over."""
@@ -148,10 +148,10 @@ class UnacceptedRequest(JsonForm):
 
     Attributes:
         async_id: Under which it is or was to be placed.
-        device_id: The device to be asked.
+        device_id: The device.
         path: The resource path.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
-        asked: The value it is to write; ``None`` where it writes none.
+        requested_value: The value to write; ``None`` if there is none.
         issued_at: When this client tried to place it, by the clock here; ``None`` when it did not try.
         refusal: Why the service did not take it, in a word.
         refusal_message: The same in the words of the service.
@@ -163,7 +163,7 @@ class UnacceptedRequest(JsonForm):
     device_id: str
     path: str
     method: Method
-    asked: Value | None = None
+    requested_value: Value | None = None
     issued_at: datetime | None = None
     refusal: str | None = None
     refusal_message: str | None = None
@@ -172,8 +172,8 @@ class UnacceptedRequest(JsonForm):
 
 
 def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = None) -> None:
-    """Warn of what was lost of the log while these were waited for, once, where the answer may be in it."""
-    awaited = [one._expectation for one in requests if isinstance(one, AcceptedRequest) and one.answer is None]
+    """Warn of what was lost of the log while these were waited for, once, where the response may be in it."""
+    awaited = [one._expectation for one in requests if isinstance(one, AcceptedRequest) and one.response is None]
     lost = dict.fromkeys(expectation.lost for expectation in awaited if expectation.lost is not None)
     for expectation in awaited:
         expectation.lost = None

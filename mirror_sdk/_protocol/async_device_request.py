@@ -30,7 +30,7 @@ class AsyncDeviceRequest(AcceptedRequest):
     _router: AsyncResponseRouter
 
     def __repr__(self) -> str:
-        state = "waiting" if self._expectation.answer is None else "answered"
+        state = "waiting" if self._expectation.response is None else "answered"
         return f"<AsyncDeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     async def done(self) -> bool:
@@ -115,7 +115,7 @@ async def look_for_answers(requests: Iterable[object]) -> None:
     waiting: dict[AsyncResponseRouter, list[Expectation]] = {}
     asked = list(requests)
     for request in asked:
-        if isinstance(request, AsyncDeviceRequest) and request.answer is None:
+        if isinstance(request, AsyncDeviceRequest) and request.response is None:
             waiting.setdefault(request._router, []).append(request._expectation)
     for router, expectations in waiting.items():
         with suppress(ClientClosed):

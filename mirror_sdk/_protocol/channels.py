@@ -169,7 +169,7 @@ class ResponseRouter:
                 self._end_turn()
         if not is_at_end:
             self.look([expectation], poll_limit(timeout_seconds, 0))
-        return expectation.answer
+        return expectation.response
 
     def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
         """Read all that is there now, or as much of it as it takes to answer these; nothing is waited for.
@@ -179,7 +179,7 @@ class ResponseRouter:
         Raises:
             MirrorError: A failure that asking again would not mend.
         """
-        awaited = [expectation for expectation in expectations if expectation.answer is None]
+        awaited = [expectation for expectation in expectations if expectation.response is None]
         with self._changed:
             is_turn = not self._is_reading
             self._is_reading = True
@@ -194,7 +194,7 @@ class ResponseRouter:
     def _look(self, reader: LogReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
         deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
         async_ids = {expectation.async_id for expectation in awaited}
-        while any(expectation.answer is None for expectation in awaited) and self._clock() < deadline:
+        while any(expectation.response is None for expectation in awaited) and self._clock() < deadline:
             pause_seconds = reader.pause_seconds
             if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
                 return
@@ -216,8 +216,8 @@ class ResponseRouter:
     def _take_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
         """Whether to read now; ``False`` when the answer came, or the time is over while another one reads."""
         with self._changed:
-            self._changed.wait_for(lambda: expectation.answer is not None or not self._is_reading, timeout_seconds)
-            if expectation.answer is not None or self._is_reading:
+            self._changed.wait_for(lambda: expectation.response is not None or not self._is_reading, timeout_seconds)
+            if expectation.response is not None or self._is_reading:
                 return False
             self._is_reading = True
             return True

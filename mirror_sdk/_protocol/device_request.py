@@ -31,7 +31,7 @@ class DeviceRequest(AcceptedRequest):
     _router: ResponseRouter
 
     def __repr__(self) -> str:
-        state = "waiting" if self._expectation.answer is None else "answered"
+        state = "waiting" if self._expectation.response is None else "answered"
         return f"<DeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     def done(self) -> bool:
@@ -116,7 +116,7 @@ def look_for_answers(requests: Iterable[object]) -> None:
     waiting: dict[ResponseRouter, list[Expectation]] = {}
     asked = list(requests)
     for request in asked:
-        if isinstance(request, DeviceRequest) and request.answer is None:
+        if isinstance(request, DeviceRequest) and request.response is None:
             waiting.setdefault(request._router, []).append(request._expectation)
     for router, expectations in waiting.items():
         with suppress(ClientClosed):

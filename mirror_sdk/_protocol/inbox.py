@@ -23,18 +23,18 @@ class Expectation:
 
     Attributes:
         async_id: Identity of the request.
-        answer: The response; ``None`` until then.
+        response: The response; ``None`` until then.
         received_at: When it arrived, by the wall clock of this machine.
         received_seconds: The same by a clock that never jumps.
         lost: First and last number of the log entries that were lost while this waited, as far as they are known: the
             response may be one of them. ``None`` if there are none, or the program was warned of them.
     """
 
-    __slots__ = ("__weakref__", "answer", "async_id", "lost", "received_at", "received_seconds")
+    __slots__ = ("__weakref__", "async_id", "lost", "received_at", "received_seconds", "response")
 
-    def __init__(self, async_id: str, answer: AsyncResponse | None = None) -> None:
+    def __init__(self, async_id: str, response: AsyncResponse | None = None) -> None:
         self.async_id: str = async_id
-        self.answer: AsyncResponse | None = answer
+        self.response: AsyncResponse | None = response
         self.received_at: datetime | None = None
         self.received_seconds: float | None = None
         self.lost: tuple[int | None, int | None] | None = None
@@ -97,7 +97,7 @@ class Inbox:
         if expectation is None:
             expectation = Expectation(async_id, self._unclaimed.pop(async_id, None))
             self._expectations[async_id] = expectation
-            if expectation.answer is None:
+            if expectation.response is None:
                 self._open[async_id] = expectation
         return expectation
 
@@ -131,36 +131,36 @@ class Inbox:
         """Note that the present entries of the log will not be read."""
         self._early.clear()
 
-    def take(self, answer: AsyncResponse, *, comes_again: bool) -> None:
+    def take(self, response: AsyncResponse, *, comes_again: bool) -> None:
         """Deliver a response that came with its request; if the log brings it again, it is ignored there."""
-        expectation = self._expectations.get(answer.id)
+        expectation = self._expectations.get(response.id)
         # The log may have been faster.
-        if expectation is not None and expectation.answer is None:
-            self._fulfil(expectation, answer)
+        if expectation is not None and expectation.response is None:
+            self._fulfil(expectation, response)
             if comes_again:
-                self._early.add(answer.id)
+                self._early.add(response.id)
 
     def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
         """Note that entries of the log are lost, and that any missing response may be one of them."""
         for expectation in list(self._open.values()):
             expectation.lost = (first_seq, last_seq)
 
-    def _deliver(self, answer: AsyncResponse) -> None:
-        expectation = self._expectations.get(answer.id)
-        if answer.id in self._early:
-            self._early.discard(answer.id)
-        elif expectation is not None and expectation.answer is None:
-            self._fulfil(expectation, answer)
-        elif expectation is not None or answer.id in self._unclaimed:
+    def _deliver(self, response: AsyncResponse) -> None:
+        expectation = self._expectations.get(response.id)
+        if response.id in self._early:
+            self._early.discard(response.id)
+        elif expectation is not None and expectation.response is None:
+            self._fulfil(expectation, response)
+        elif expectation is not None or response.id in self._unclaimed:
             self.duplicates += 1
         else:
-            self._unclaimed[answer.id] = answer
+            self._unclaimed[response.id] = response
             if len(self._unclaimed) > self._keep:
                 self._unclaimed.popitem(last=False)
                 self.dropped += 1
 
-    def _fulfil(self, expectation: Expectation, answer: AsyncResponse) -> None:
+    def _fulfil(self, expectation: Expectation, response: AsyncResponse) -> None:
         self._open.pop(expectation.async_id, None)
-        expectation.answer = answer
+        expectation.response = response
         expectation.received_at = self._now()
         expectation.received_seconds = self._clock()

@@ -117,12 +117,12 @@ class Accepted:
     Attributes:
         at: When it accepted the request; for a repeated async-id the first time.
         expires_at: Until when the request may wait for the device.
-        answer: The device's response, if the service waited for it on request.
+        response: The device's response, if the service waited for it on request.
     """
 
     at: datetime | None
     expires_at: datetime | None
-    answer: AsyncResponse | None = None
+    response: AsyncResponse | None = None
 
 
 # Devices
@@ -800,17 +800,17 @@ def _read_accepted(async_id: str, answer: HTTPResponse) -> Accepted:
     return Accepted(
         at=read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
-        answer=_read_async_response(async_id, body.get("async-response")),
+        response=_read_async_response(async_id, body.get("async-response")),
     )
 
 
 def _read_async_response(async_id: str, body: object) -> AsyncResponse | None:
     """The response that came with a 202. If it cannot be read or is of another request, the log brings it."""
     try:
-        answer = AsyncResponse.model_validate(body)
+        response = AsyncResponse.model_validate(body)
     except ValidationError:
         return None
-    return answer if answer.id == async_id else None
+    return response if response.id == async_id else None
 
 
 def _read_current(answer: HTTPResponse) -> Resource | None:

@@ -230,7 +230,7 @@ class AsyncClientSession:
         wait: Deadline | None,
         *,
         expiry_seconds: int | None,
-        **asked: Unpack[RequestOptions],
+        **options: Unpack[RequestOptions],
     ) -> Value:
         """Submit a device request and wait for its response, which comes with the 202 if no other task waits."""
         request = await self.submit(
@@ -241,7 +241,7 @@ class AsyncClientSession:
             async_id=None,
             timeout=self.sender.submit_limit(wait),
             most_held_seconds=math.inf if wait is None else wait.left,
-            **asked,
+            **options,
         )
         return await request.result(wait)
 
@@ -256,7 +256,7 @@ class AsyncClientSession:
         router: AsyncResponseRouter | None = None,
         timeout: float | None = None,
         most_held_seconds: float = 0,
-        **asked: Unpack[RequestOptions],
+        **options: Unpack[RequestOptions],
     ) -> AsyncDeviceRequest:
         router = router or self.router
         identity = self.sender.clock.new_async_id() if async_id is None else async_id
@@ -266,7 +266,7 @@ class AsyncClientSession:
             method=method,
             path=path,
             expiry_seconds=expiry_seconds,
-            **asked,
+            **options,
         )
         deadline = self.sender.deadline(timeout)
         await self.sender.prepare()  # asynchronous alone: the first model of all would hold the loop
@@ -277,9 +277,9 @@ class AsyncClientSession:
         expectation = await router.expect(identity, deadline)
         with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = await self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
-        if accepted.answer is not None:
-            router.take(accepted.answer)
-        payload = asked.get("payload")
+        if accepted.response is not None:
+            router.take(accepted.response)
+        payload = options.get("payload")
         return AsyncDeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -289,7 +289,9 @@ class AsyncClientSession:
             expiry_seconds=expiry_seconds,
             accepted_at=accepted.at,
             expires_at=accepted.expires_at,
-            asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
+            requested_value=None
+            if payload is None or method != "PUT"
+            else decode(payload, options.get("content_type"), path),
             _expectation=expectation,
             _begun_seconds=clock.begun_seconds(begun_seconds, identity),
             _router=router,

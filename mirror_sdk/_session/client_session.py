@@ -225,7 +225,7 @@ class ClientSession:
         wait: Deadline | None,
         *,
         expiry_seconds: int | None,
-        **asked: Unpack[RequestOptions],
+        **options: Unpack[RequestOptions],
     ) -> Value:
         """Submit a device request and wait for its response, which comes with the 202 if no other task waits."""
         request = self.submit(
@@ -236,7 +236,7 @@ class ClientSession:
             async_id=None,
             timeout=self.sender.submit_limit(wait),
             most_held_seconds=math.inf if wait is None else wait.left,
-            **asked,
+            **options,
         )
         return request.result(wait)
 
@@ -251,7 +251,7 @@ class ClientSession:
         router: ResponseRouter | None = None,
         timeout: float | None = None,
         most_held_seconds: float = 0,
-        **asked: Unpack[RequestOptions],
+        **options: Unpack[RequestOptions],
     ) -> DeviceRequest:
         router = router or self.router
         identity = self.sender.clock.new_async_id() if async_id is None else async_id
@@ -261,7 +261,7 @@ class ClientSession:
             method=method,
             path=path,
             expiry_seconds=expiry_seconds,
-            **asked,
+            **options,
         )
         deadline = self.sender.deadline(timeout)
         operation(ANY_ID)  # rejects invalid arguments before the directory is queried
@@ -271,9 +271,9 @@ class ClientSession:
         expectation = router.expect(identity, deadline)
         with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
-        if accepted.answer is not None:
-            router.take(accepted.answer)
-        payload = asked.get("payload")
+        if accepted.response is not None:
+            router.take(accepted.response)
+        payload = options.get("payload")
         return DeviceRequest(
             async_id=identity,
             device_id=device_id,
@@ -283,7 +283,9 @@ class ClientSession:
             expiry_seconds=expiry_seconds,
             accepted_at=accepted.at,
             expires_at=accepted.expires_at,
-            asked=None if payload is None or method != "PUT" else decode(payload, asked.get("content_type"), path),
+            requested_value=None
+            if payload is None or method != "PUT"
+            else decode(payload, options.get("content_type"), path),
             _expectation=expectation,
             _begun_seconds=clock.begun_seconds(begun_seconds, identity),
             _router=router,

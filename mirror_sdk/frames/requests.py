@@ -42,7 +42,7 @@ class RequestStatus(StrEnum):
 
 
 REQUESTS_COLUMNS = (
-    TableColumn("async_id", pa.string(), "what the request and its answer have in common"),
+    TableColumn("async_id", pa.string(), "identity of the request; its response has the same"),
     TableColumn("device_id", CATEGORY, "the device of the request"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name, of the writes of a plan; else NA"),
     TableColumn("path", CATEGORY, "the resource path"),
@@ -151,9 +151,9 @@ def seen_requests_frame(
         "reason": [_reason(request) for request in rows],
         "latency": [request.latency if isinstance(request, AcceptedRequest) else None for request in rows],
     }
-    columns |= value_columns("requested", [request.asked or NO_VALUE for request in rows])
+    columns |= value_columns("requested", [request.requested_value or NO_VALUE for request in rows])
     columns |= value_columns("value", [_value(request) for request in rows])
-    complete = all(_answer(request) is not None or _category(request) is not None for request in rows)
+    complete = all(_response(request) is not None or _category(request) is not None for request in rows)
     taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)
     about = table_metadata(columns["device_id"], taken_at, complete=complete, server=server)
     return build(columns, REQUESTS_SCHEMA, tz=tz, **about)
@@ -165,19 +165,19 @@ def request_status(request: AcceptedRequest | UnacceptedRequest) -> RequestStatu
         if request.refusal is not None:
             return RequestStatus.FAILURE
         return RequestStatus.UNKNOWN if request.is_unknown else RequestStatus.QUEUED
-    if request.answer is None:
+    if request.response is None:
         return RequestStatus.PENDING
-    return RequestStatus.SUCCESS if request.read_failure(request.answer) is None else RequestStatus.FAILURE
+    return RequestStatus.SUCCESS if request.read_failure(request.response) is None else RequestStatus.FAILURE
 
 
-def _answer(request: AcceptedRequest | UnacceptedRequest) -> AsyncResponse | None:
-    return request.answer if isinstance(request, AcceptedRequest) else None
+def _response(request: AcceptedRequest | UnacceptedRequest) -> AsyncResponse | None:
+    return request.response if isinstance(request, AcceptedRequest) else None
 
 
 def _category(request: AcceptedRequest | UnacceptedRequest) -> str | None:
     if isinstance(request, UnacceptedRequest):
         return request.refusal
-    return request.answer.error if request.answer else None
+    return request.response.error if request.response else None
 
 
 def _reason(request: AcceptedRequest | UnacceptedRequest) -> str | None:
@@ -188,13 +188,13 @@ def _reason(request: AcceptedRequest | UnacceptedRequest) -> str | None:
 
 
 def _finished_at(request: AcceptedRequest | UnacceptedRequest) -> datetime | None:
-    answer = _answer(request)
-    return None if answer is None else instant_of(answer.timestamp)
+    response = _response(request)
+    return None if response is None else instant_of(response.timestamp)
 
 
 def _value(request: AcceptedRequest | UnacceptedRequest) -> Value:
     if isinstance(request, UnacceptedRequest):
         return request.found or NO_VALUE
-    if request.answer is None:
+    if request.response is None:
         return NO_VALUE
-    return NO_VALUE if request.read_failure(request.answer) is not None else request.read_value(request.answer)
+    return NO_VALUE if request.read_failure(request.response) is not None else request.read_value(request.response)

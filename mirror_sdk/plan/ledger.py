@@ -55,8 +55,8 @@ class LedgerEntry:
     def may_have_acted(self) -> bool:
         """Whether the device may have accepted it."""
         if self.status is RequestStatus.FAILURE:
-            answer = self.request.answer if isinstance(self.request, AcceptedRequest) else None
-            return answer is not None and answer.error in UNCERTAIN_CATEGORIES
+            response = self.request.response if isinstance(self.request, AcceptedRequest) else None
+            return response is not None and response.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
 
     @property
@@ -82,8 +82,8 @@ class LedgerEntry:
             return False
         error = desired.category or "UNKNOWN" if desired.status is DesiredStatus.FAILURE else None
         ended_at = desired.status_updated_at and round(desired.status_updated_at.timestamp() * 1000)
-        answer = AsyncResponse(id=request.async_id, status=_STATUSES[desired.status], error=error, timestamp=ended_at)
-        self.request = replace(request, _expectation=Expectation(request.async_id, answer))
+        response = AsyncResponse(id=request.async_id, status=_STATUSES[desired.status], error=error, timestamp=ended_at)
+        self.request = replace(request, _expectation=Expectation(request.async_id, response))
         return True
 
     def overtaken(self, error: PreconditionFailed, issued_at: datetime) -> None:
@@ -106,7 +106,7 @@ class LedgerEntry:
             device_id=self.planned.device_id,
             path=self.planned.path,
             method="PUT",
-            asked=self.planned.wanted,
+            requested_value=self.planned.wanted,
         )
 
     def not_accepted(self, error: MirrorError, issued_at: datetime) -> None:

@@ -133,23 +133,25 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
 
 def _saved_request(request: AcceptedRequest) -> _SavedRequest | None:
     """Return a request that was sent; ``None`` without the time of its acceptance, which identifies it later."""
-    answer = request.answer
+    response = request.response
     if request.accepted_at is None:
         return None
     return _SavedRequest(
         accepted_at=request.accepted_at,
         expires_at=request.expires_at,
         expiry_seconds=request.expiry_seconds,
-        status=answer and answer.status,
-        error=answer and answer.error,
-        answered_at=answer and answer.timestamp,
+        status=response and response.status,
+        error=response and response.error,
+        answered_at=response and response.timestamp,
     )
 
 
 def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
-    answer = None
+    response = None
     if saved.status is not None:
-        answer = AsyncResponse(id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.answered_at)
+        response = AsyncResponse(
+            id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.answered_at
+        )
     return AcceptedRequest(
         async_id=planned.async_id,
         device_id=planned.device_id,
@@ -159,8 +161,8 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
         expiry_seconds=saved.expiry_seconds,
         accepted_at=saved.accepted_at,
         expires_at=saved.expires_at,
-        asked=planned.wanted,
-        _expectation=Expectation(planned.async_id, answer),
+        requested_value=planned.wanted,
+        _expectation=Expectation(planned.async_id, response),
     )
 
 

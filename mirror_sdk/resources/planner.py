@@ -124,7 +124,9 @@ class Planner:
                         failures[place] = str(error)
                 if waiting:
                     wait_for_answer(next(iter(waiting.values()))[0], _POLL_SECONDS)
-                ended = [one for one, (read, late_at) in waiting.items() if read.answer or time.monotonic() >= late_at]
+                ended = [
+                    one for one, (read, late_at) in waiting.items() if read.response or time.monotonic() >= late_at
+                ]
                 for place in ended:
                     if failure := _failure_of_read(waiting.pop(place)[0]):
                         failures[place] = failure
@@ -164,7 +166,7 @@ class Planner:
 
 
 def _failure_of_read(read: AcceptedRequest) -> str | None:
-    if read.answer is None:
+    if read.response is None:
         return "no response"
-    failure = read.read_failure(read.answer)
+    failure = read.read_failure(read.response)
     return None if failure is None else failure.category

@@ -1,7 +1,7 @@
-"""The ``mirror-server`` command: the group, which is all that its help loads, and the manual.
+"""The ``mirror-server`` command group and its manual. Its help loads nothing else.
 
-The commands are in the modules beside it, and in those of extensions; each loads what it needs when it is called. It
-imports all of the core. Begin with ``run``.
+The commands are in the other modules of this package and in extensions. Each command loads what it needs when it is
+called. This package may import all of the core. Start reading at ``run``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,14 @@ _MISSING = "{} is missing; install what a server needs with: pip install 'device
 
 
 class _ServerCommands(LazyGroup):
-    """Tells what the operator can mend in one line."""
+    """A group that reports errors which the operator can fix in one line, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command.
+
+        Raises:
+            ClickException: The command cannot run here, or its extension failed to load.
+        """
         try:
             return super().invoke(ctx)
         except (CannotServe, DatabaseError) as error:
@@ -57,9 +61,11 @@ class _ServerCommands(LazyGroup):
 
 
 def _is_required(module: str) -> bool:
-    """Whether a module is of a package that this one names, be it for an extra."""
-    named = [re.split(r"[^\w.-]", each)[0].lower().replace("-", "_") for each in requires("device-state-mirror") or ()]
-    return module.partition(".")[0].lower() in named
+    """Return whether a module belongs to a dependency of this package, including those of its extras."""
+    required = [
+        re.split(r"[^\w.-]", each)[0].lower().replace("-", "_") for each in requires("device-state-mirror") or ()
+    ]
+    return module.partition(".")[0].lower() in required
 
 
 @click.group(cls=_ServerCommands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})

@@ -23,7 +23,7 @@ from mirror_server.store.sqlite.files import copy
 
 @main.command()
 @click.argument("device_id")
-@click.confirmation_option(prompt="This deletes all that is stored of the device, for good. Go on?")
+@click.confirmation_option(prompt="This permanently deletes all stored data of the device. Continue?")
 @database_option
 @options_of("erase", Settings, *of_all("settings"))
 def erase(device_id: str, database_url: str, **settings: Any) -> None:
@@ -37,10 +37,10 @@ def erase(device_id: str, database_url: str, **settings: Any) -> None:
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
         rows, erasures = _erase(database, device_id, read_settings(database_url=database_url, **settings))
-        faults = [fault for each in erasures if (fault := each.finish(is_alone)) is not None]
-        is_purged = database.backend.purge() and not faults
+        failures = [failure for each in erasures if (failure := each.finish(is_alone)) is not None]
+        is_purged = database.backend.purge() and not failures
     if is_purged and not any(rows.values()):
-        raise click.ClickException(f"nothing is stored of a device with the id {device_id!r}")
+        raise click.ClickException(f"nothing is stored for a device with the id {device_id!r}")
     receipt = {
         "device_id": device_id,
         "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -48,22 +48,26 @@ def erase(device_id: str, database_url: str, **settings: Any) -> None:
         "purged": is_purged,
     }
     click.echo(json.dumps(receipt))
-    if faults:
-        raise click.ClickException("; ".join(faults))
+    if failures:
+        raise click.ClickException("; ".join(failures))
     if not is_purged:
         raise click.ClickException(
-            "the database's files still hold what was erased, because somebody reads it at this moment; run this again"
-            " until it says that nothing is stored"
+            "the database files still contain the erased data, because another process is reading them; run this"
+            " again until it says that nothing is stored"
         )
 
 
 def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict[str, int], list[Erasure]]:
-    """Erase a device from the database, and tell how to erase what is kept elsewhere, which is counted."""
+    """Erase a device from the database; return the counts and the erasures that extensions finish elsewhere.
+
+    The counts include the data outside the database.
+    """
     hook = of_commands().hook
     while True:
         erasures: list[Erasure] = hook.erasure(database=database, device_id=device_id, settings=settings)
 
         def work(session: Session, erasures: list[Erasure] = erasures) -> dict[str, int] | None:
+            # An erasure that was planned before another change is planned again.
             if not all(each.is_current(session) for each in erasures):
                 return None
             return maintenance.erase_device(session, device_id, database.storages)
@@ -71,7 +75,7 @@ def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict
         rows = database.write(work)
         if rows is not None:
             for each in erasures:
-                rows |= {what: rows.get(what, 0) + count for what, count in each.rows.items()}
+                rows |= {kind: rows.get(kind, 0) + count for kind, count in each.rows.items()}
             return rows, erasures
 
 
@@ -83,21 +87,21 @@ def check(database_url: str, **settings: Any) -> None:
 
     Data of extensions is checked too, also outside the database.
     """
-    found = location_of(database_url).damage()
-    if not found:
+    violations = location_of(database_url).damage()
+    if not violations:
         with closing(open_database(database_url, must_exist=True)) as database:
             hook, read = of_commands().hook, read_settings(database_url=database_url, **settings)
-            found = database.violations() or list(chain(*hook.check(database=database, settings=read)))
+            violations = database.violations() or list(chain(*hook.check(database=database, settings=read)))
             sizes = hook.size(database=database)
         for size in sizes:
             click.echo(size)
-    for violation in found:
+    for violation in violations:
         click.echo(str(violation))
-    if count := sum(violation.count for violation in found):
-        things = "thing is" if count == 1 else "things are"
+    if count := sum(violation.count for violation in violations):
+        problems = "problem" if count == 1 else "problems"
         raise click.ClickException(
-            f"{count:,} {things} wrong; restore a backup ('mirror-server restore FILE' makes a new database of it), and"
-            " keep this one for a report"
+            f"found {count:,} {problems}; restore a backup ('mirror-server restore FILE' creates a new database from"
+            " it), and keep this database for a report"
         )
     click.echo("all is well")
 
@@ -122,12 +126,12 @@ def restore(file: Path, database_url: str) -> None:
     """Create the database from the backup FILE. It must not exist yet, so nothing is overwritten."""
     path = location_of(database_url).file()
     if path.exists():
-        beside = " and ".join(path.name + end for end in ("-wal", "-shm"))
+        companions = " and ".join(path.name + end for end in ("-wal", "-shm"))
         raise DatabaseError(
-            f"{path} is there already, and nothing is overwritten: stop its server and move the file away, with"
-            f" {beside} if they are there, or name another place with --database"
+            f"{path} already exists and is not overwritten; stop its server and move the file away, together with"
+            f" {companions} if they exist, or choose another file with --database"
         )
-    # The backup itself stays as it is, of whatever version.
+    # The copy is upgraded; the backup itself keeps its version.
     copy(file, path, [schema.CORE, *(storage.branch for storage in of_commands().storages)])
     with closing(open_database(database_url)) as restored:
         restored.write(maintenance.skip_lost_numbers)
@@ -146,6 +150,6 @@ def mark_restored(database_url: str) -> None:
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
         if not is_alone and database.backend.is_served():
-            raise click.ClickException("a server runs on this database; stop it first, and run this again")
+            raise click.ClickException("a server is running on this database; stop it first, then run this again")
         database.write(maintenance.skip_lost_numbers)
-    click.echo(f"{shown(database_url)} counts on from beyond all that was told of it")
+    click.echo(f"marked {shown(database_url)} as restored: new numbers start after all numbers that clients can have")

@@ -1,4 +1,4 @@
-"""The commands for access keys, also beside a running server."""
+"""The commands for access keys. A server on the same database can keep running."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keys() -> None:
 
 def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
     if not name.strip() or not name.isprintable():
-        raise click.BadParameter("a name has at least one letter, and none that cannot be seen")
+        raise click.BadParameter("a name must not be blank, and must contain printable characters only")
     return name
 
 
@@ -56,18 +56,18 @@ def list_keys(database_url: str) -> None:
     """List all keys: id, name, scopes, creation time, state. The keys themselves are not stored."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
-            created = _shown(key.created_at)
-            click.echo("\t".join([key.key_id, key.name, key.scopes.replace(" ", ","), created, _use(session, key)]))
+            created = _format_time(key.created_at)
+            click.echo("\t".join([key.key_id, key.name, key.scopes.replace(" ", ","), created, _state(session, key)]))
 
 
-def _use(session: Session, key: StoredKey) -> str:
+def _state(session: Session, key: StoredKey) -> str:
     if key.revoked_at is not None:
-        return f"revoked {_shown(key.revoked_at)}"
+        return f"revoked {_format_time(key.revoked_at)}"
     former = stored_keys.former_secrets(session, key.key_id, wall_time())
-    return f"in use, also as it was before until {_shown(former[0].ends_at)}" if former else "in use"
+    return f"in use; the previous key is valid until {_format_time(former[0].ends_at)}" if former else "in use"
 
 
-def _shown(instant: Instant) -> str:
+def _format_time(instant: Instant) -> str:
     return f"{to_datetime(instant):%Y-%m-%dT%H:%MZ}"
 
 
@@ -111,7 +111,7 @@ def revoke_key(key_id: str, database_url: str) -> None:
         is_revoked = stored_keys.revoke(session, key_id, wall_time())
         if is_revoked:
             maintenance.end_application(session, key_id, database.storages)
-            # Streams that other processes hold open look at once, and end.
+            # Other processes check their open streams at once, and end those of this key.
             session.publish(LOG, key_id)
         return is_revoked
 

@@ -1,4 +1,4 @@
-"""The command ``run``, and what commands that serve share. What serves is loaded when they are called."""
+"""The command ``run``, and the code shared by all commands that serve. The server is loaded when they are called."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ def _announce(url: str, services: Services) -> None:
 
 
 def serve_until_stopped(settings: Settings, host: str, port: int, announce: Callable[[str, Services], None]) -> None:
-    """Serve until the process is told to stop.
+    """Serve until the process receives SIGINT or SIGTERM.
 
     Args:
-        settings: What the operator set.
-        host: Where to listen.
-        port: The port; 0 takes a free one.
-        announce: Called with the URL when all listens.
+        settings: The operator's settings.
+        host: The address to listen on.
+        port: The port; 0 selects a free one.
+        announce: Called with the URL and the services once the server listens.
 
     Raises:
-        ClickException: That is not possible.
+        ClickException: The server cannot start with these settings.
     """
-    # Flask and uvicorn, which no other command needs.
+    # Imported late: no other command needs Flask and uvicorn.
     from mirror_server.server import Services  # noqa: PLC0415
     from mirror_server.web.serve import listen, serve  # noqa: PLC0415
 
     try:
-        # An extension sets up the log; where none does, it is plain.
+        # An extension may configure the log. Otherwise basicConfig takes effect.
         Extensions(settings.without).hook.configure_logging(settings=settings)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         with listen(host, port) as listener:

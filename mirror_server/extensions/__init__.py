@@ -1,7 +1,7 @@
-"""What is beyond the core: each folder is an extension, which may be absent.
+"""Extensions of the core: each folder is one, and can be deleted.
 
-An extension imports anything of the core, the modules next to the folders, which several extensions share, and another
-extension only where the import contracts in ``pyproject.toml`` name it; the core imports none. Its ``__init__`` has its
-hooks, and a docstring that is its topic of the manual where it has one. To learn how one is made begin with
-:mod:`mirror_server.hooks`, then read ``page`` or ``apply``.
+An extension may import the core and the modules in this folder, which several extensions share. It may import another
+extension only if the import contracts in ``pyproject.toml`` list it. The core imports no extension.
+The ``__init__`` of an extension contains its hooks. Its docstring is the manual's topic, if the extension has one.
+To learn how to write an extension, start with :mod:`mirror_server.hooks`, then read ``page`` or ``apply``.
 """

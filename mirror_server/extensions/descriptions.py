@@ -1,4 +1,4 @@
-"""Parts of the description of the interface that several extensions have in common."""
+"""Parts of the OpenAPI document that several extensions share."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from mirror_server.views.requests import ORDERS
 # `True` and `False` are accepted too, but client generators make constants of the words, which would clash.
 FLAG = words("true", "false")
 POSITION: Schema = {"oneOf": [whole_number(0), words("latest")]}
-"""A position of a reader that keeps its own."""
+"""The position of a reader that stores its own position."""
 
 
-def list_parameters(what: str, one: str, after: Schema = TEXT) -> tuple[Parameter, ...]:
-    """The parameters of :data:`PAGING` in the description of a list, whose items are named: ``devices``, ``device``."""
+def list_parameters(plural: str, singular: str, after: Schema = TEXT) -> tuple[Parameter, ...]:
+    """Describe the parameters of :data:`PAGING` for a list, whose items are named, say, ``devices``, ``device``."""
     return (
-        Parameter("limit", f"How many {what} at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
-        Parameter("after", f"The id of the last {one} of the page before.", after),
-        Parameter("order", "In which order of their ids.", words(*ORDERS, default="ASC")),
-        Parameter("include", f"With the number of all {what} that match.", words(*INCLUDED)),
+        Parameter("limit", f"Maximum number of {plural}.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+        Parameter("after", f"The id of the last {singular} of the previous page.", after),
+        Parameter("order", "The order by id.", words(*ORDERS, default="ASC")),
+        Parameter("include", f"Include the number of all {plural} that match.", words(*INCLUDED)),
     )
 
 
 OF_ACCEPTED = (
     header(
         REQUESTED_AT_HEADER,
-        "When the request was accepted, by this service's clock: of a repeated async-id the first time. Of a write it"
-        " is `desired.requested_at` too.",
+        "When the request was accepted, by the server's clock. For a repeated async-id this is the first time. For a"
+        " write it is also `desired.requested_at`.",
         INSTANT,
     ),
-    header(EXPIRES_AT_HEADER, "Until when the request may wait for the device, by this service's clock.", INSTANT),
+    header(EXPIRES_AT_HEADER, "How long the request can wait for the device, by the server's clock.", INSTANT),
 )
-"""What comes with the 202."""
+"""The headers of a 202."""

@@ -1,6 +1,6 @@
-"""Downloads, which are made part by part: their forms, the paths they select, and the threads that make them.
+"""Chunked downloads: their formats, the paths they select, and the threads that produce them.
 
-For the snapshots, the history and the older calls; each of these works without the others.
+Used by snapshots, the history and the older calls. Each of these works without the others.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from mirror_server.web.asgi import ResponseReader
 
 COMPRESSION = Parameter(
     "compression",
-    "How the buffers of an Arrow stream are compressed.",
+    "Compression of the buffers of an Arrow stream.",
     words(*COMPRESSIONS, default=COMPRESSIONS[0]),
 )
 PATTERNS = Parameter(
     "path",
-    "Only resources of this path, or whose path begins with what stands before a `*` at its end; may be given several"
-    " times.",
+    "Only resources with this path. A `*` at the end matches all paths that start with the text before it. Can be"
+    " repeated.",
     {"type": "array", "items": TEXT | {"pattern": TEXT_PATTERN}, "maxItems": MAX_PATTERNS},
     is_repeated=True,
 )
@@ -44,24 +44,26 @@ _LONGEST_SECONDS = 900
 _log = logging.getLogger(__name__)
 
 
-def _give_way() -> None:
-    """Have the thread run when others do not want to: a large answer has time, a small one has not."""
+def _lower_priority() -> None:
+    """Lower the priority of this thread: large responses can wait, small ones cannot."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
-_THREADS = ThreadPoolExecutor(2, "download", _give_way)
-"""Few: an interpreter runs one thread at a time, and every other request waits for each of these again and again."""
+_THREADS = ThreadPoolExecutor(2, "download", _lower_priority)
+"""Few threads, because the interpreter runs one at a time, and each of these repeatedly delays every other request."""
 
 
 class Download(Streamed):
-    """Chunks are made one by one, each when the one before is on its way, so that none waits for a slow reader.
+    """A response whose chunks are produced one by one, each after the previous one is sent.
+
+    So no chunk waits in memory for a slow reader.
 
     Args:
-        chunks: Makes them; it may block for a while, and knows nothing of the request.
-        is_admitted: Whether the key it was asked for with is good still: it breaks off as soon as it is not.
-        release: Called once, when no more are made.
-        content_type: What they are.
+        chunks: Produces the chunks. It may block for a while, and must not use the request.
+        is_admitted: Whether the key of the request is still valid. If not, the download is aborted.
+        release: Called once, when no more chunks are produced.
+        content_type: The content type.
         headers: Further headers.
     """
 
@@ -81,21 +83,21 @@ class Download(Streamed):
         self._lock = threading.Lock()
 
     def next_chunk(self) -> bytes | None:
-        """The next chunk, ``None`` behind the last one."""
+        """Return the next chunk, ``None`` after the last one."""
         with self._lock:
             return next(self._chunks, None) if self._is_admitted() else None
 
     async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
-        """Send chunks as they are made, on other threads; without its end when the reader or the server stops.
+        """Send the chunks, which other threads produce; stop early if the reader or the server stops.
 
-        A reader that takes too long is cut off: what is made for it keeps the database from tidying up.
+        A reader that takes too long is disconnected: its open read transaction keeps the database from tidying up.
         """
         loop = asyncio.get_running_loop()
         end_at = loop.time() + _LONGEST_SECONDS
         try:
             while True:
                 await reader.room()
-                # Counted while it is made, or all that wait for threads to make theirs would find room.
+                # Counted before it exists. Otherwise all downloads that wait for a thread would pass this limit.
                 with reader.waiting(_EXPECTED_CHUNK_BYTES):
                     chunk = await loop.run_in_executor(_THREADS, self.next_chunk)
                     if chunk is None:
@@ -106,49 +108,51 @@ class Download(Streamed):
                         await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                         if not sending.done() or any(end.done() for end in ends):
                             sending.cancel()
-                            _log.info("a download was cut off: its reader is gone or too slow, or the server stops")
+                            _log.info("a download was aborted: its reader is gone or too slow, or the server stops")
                             return False
                         await sending
         except StorageFailed as failure:
-            _log.warning("a download was cut off: the server %s", failure)
+            _log.warning("a download was aborted: the server %s", failure)
             return False
 
     def close(self) -> None:
-        """Let go of all that making chunks takes, when the one under way is made."""
+        """Release all resources, after the chunk that is being produced."""
         super().close()
-        # It refers to this: garbage that Python would have to look for.
+        # Breaks a reference cycle, which only the garbage collector would find.
         self.response = ()
         with self._lock:
             self._chunks.close()
         self._release()
 
 
-def accepted_form(what: str) -> str:
-    """The content type to answer with, by the header ``Accept``; NDJSON where it says nothing.
+def accepted_format(subject: str) -> str:
+    """Return the content type of the response by the header ``Accept``; NDJSON by default.
 
     Args:
-        what: What it is, for a message: ``a snapshot``.
+        subject: What is downloaded, for a message: ``a snapshot``.
 
     Raises:
-        ApiError: It comes in none of those that are accepted (406).
+        ApiError: The header accepts none of the available formats (406).
     """
-    form = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
-    if form is None:
-        raise ApiError(406, f"{what} comes as {ARROW} or as {NDJSON}; ask for one of them with the header Accept")
-    return form
+    content_type = request.accept_mimetypes.best_match([NDJSON, ARROW]) if request.accept_mimetypes else NDJSON
+    if content_type is None:
+        raise ApiError(
+            406, f"{subject} is available as {ARROW} or {NDJSON}; request one of them with the header Accept"
+        )
+    return content_type
 
 
 def query_compression() -> Compression:
-    """How the buffers of an Arrow stream are to be compressed.
+    """Return the requested compression of an Arrow stream.
 
     Raises:
-        ApiError: There is no such way (400).
+        ApiError: The compression is unknown (400).
     """
     return cast("Compression", query_choice(COMPRESSION.name, COMPRESSIONS) or "none")
 
 
 def in_chunks(lines: Iterable[bytes]) -> Generator[bytes]:
-    """Lines of NDJSON, each with its end, in chunks of some size."""
+    """Join NDJSON lines into chunks, with a newline after each line."""
     text = bytearray()
     for line in lines:
         text += line + b"\n"
@@ -159,14 +163,14 @@ def in_chunks(lines: Iterable[bytes]) -> Generator[bytes]:
 
 
 def query_patterns() -> tuple[str, ...]:
-    """The patterns of paths in the query of the request.
+    """Return the path patterns in the query.
 
     Raises:
-        ApiError: One of them is none, or there are too many (400).
+        ApiError: A pattern is invalid, or there are too many (400).
     """
     patterns = request.args.getlist("path")
     if len(patterns) > MAX_PATTERNS:
-        raise ApiError.of_field("path", f"given {len(patterns)} times; {MAX_PATTERNS} is the limit")
+        raise ApiError.of_field("path", f"repeated {len(patterns)} times; the limit is {MAX_PATTERNS}")
     try:
         return tuple(map(check_pattern, patterns))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Instants in requests: in the query and in filters."""
+"""Reads instants in queries and filters."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 
 
 def query_instant(name: str) -> Instant | None:
-    """An instant from the query, ``None`` where it is absent.
+    """Return an instant from the query, ``None`` if it is absent.
 
     Raises:
-        ApiError: It is no instant, or there more than once (400).
+        ApiError: The parameter is not an instant, or is repeated (400).
     """
     text = query_text(name)
     return None if text is None else read_instant(name, text)
 
 
 def read_instant(name: str, text: str) -> Instant:
-    """An instant from a text of RFC 3339.
+    """Parse an RFC 3339 time.
 
     Raises:
-        ApiError: It is none, or does not say its zone (400).
+        ApiError: The text is not a time, or has no time zone (400).
     """
     try:
-        # A bare number is no RFC 3339 time: whether it counts seconds or milliseconds would be a guess.
+        # A bare number is rejected: it could be seconds or milliseconds.
         return from_datetime(_TIMESTAMP.validate_python(text if _DATE.match(text) else None))
     except ValidationError as error:
-        fault = "has no zone" if error.errors()[0]["type"] == "timezone_aware" else "is no time"
+        fault = "has no time zone" if error.errors()[0]["type"] == "timezone_aware" else "is not a time"
         raise ApiError.of_field(name, f"{text!r} {fault}; write it like 2026-11-20T12:37:55.576Z") from None

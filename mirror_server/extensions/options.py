@@ -1,4 +1,4 @@
-"""Options that several extensions have: how long something is kept, and an end together with standard input."""
+"""Options that several extensions share: retention times, and stopping at the end of standard input."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _MIN_RETENTION_SECONDS = 60
 
 
 def read_retention(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Return for how many seconds something is kept, at least 60; the callback of an option.
+    """Return a retention time in seconds, at least 60. This is the callback of an option.
 
     Raises:
-        BadParameter: The text is no time, or a shorter one.
+        BadParameter: The text is not a time, or the time is too short.
     """
     if text is None:
         return None
     seconds = read_time(text)
     if seconds < _MIN_RETENTION_SECONDS:
-        cure = ", or leave it out for none" if parameter.default is None else ""
-        raise click.BadParameter(f"{text} is too short; write a minute or more, 30d or 12h{cure}")
+        cure = ", or leave the option out to store nothing" if parameter.default is None else ""
+        raise click.BadParameter(f"{text} is too short; use at least one minute, for example 30d or 12h{cure}")
     return seconds
 
 
 def stop_with_stdin() -> None:
-    """Send SIGTERM to this process when its standard input ends, as it does when the program that started it ends."""
+    """Send SIGTERM to this process when its standard input ends: then the program that started it has ended."""
 
     def run() -> None:
-        # Not through sys.stdin: its lock would be held when the interpreter ends.
+        # os.read, because sys.stdin has a lock, which this thread would still hold when the interpreter exits.
         while os.read(0, 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)

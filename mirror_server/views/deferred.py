@@ -1,4 +1,4 @@
-"""Responses that come later, when something is on disk or arrives, or part by part while they are made."""
+"""Delayed responses, which wait for a commit or an event, and streamed responses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from mirror_server.web.asgi import ResponseReader
 
 PARK = "mirror.park"
-"""Key of the WSGI environment under which a server that can wait without a thread takes what is not whole yet.
+"""Key of the WSGI environment with the callable that accepts a :class:`Deferred` or a :class:`Streamed`.
 
-That is a :class:`Deferred` or a :class:`Streamed`. It answers whether it took it; one too many is refused.
+A server that can wait without a thread sets it. It returns whether it accepted the response; it rejects one beyond its
+limit.
 """
 
 
-_LOOK_SECONDS = 0.5
+_DISCONNECT_CHECK_SECONDS = 0.5
 
 
 def _nothing() -> None:
@@ -31,42 +32,42 @@ def _nothing() -> None:
 
 
 class PendingResult(Protocol):
-    """What an answer waits for; a future of :mod:`concurrent.futures` is one."""
+    """A result that a response waits for, such as a future of :mod:`concurrent.futures`."""
 
     def done(self) -> bool:
-        """Whether there is something to answer."""
+        """Return whether the result is available."""
         ...
 
     def result(self) -> Any:
-        """What is to be answered, once it is done.
+        """Return the result. Call this only when it is done.
 
         Raises:
-            Exception: That is to be answered.
+            Exception: The error to respond with.
         """
         ...
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Have this called when it is done, in any thread."""
+        """Have a callback called in any thread when this is done."""
         ...
 
 
 class Deferred(Response):
-    """What a view returns when the answer cannot be made yet; the response itself is empty and never sent.
+    """A placeholder that a view returns if the response has to wait. It is empty itself and never sent.
 
     Args:
-        future: What the answer waits for, a future or what is like one.
-        timeout_seconds: How long it waits at most.
-        render: Makes the answer from the future's result.
-        expired: Makes the answer when the time is over; where it was parked it may give what it still has to wait for.
-        close: Called once when the answer was made, or nobody waits for it any more.
-        is_poll: Whether it is a poll, which may be held open for long, and so counts against the bound on those.
-        is_optional: Whether the answer may be the one whose time is over, where its application is to take others
-            first: what it would tell is kept elsewhere, and would wait in memory.
-        takes: Whether the answer takes something away, which is not to be made for a client that is gone.
-        rechecks_key: Whether the access key of the request has to be valid still when the response is made: a response
-            with data is not sent with a key that expired or was revoked meanwhile. A stored change is still confirmed.
-        sent: Called when the answer was sent, or cannot be, and a moment later where the server can do that without a
-            thread; where a server is killed or says nothing of it, never. It must not block.
+        future: The result that the response waits for.
+        timeout_seconds: The maximum time to wait.
+        render: Makes the response from the future's result.
+        expired: Makes the response after the timeout. If the placeholder was parked, this may return another one.
+        close: Called once when the response was made, or its client is gone.
+        is_poll: Whether this is a poll. A poll can stay open for long, and counts against the limit of polls.
+        is_optional: Whether the server may send the ``expired`` response at once if the application has too many
+            unread responses. The result is stored elsewhere and would only take memory.
+        takes: Whether rendering consumes the result. Then it is not rendered for a client that is gone.
+        rechecks_key: Whether the access key must still be valid when the response is made. Data is not sent to a key
+            that has expired or been revoked meanwhile; a stored change is still confirmed.
+        sent: Called after the response was sent or could not be sent; a moment later if the server can delay that
+            without a thread. Never called if the server is killed or does not report it. It must not block.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class Deferred(Response):
         self.sent = sent
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
-        """Nothing, for the server that took it; the answer comes later."""
+        """Return an empty body to the server that accepted this placeholder; the response follows later."""
         start_response(self.status, [])
         return ()
 
     def current_response(self) -> Response:
-        """The answer as it is now: rendered, or expired if the future is not done.
+        """Return the rendered response, or the ``expired`` one if the future is not done.
 
         Raises:
             Exception: What the future raises.
@@ -109,35 +110,35 @@ class Deferred(Response):
         return self._render(self.future.result()) if self.future.done() else self._expired()
 
     def release(self) -> None:
-        """Let go of what it waited for, and of what that told."""
+        """Release the future and its result, and call ``close`` once."""
         close, self._close = self._close, _nothing
         self.future = Future[None]()
         close()
 
     def close(self) -> None:
-        """It is over, however it ended."""
+        """Release everything, whether or not a response was sent."""
         super().close()
         self.release()
 
-    def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Block this thread until the answer can be made, or nobody waits for it any more; see :func:`wait_for`."""
-        wait_for(self.future, self.timeout_seconds, is_over)
+    def wait(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Block this thread until the response can be made or is cancelled; see :func:`wait_for`."""
+        wait_for(self.future, self.timeout_seconds, is_cancelled)
 
 
 class Streamed(Response):
-    """An answer that is sent part by part, each made when there is room for it.
+    """A response that is sent in chunks. Each chunk is produced when the client can receive it.
 
-    A server that can wait without a thread takes it as it takes a :class:`Deferred`, has
-    :meth:`send` send it, and closes it at the end. Any other reads ``chunks``, in a thread that is held meanwhile.
+    A server that can wait without a thread accepts it like a :class:`Deferred`, calls :meth:`send`, and closes it at
+    the end. Any other server iterates over ``chunks`` and blocks a thread meanwhile.
 
     Args:
-        chunks: The parts.
-        content_type: What they are.
+        chunks: The chunks.
+        content_type: The content type.
         headers: Further headers.
 
     Attributes:
-        is_poll: Whether it may stay open for long, and so counts against the bound on polls.
-        is_interrupted: Whether it is to end before its time, where it holds a thread.
+        is_poll: Whether it can stay open for long, and so counts against the limit of polls.
+        is_interrupted: Returns whether to stop early, if it blocks a thread.
     """
 
     is_poll = False
@@ -147,43 +148,46 @@ class Streamed(Response):
         self.is_interrupted: Callable[[], bool] = lambda: False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """The head alone, for the server that took it."""
+        """Return only the head to a server that accepted this response; otherwise the chunks."""
         if PARK not in environ:
             return super().__call__(environ, start_response)
         start_response(self.status, self.get_wsgi_headers(environ).to_wsgi_list())
         return ()
 
     async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
-        """Send the body; false where it broke off, which its client is to see.
+        """Send the body. Return false if it was aborted, so that the client notices.
 
         Args:
             reader: The client.
-            ends: Of these one is done when the client goes away or the server stops.
+            ends: One of these futures is done when the client disconnects or the server stops.
         """
         raise NotImplementedError
 
 
-def wait_for(future: PendingResult, timeout_seconds: float, is_over: Callable[[], bool]) -> bool:
-    """Block this thread until the future is done, which is told, or ``is_over``, which is asked twice a second."""
+def wait_for(future: PendingResult, timeout_seconds: float, is_cancelled: Callable[[], bool]) -> bool:
+    """Block this thread until the future is done. Return false after the timeout or once ``is_cancelled`` is true.
+
+    ``is_cancelled`` is polled twice a second, because WSGI servers do not report a disconnected client.
+    """
     is_done = threading.Event()
     future.add_done_callback(lambda _: is_done.set())
     end_at = time.monotonic() + timeout_seconds
-    while not is_over() and (remaining_seconds := end_at - time.monotonic()) > 0:
-        if is_done.wait(min(remaining_seconds, _LOOK_SECONDS)):
+    while not is_cancelled() and (remaining_seconds := end_at - time.monotonic()) > 0:
+        if is_done.wait(min(remaining_seconds, _DISCONNECT_CHECK_SECONDS)):
             return True
     return False
 
 
 async def until_done(future: PendingResult, timeout_seconds: float, *ends: asyncio.Future[Any]) -> bool:
-    """Wait without a thread until the future or one of the ends is done; false where none is in time."""
+    """Wait without a thread until the future or one of the ends is done. Return false after the timeout."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
-    def note() -> None:
+    def set_done() -> None:
         if not done.done():
             done.set_result(None)
 
-    future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(note))
-    found, _ = await asyncio.wait([done, *ends], timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+    future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(set_done))
+    completed, _ = await asyncio.wait([done, *ends], timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
     done.cancel()
-    return bool(found)
+    return bool(completed)

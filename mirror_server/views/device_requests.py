@@ -50,10 +50,10 @@ routes = Blueprint("device_requests", __name__)
 @routes.post("/v2/device-requests/<device_id>")
 @requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
 def place_device_request(device_id: str) -> Response:
-    """Have a device read, write or execute a resource.
+    """Read, write or execute a resource on a device.
 
-    The answer comes later, as an async response on the notification channel, with the same async-id. At most
-    :data:`~mirror_sdk.wire.device_requests.QUEUE_LIMIT` requests wait for one device. A key needs the scope ``read``
+    The result arrives later on the notification channel, as an async response with the same async-id. The queue of a
+    device has room for :data:`~mirror_sdk.wire.device_requests.QUEUE_LIMIT` requests. A key needs the scope ``read``
     to read, and ``write`` to write or execute.
     """
     async_id = _read_async_id()
@@ -76,12 +76,12 @@ def place(submission: CommandSubmission, *handlings: Handling) -> Response:
     """Queue a device request; the 202 is sent when it is on disk.
 
     Raises:
-        ApiError: It has a precondition that none of the handlings checks (400).
+        ApiError: The request has a precondition that no handling checks (400).
     """
     if "If-Match" in request.headers and not any(each.is_conditional for each in handlings):
-        # To ignore it would overwrite what the writer wants to keep.
-        raise ApiError.of_field("If-Match", "no precondition is checked here; leave the header out")
-    # The response is made when the request is no longer at hand.
+        # Ignoring the header would overwrite a value that the writer wants to keep.
+        raise ApiError.of_field("If-Match", "preconditions are not supported here; remove the header")
+    # Only the environment is passed on: Flask's request is no longer available when the response is made.
     respond = partial(_accepted, request.environ)
     checks = tuple(each.check for each in handlings if each.check is not None)
     stored = services().commands.submit(replace(submission, checks=checks) if checks else submission)
@@ -102,7 +102,7 @@ def _accepted(environ: WSGIEnvironment, command: Command, **members: Any) -> Res
 def _read_async_id() -> str | None:
     async_id = query_text("async-id")
     if async_id is not None and not _ASYNC_ID_FORM.match(async_id):
-        message = f"{async_id!r} is not 1 to 64 letters, digits, _ or -"
+        message = f"must be 1 to 64 letters, digits, _ or -, got {async_id!r}"
         raise ApiError.of_field("async-id", message, reason="MALFORMED_ASYNC_ID")
     return async_id
 
@@ -110,7 +110,7 @@ def _read_async_id() -> str | None:
 def _read_expiry_seconds(body: DeviceRequestBody) -> int | None:
     from_query = query_integer("expiry-seconds", low=1, high=MAX_EXPIRY_SECONDS)
     if body.expiry_seconds is not None and from_query not in {None, body.expiry_seconds}:
-        message = f"{body.expiry_seconds} in the body and {from_query} in the query; give one of them"
+        message = f"the body has {body.expiry_seconds} and the query has {from_query}; use only one of them"
         raise ApiError.of_field("expiry_seconds", message)
     return from_query if body.expiry_seconds is None else body.expiry_seconds
 
@@ -118,13 +118,13 @@ def _read_expiry_seconds(body: DeviceRequestBody) -> int | None:
 def _read_request(body: DeviceRequestBody) -> CommandRequest:
     path, mark, query = body.uri.partition("?")
     if mark and (body.method != "PUT" or body.payload_b64 is not None):
-        raise ApiError.of_field("uri", "a query sets notification rules; it goes with PUT and without payload-b64")
+        raise ApiError.of_field("uri", "a query sets notification rules; it needs PUT, and no payload-b64")
     if mark and not query:
         raise ApiError.of_field("uri", "the query is empty; write notification rules like ?pmin=5&pmax=120")
     if body.method == "PUT" and not mark and body.payload_b64 is None:
         raise ApiError.of_field("payload-b64", "missing; a write needs the value to write, in base64")
     if body.method == "GET" and body.payload_b64:
-        raise ApiError.of_field("payload-b64", "a read carries no value; leave it out, or write with PUT")
+        raise ApiError.of_field("payload-b64", "a read has no value; remove it, or write with PUT")
     content_type = body.content_type
     if body.method == "PUT" and not mark and content_type is None:
         content_type = DEFAULT_CONTENT_TYPE

@@ -31,7 +31,7 @@ from mirror_server.views.responses import (
 )
 
 _RESOURCES_AT_ONCE = 300
-"""How many resources of a device are read and encoded on the event loop: this takes 3 ms on one slow core."""
+"""Maximum number of resources that are read and encoded on the event loop: this takes 3 ms on one slow core."""
 
 
 routes = Blueprint("devices", __name__)
@@ -40,24 +40,24 @@ routes = Blueprint("devices", __name__)
 @routes.get("/v3/devices/<device_id>/echo")
 @requires(Scope.READ)
 def get_device_object(device_id: str) -> Response:
-    """The device object: the last reported and the last desired value of every resource.
+    """Get the device object: the last reported and the last desired value of every resource.
 
-    It never asks the device. ``content_type`` and ``requested_at`` of a desired value, ``revision``, ``ETag`` and
-    ``If-None-Match`` are extensions.
+    No request is sent to the device. ``content_type`` and ``requested_at`` of a desired value, ``revision``, ``ETag``
+    and ``If-None-Match`` are extensions.
     """
     parts = services()
-    # The headers are looked through only where there is something to find.
-    known = request.if_none_match if "HTTP_IF_NONE_MATCH" in request.environ else None
+    # Parsing the header takes time, and most requests have none.
+    if_none_match = request.if_none_match if "HTTP_IF_NONE_MATCH" in request.environ else None
     read = partial(parts.devices.device_object, app_id(), device_id, serialize.device_content, g.version)
-    render = partial(_device_object, parts.clock, known)
+    render = partial(_device_object, parts.clock, if_none_match)
     try:
         return render(read(most=_RESOURCES_AT_ONCE))
     except TooManyResources:
         return when_read(read, render, is_long=True)
 
 
-def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) -> Response:
-    if known is not None and known.contains_weak(encoded.tag):
+def _device_object(clock: Clock, if_none_match: ETags | None, encoded: EncodedObject) -> Response:
+    if if_none_match is not None and if_none_match.contains_weak(encoded.tag):
         response = empty_response(304)
     else:
         response = EncodedResponse(serialize.device_object(encoded.content, clock.now()))
@@ -68,7 +68,7 @@ def _device_object(clock: Clock, known: ETags | None, encoded: EncodedObject) ->
 @routes.get("/v3/devices")
 @requires(Scope.READ, query=None)
 def list_devices() -> Response:
-    """The devices, page by page."""
+    """List the devices, page by page."""
     paging = query_paging()
     conditions = query_conditions(PAGING)
     devices = services().devices
@@ -78,14 +78,14 @@ def list_devices() -> Response:
 @routes.get("/v3/devices/<device_id>")
 @requires(Scope.READ)
 def get_device(device_id: str) -> Response:
-    """A device as the directory lists it."""
+    """Get the directory entry of a device."""
     return json_response(serialize.device(services().devices.described(device_id)))
 
 
 @routes.get("/v2/endpoints/<device_id>")
 @requires(Scope.READ, query=("cacheOnly", "noResp"))
 def list_resources(device_id: str) -> Response:
-    """The resources a device has now."""
+    """List the resources that a device currently has."""
     query_flag("cacheOnly")
     query_flag("noResp")
     find = partial(services().devices.announced, device_id)

@@ -21,7 +21,7 @@ from mirror_server.views import serialize
 from mirror_server.views.deferred import PARK, Deferred
 from mirror_server.views.requests import (
     app_id,
-    asked_by,
+    forwarded_by,
     leader_only,
     query_flag,
     query_integer,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 _CLOSING_SECONDS = 0.3
-# More of them are read and encoded on another thread.
+# A larger number of entries is read and encoded in another thread.
 _QUICK_ENTRIES = 100
 _LATEST = "latest"
 ANY_USE = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
@@ -60,24 +60,25 @@ routes = Blueprint("notifications", __name__)
 def pull() -> Response:
     """Wait for the next notification message.
 
-    A plain poll is the channel of the key: only one at a time, and none beside a webhook or a websocket channel. Polls
-    with ``after`` (an extension) are readers with a position of their own, as many as wanted.
+    A poll without ``after`` is the notification channel of the key: there can be only one at a time, and none together
+    with a webhook or a websocket channel. Polls with ``after`` (an extension) are independent readers. Each stores its
+    own position, and there can be any number of them.
     """
-    held = _read_hold_seconds()
+    hold_seconds = _read_hold_seconds()
     parts = services()
     after = read_after(parts.log)
     if after is not None:
-        return _poll_after(parts.log, after, held)
+        return _poll_after(parts.log, after, hold_seconds)
     parts.channels.check(app_id(), POLL)
-    return _plain_poll(parts, held)
+    return _plain_poll(parts, hold_seconds)
 
 
 @routes.delete("/v2/notification/pull")
-# Always a success, whatever is with it. Source: wire.md 4.
+# Always succeeds, with any query parameters. Source: wire.md 4.
 @requires(*ANY_USE, query=None)
 @leader_only()
 def delete_poll_channel() -> Response:
-    """End the poll channel, and with it the poll that is open."""
+    """Delete the poll channel, and end its open poll."""
     return when_stored(services().polls.delete(app_id()), lambda _: empty_response())
 
 
@@ -85,11 +86,11 @@ def delete_poll_channel() -> Response:
 @requires(*ANY_USE)
 @leader_only()
 def put_callback() -> Response:
-    """Register a webhook, in the place of the one before.
+    """Register a webhook, and replace the previous one.
 
-    The URL is first called with ``{}`` and the registered headers, and has to answer with 200 or 204. A refusal does
-    not tell why it did not. URL, header names and values have :data:`~mirror_sdk.wire.channel.MAX_CALLBACK_CHARACTERS`
-    characters together at most. Where it may lead to is a setting.
+    The server first calls the URL with ``{}`` and the registered headers; the webhook has to respond with 200 or 204.
+    The error does not say why this test failed. The URL and all header names and values together can have
+    :data:`~mirror_sdk.wire.channel.MAX_CALLBACK_CHARACTERS` characters. The operator sets the allowed networks.
     """
     registration = read_body(CallbackRegistration)
     _check_host(registration.url)
@@ -101,7 +102,7 @@ def put_callback() -> Response:
 @routes.get("/v2/notification/callback")
 @requires(*ANY_USE)
 def get_callback() -> Response:
-    """The webhook, as it was put."""
+    """Get the webhook as it was registered."""
     row = services().webhooks.registration(app_id())
     if row is None:
         raise _no_callback()
@@ -120,7 +121,7 @@ def delete_callback() -> Response:
 @requires(*ANY_USE)
 @leader_only()
 def get_channel() -> Response:
-    """Which channel delivers the notifications, and how a webhook or websocket stands."""
+    """Get the channel that delivers the notifications, with the delivery state of a webhook or websocket."""
     application, parts = app_id(), services()
     channel = parts.channels.of(application)
     if channel == POLL:
@@ -133,23 +134,23 @@ def get_channel() -> Response:
 
 
 def _check_host(url: str) -> None:
-    """Refuse a host that no name service can be asked for.
+    """Reject a host name that cannot be resolved.
 
     Raises:
-        ApiError: A part of its name is empty or too long (400).
+        ApiError: A label of the host name is empty or too long (400).
     """
     try:
         (urlsplit(url).hostname or "").encode("idna")
     except UnicodeError:
-        message = "its host is no name; the parts between the dots have 1 to 63 characters, like app.example.com"
+        message = "invalid host name; the parts between the dots must have 1 to 63 characters, like app.example.com"
         raise ApiError.of_field("url", message) from None
 
 
 def _read_hold_seconds() -> int:
-    """Return for how many seconds the poll is held; with ``noWait`` none.
+    """Return how many seconds the poll stays open; 0 with ``noWait``.
 
     Raises:
-        ApiError: ``hold`` is no number of seconds, ``noWait`` neither true nor false, or one is there twice (400).
+        ApiError: ``hold`` is not a number of seconds, ``noWait`` is neither true nor false, or one is repeated (400).
     """
     hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
     if query_flag("noWait"):
@@ -161,15 +162,15 @@ def read_after(log: NotificationLog) -> int | None:
     """Return the position in the query; ``latest`` is the end of the log.
 
     Raises:
-        ApiError: It is neither a number nor ``latest``, or there more than once (400).
+        ApiError: The parameter is neither a number nor ``latest``, or is repeated (400).
     """
     if query_text("after") == _LATEST:
         return log.last_seq(app_id())
     return query_integer("after", low=0)
 
 
-def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
-    """Answer a poll of a reader that keeps its own position."""
+def _poll_after(log: NotificationLog, after: int, hold_seconds: int) -> Response:
+    """Respond to a poll of a reader that stores its own position."""
     application = app_id()
     more = log.more(application)
 
@@ -185,12 +186,12 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
         page = log.read(application, after, _QUICK_ENTRIES)
         if not page.is_last:
             return when_read(partial(_read_long, log, application, after), with_cursor, is_long=True)
-        if page.entries or page.gap or held == 0:
+        if page.entries or page.gap or hold_seconds == 0:
             return with_cursor(page)
         undo.pop_all()
     return Deferred(
         more,
-        held,
+        hold_seconds,
         render=response,
         expired=response,
         close=more.cancel,
@@ -199,24 +200,24 @@ def _poll_after(log: NotificationLog, after: int, held: int) -> Response:
     )
 
 
-def _plain_poll(parts: Services, held: int) -> Response:
-    """Answer a poll of the public API: the server keeps the position."""
-    application, process_id = app_id(), asked_by()
+def _plain_poll(parts: Services, hold_seconds: int) -> Response:
+    """Respond to a poll of the public API, for which the server stores the position."""
+    application, process_id = app_id(), forwarded_by()
 
-    def opened(_: object = None) -> Response:
-        return _opened_poll(parts, application, process_id, held)
+    def open_poll(_: object = None) -> Response:
+        return _open_poll(parts, application, process_id, hold_seconds)
 
     closing = parts.polls.closing(application) if PARK in request.environ else None
     if closing is None:
-        return opened()
-    # A client that aborts a poll and sends the next one on another connection may be faster than the end of the first.
+        return open_poll()
+    # If a client aborts a poll and polls again on another connection, the new poll can arrive before the old one ends.
     return Deferred(
-        closing, _CLOSING_SECONDS, render=opened, expired=opened, close=closing.cancel, is_poll=True, takes=True
+        closing, _CLOSING_SECONDS, render=open_poll, expired=open_poll, close=closing.cancel, is_poll=True, takes=True
     )
 
 
-def _opened_poll(parts: Services, application: str, process_id: str | None, held: int) -> Response:
-    """Open a plain poll; the response comes when there is something to deliver.
+def _open_poll(parts: Services, application: str, process_id: str | None, hold_seconds: int) -> Response:
+    """Open a plain poll; the response is sent when there is something to deliver.
 
     Raises:
         ApiError: Another poll of this key is open (409), or too many long reads wait (429).
@@ -228,8 +229,8 @@ def _opened_poll(parts: Services, application: str, process_id: str | None, held
         page = polls.read(application, more)
         return page, json_response(compose(page.entries, Extras())) if page.entries else empty_response()
 
-    def deliver(found: tuple[Page, Response]) -> Response:
-        page, response = found
+    def deliver(page_and_response: tuple[Page, Response]) -> Response:
+        page, response = page_and_response
         polls.take(application, more, page)
         return response
 
@@ -248,7 +249,7 @@ def _opened_poll(parts: Services, application: str, process_id: str | None, held
         return when_long_read(reading, deliver, close=close, takes=True)
     return Deferred(
         more,
-        0 if waiting > 0 else held,
+        0 if waiting > 0 else hold_seconds,
         render=response,
         expired=response,
         close=close,
@@ -259,7 +260,7 @@ def _opened_poll(parts: Services, application: str, process_id: str | None, held
 
 
 def _read_long(log: NotificationLog, application: str, after: int) -> Page:
-    """Read a page and encode its message, which takes long with many entries."""
+    """Read a page and encode its message; both are slow with many entries."""
     page = log.read(application, after)
     if page.entries:
         page.once(_with_cursor)
@@ -277,4 +278,4 @@ def _with_cursor(page: Page) -> Response:
 
 
 def _no_callback() -> ApiError:
-    return ApiError(404, 'this key has no webhook; PUT {"url": ...} here registers one')
+    return ApiError(404, 'this key has no webhook; PUT {"url": ...} to this path to register one')

@@ -23,14 +23,14 @@ routes = Blueprint("operation", __name__)
 @routes.get("/healthz")
 @requires()
 def get_health() -> Response:
-    """Whether the server answers, and which extensions it has."""
+    """Check that the server responds, and list its extensions."""
     return json_response(_HEALTH | {"extensions": services().extensions.names})
 
 
 @routes.get("/readyz")
 @requires()
 def get_readiness() -> Response:
-    """Whether the server can store what it is given."""
+    """Check that the server can store data."""
     probe = services().probe()
     return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_response(_READY), expired=_not_ready)
 
@@ -38,10 +38,10 @@ def get_readiness() -> Response:
 @routes.get("/v3/api-keys/me")
 @requires(*Scope)
 def get_own_access_key() -> Response:
-    """What the access key of this request may be used for."""
+    """Get the scopes of the access key of this request."""
     return json_response(serialize.access_key(app_id(), g.scopes))
 
 
 def _not_ready() -> Response:
-    message = f"nothing could be stored for {_READY_TIMEOUT_SECONDS} s; look at the server's disk and its log"
+    message = f"nothing could be stored for {_READY_TIMEOUT_SECONDS} s; check the server's disk and its log"
     raise ApiError(503, message, retry_after_seconds=_RETRY_SECONDS)

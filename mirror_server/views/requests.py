@@ -1,4 +1,4 @@
-"""Reading requests: who asks, the body as a model, the query as checked values. Source: wire.md 0."""
+"""Parses requests: the application, the body as a model, the query as validated values. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
 
 SERVICES = "mirror"
-"""The name of an app's :class:`~mirror_server.server.Services` among its extensions."""
+"""Key of the :class:`~mirror_server.server.Services` in the ``extensions`` of the Flask app."""
 
 CALLER = "mirror.caller"
 """Key of the WSGI environment with the :class:`Caller` of a request that another process forwarded."""
 
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
-_GIVEN_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
-_NOTED = "mirror.noted"
-# Of a body of a megabyte all of it may be wrong; who sent it needs no more than this to see why.
+_CLIENT_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
+_LOG_DETAILS = "mirror.noted"
+# A large body can have many errors. The first ones are enough to see the cause.
 _MOST_FIELDS = 20
 _LONGEST_NAME = 100
-# A megabyte of empty lists, or of members that are not known, would hold up all other requests for half a second.
+# Validating a megabyte of empty lists, or of unknown members, would delay all other requests for half a second.
 _MOST_CONTAINERS = 20_000
 _MOST_MEMBERS = 1000
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 PAGING = ("limit", "after", "order", "include")
-"""Parameters of every list; the others are filters."""
+"""Parameters of every list. All other parameters are filters."""
 ORDERS = ("ASC", "DESC")
 
 
 class Caller(Protocol):
-    """Who asks, as another process authenticated it that forwarded the request."""
+    """The application of a forwarded request, as the process that forwarded it authenticated it."""
 
     process_id: str
-    """That process."""
+    """The process that forwarded the request."""
 
     app_id: str
     scopes: Sequence[str]
@@ -67,11 +67,11 @@ class Caller(Protocol):
 
 
 class LeaderOnly(NamedTuple):
-    """What is known of a view that only the leader of several processes can use.
+    """Options of a view that only the leader of several processes can serve.
 
     Attributes:
-        unless: A parameter of the query with which any process can use it.
-        is_poll: Whether it may hold a request for as long as a poll is held.
+        unless: A query parameter; requests that have it can be served by any process.
+        is_poll: Whether a request can stay open as long as a poll.
     """
 
     unless: str | None
@@ -79,7 +79,7 @@ class LeaderOnly(NamedTuple):
 
 
 def leader_only(*, unless: str | None = None, is_poll: bool = False) -> Callable[[View], View]:
-    """Leave a view to the leader of several processes: it alone knows the devices and what is under way.
+    """Mark a view as served by the leader of several processes, which alone has the devices and requests in flight.
 
     See :class:`LeaderOnly` for the arguments.
     """
@@ -92,10 +92,10 @@ def leader_only(*, unless: str | None = None, is_poll: bool = False) -> Callable
 
 
 def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[View], View]:
-    """Let a view be used with a key that has one of these scopes; without any, with no key at all.
+    """Require a key with one of these scopes for a view. Without scopes, no key is needed.
 
-    ``query`` are the names of the parameters it knows: with a key another one is refused. ``None`` leaves that to the
-    view.
+    ``query`` contains the names of the view's query parameters: if the view needs a key, others are rejected.
+    ``None`` leaves this check to the view.
     """
 
     def mark(view: View) -> View:
@@ -107,83 +107,83 @@ def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[Vi
 
 
 def without_head(view: View) -> View:
-    """Refuse HEAD where a GET takes something away or begins something long: without a body that would be lost."""
+    """Reject HEAD for a view whose GET consumes data or starts long work, because HEAD would discard the result."""
     view.__dict__["without_head"] = True
     return view
 
 
-def require_scope(held: frozenset[Scope], *scopes: Scope) -> None:
-    """Check that one of the scopes is among those a key has.
+def require_scope(key_scopes: frozenset[Scope], *scopes: Scope) -> None:
+    """Check that a key has one of the scopes.
 
     Raises:
-        ApiError: None of them is (403).
+        ApiError: The key has none of them (403).
     """
-    if held.isdisjoint(scopes):
-        wanted = sorted(scopes)
-        # With what it has besides: a key with the scope admin alone, say, could not read any more.
-        cures = [" ".join(f"--scope {scope}" for scope in Scope if scope in {*held, one}) for one in wanted]
-        made = " or ".join(f"'mirror-server keys create NAME {cure}'" for cure in cures)
-        raise ApiError(403, f"this key lacks the scope {' or '.join(wanted)}; make one with {made}")
+    if key_scopes.isdisjoint(scopes):
+        required = sorted(scopes)
+        # The new key needs the other scopes too: a key with the scope admin alone, say, could no longer read.
+        options = [" ".join(f"--scope {scope}" for scope in Scope if scope in {*key_scopes, one}) for one in required]
+        commands = " or ".join(f"'mirror-server keys create NAME {option}'" for option in options)
+        raise ApiError(403, f"this key lacks the scope {' or '.join(required)}; create a key with {commands}")
 
 
-def check_query(known: Collection[str] | None) -> None:
-    """Refuse a parameter that is not known: misspelt, it would change what is asked for without a word.
+def check_query(names: Collection[str] | None) -> None:
+    """Reject unknown query parameters. Otherwise a misspelled parameter would be ignored without notice.
 
     Raises:
-        ApiError: There is one (400).
+        ApiError: A parameter is unknown (400).
     """
-    if known is None:
+    if names is None:
         return
     for name in request.args:
-        if name not in known:
-            cure = f"known are {', '.join(known)}" if known else "leave it out, this operation has none"
+        if name not in names:
+            cure = f"supported: {', '.join(names)}" if names else "remove it, this operation has no parameters"
             raise ApiError.of_field(name[:_LONGEST_NAME], f"unknown parameter; {cure}")
 
 
 def app_id() -> str:
-    """The application that asks."""
+    """Return the application of this request."""
     identity: str = g.app_id
     return identity
 
 
-def asked_by() -> str | None:
-    """The process that forwarded this request; ``None`` where the application itself asks."""
+def forwarded_by() -> str | None:
+    """Return the process that forwarded this request; ``None`` if it comes directly from the application."""
     caller: Caller | None = request.environ.get(CALLER)
     return None if caller is None else caller.process_id
 
 
 def services() -> Services:
-    """The parts of the server that is asked; a view names the one it needs."""
+    """Return the services of this server; a view names the one it needs."""
     parts: Services = current_app.extensions[SERVICES]
     return parts
 
 
 def request_id(environ: WSGIEnvironment) -> str:
-    """One id for the request, the client's own if it gave one of our form."""
+    """Return the id of the request: the client's own if it is valid, else a generated one."""
     if _REQUEST_ID not in environ:
-        given = environ.get(_REQUEST_ID_VARIABLE, "")
-        environ[_REQUEST_ID] = given if _GIVEN_REQUEST_ID.fullmatch(given) else token_hex(16)
+        client_id = environ.get(_REQUEST_ID_VARIABLE, "")
+        environ[_REQUEST_ID] = client_id if _CLIENT_REQUEST_ID.fullmatch(client_id) else token_hex(16)
     identity: str = environ[_REQUEST_ID]
     return identity
 
 
 def note(environ: WSGIEnvironment, **details: str) -> None:
-    """Add details to a request's line in the server's log; no secrets and no values."""
-    # Not in flask.g, which a request that is answered later does not keep.
-    environ.setdefault(_NOTED, {}).update(details)
+    """Add details to the log line of a request. Never add secrets or values."""
+    # Not in flask.g, which no longer exists when a delayed response is sent.
+    environ.setdefault(_LOG_DETAILS, {}).update(details)
 
 
 def noted(environ: WSGIEnvironment) -> dict[str, str]:
-    """What was noted of a request."""
-    details: dict[str, str] = environ.get(_NOTED, {})
+    """Return the details for the log line of a request."""
+    details: dict[str, str] = environ.get(_LOG_DETAILS, {})
     return details
 
 
 def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
-    """Return the request's body, checked strictly; see :func:`read_json` and :func:`check_body`.
+    """Return the request's body, validated strictly; see :func:`read_json` and :func:`check_body`.
 
     Raises:
-        ApiError: It is not JSON by its content type (415) or its text (400), or does not fit the model (400).
+        ApiError: The content type is not JSON (415), the body is not JSON, or it does not match the model (400).
     """
     return check_body(model, read_json(malformed_reason=malformed_reason))
 
@@ -192,10 +192,10 @@ def read_json(*, malformed_reason: str | None = None) -> Any:
     """Return the JSON value of the request's body.
 
     Args:
-        malformed_reason: The ``reason`` of the error if it is not JSON.
+        malformed_reason: The ``reason`` of the error if the body is not JSON.
 
     Raises:
-        ApiError: It is not JSON by its content type (415) or its text (400).
+        ApiError: The content type is not JSON (415), or the body is not JSON (400).
     """
     if request.content_type and request.mimetype != "application/json":
         message = f"the body must be application/json, not {request.mimetype}; set the header Content-Type"
@@ -204,15 +204,15 @@ def read_json(*, malformed_reason: str | None = None) -> Any:
     if not data.strip():
         raise ApiError(400, "the body is empty; send JSON", reason=malformed_reason)
     if data.count(b"{") + data.count(b"[") > _MOST_CONTAINERS:
-        message = f"the body has more than {_MOST_CONTAINERS} objects and lists; send less at a time"
+        message = f"the body has more than {_MOST_CONTAINERS} objects and lists; split it into several requests"
         raise ApiError(400, message, reason=malformed_reason)
     try:
         content = orjson.loads(data)
-        # Of a member that is there twice, one value would be dropped without a word.
+        # orjson would silently drop all but one value of a repeated member.
         json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
         raise ApiError(
-            400, "the body is nested too deeply; send what the description has", reason=malformed_reason
+            400, "the body is nested too deeply; send the members in /openapi.json", reason=malformed_reason
         ) from None
     except orjson.JSONDecodeError as error:
         message = f"the body is not JSON: {error}; send one JSON value in UTF-8"
@@ -221,10 +221,10 @@ def read_json(*, malformed_reason: str | None = None) -> Any:
 
 
 def check_body(model: type[M], content: Any) -> M:
-    """Return a JSON value as a model, checked strictly.
+    """Return a JSON value as a model, validated strictly.
 
     Raises:
-        ApiError: It does not fit the model (400).
+        ApiError: The value does not match the model (400).
     """
     try:
         return model.model_validate(content, strict=True, extra="forbid", by_alias=True, by_name=False)
@@ -233,19 +233,19 @@ def check_body(model: type[M], content: Any) -> M:
 
 
 def read_raw_body() -> bytes:
-    """The request's body as it came, empty where there is none.
+    """Return the request's body unchanged, empty if there is none.
 
     Raises:
-        ApiError: It is compressed (415).
-        RequestEntityTooLarge: It is larger than a body may be (413).
+        ApiError: The body is compressed (415).
+        RequestEntityTooLarge: The body is larger than the limit (413).
     """
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
-        message = f"the header Content-Encoding is {encoding[:_LONGEST_NAME]!r}; send the body uncompressed, without it"
+        message = f"Content-Encoding {encoding[:_LONGEST_NAME]!r} is not supported; send the body uncompressed"
         raise ApiError(415, message)
     data = request.get_data()
     limit = request.max_content_length
-    # Werkzeug cuts a body of unknown length at the limit without a word.
+    # Werkzeug silently truncates a body of unknown length at the limit.
     is_at_limit = request.content_length is None and limit is not None and len(data) >= limit
     if is_at_limit and request.environ["wsgi.input"].read(1):
         raise RequestEntityTooLarge
@@ -253,10 +253,10 @@ def read_raw_body() -> bytes:
 
 
 def read_path(text: str) -> str:
-    """A resource path from the URL.
+    """Return the resource path in the URL.
 
     Raises:
-        ApiError: It is not one (400).
+        ApiError: The path is invalid (400).
     """
     path = f"/{text}"
     try:
@@ -267,71 +267,71 @@ def read_path(text: str) -> str:
 
 
 def query_text(name: str) -> str | None:
-    """A text from the query, ``None`` where it is absent.
+    """Return a text from the query, ``None`` if it is absent.
 
     Raises:
-        ApiError: It is there more than once (400).
+        ApiError: The parameter is repeated (400).
     """
     texts = request.args.getlist(name)
     if len(texts) > 1:
-        raise ApiError.of_field(name, f"given {len(texts)} times; give it once")
+        raise ApiError.of_field(name, f"present {len(texts)} times; send it once")
     return texts[0] if texts else None
 
 
 def query_integer(name: str, *, low: int, high: int | None = None) -> int | None:
-    """A whole number from the query, ``None`` where it is absent.
+    """Return a whole number from the query, ``None`` if it is absent.
 
     Raises:
-        ApiError: It is not a whole number, outside of the range, or there more than once (400).
+        ApiError: The parameter is not a whole number, is out of range, or is repeated (400).
     """
     text = query_text(name)
     return None if text is None else read_integer(name, text, low=low, high=high)
 
 
 def read_integer(name: str, text: str, *, low: int, high: int | None = None) -> int:
-    """A whole number from a text.
+    """Parse a whole number.
 
     Raises:
-        ApiError: It is not a whole number, or outside of the range (400).
+        ApiError: The text is not a whole number, or out of range (400).
     """
     number = int(text) if _INTEGER.match(text) else None
     if number is None or number < low or (high is not None and number > high):
-        wanted = f"from {low} to {high}" if high is not None else f"of at least {low}"
-        raise ApiError.of_field(name, f"{text!r} is not a whole number {wanted}")
+        expected = f"from {low} to {high}" if high is not None else f"of at least {low}"
+        raise ApiError.of_field(name, f"{text!r} is not a whole number {expected}")
     return number
 
 
 def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
-    """A word from the query, ``None`` where it is absent.
+    """Return one of several words from the query, ``None`` if it is absent.
 
     Raises:
-        ApiError: It is none of the choices, or there more than once (400).
+        ApiError: The parameter is none of the choices, or is repeated (400).
     """
     text = query_text(name)
     if text is not None and text not in choices:
-        raise ApiError.of_field(name, f"{text!r} is not known here; write {' or '.join(choices)}")
+        raise ApiError.of_field(name, f"unknown value {text!r}; use {' or '.join(choices)}")
     return text
 
 
 def query_flag(name: str) -> bool:
-    """Whether the query says yes to something; it may be absent, and programs write the words in two ways.
+    """Return whether a flag in the query is true; false if it is absent. Programs use two spellings of the words.
 
     Raises:
-        ApiError: It says neither yes nor no, or is there more than once (400).
+        ApiError: The parameter is neither true nor false, or is repeated (400).
     """
     return query_choice(name, FLAGS) in {"true", "True"}
 
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which page is asked for.
+    """The requested page of a list.
 
     Attributes:
-        after: The id the page begins behind.
-        descending: Whether it goes from greater ids to lesser ones.
-        limit: How many entries it has at most.
-        count: Whether to tell how many there are in all.
-        filters: The other parameters of the query, each a filter.
+        after: The page starts after this id.
+        descending: Whether the ids are in descending order.
+        limit: Maximum number of entries.
+        count: Whether to include the total number of entries.
+        filters: All other query parameters; each is a filter.
     """
 
     after: str | None
@@ -342,10 +342,10 @@ class Paging:
 
 
 def query_paging() -> Paging:
-    """Which page the query of the request asks for.
+    """Return the page that the query requests.
 
     Raises:
-        ApiError: A parameter is none (400).
+        ApiError: A parameter is invalid (400).
     """
     limit = query_integer("limit", low=MIN_LIMIT, high=MAX_LIMIT) or DEFAULT_LIMIT
     order = query_choice("order", ORDERS)
@@ -355,28 +355,29 @@ def query_paging() -> Paging:
 
 
 def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
-    """The conditions on devices in the query of the request, which are in the parameters that are not in ``own``.
+    """Return the filters of devices in the query: all parameters that are not in ``own``.
 
     Raises:
-        ApiError: A parameter is none, or its value cannot be one (400).
+        ApiError: A filter is unknown, or its value is invalid (400).
     """
-    given = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
-    if not given:
+    filters = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
+    if not filters:
         return ()
-    found: Sequence[Condition] | None = services().extensions.hook.device_conditions(given=given, own=own)
-    if found is None:
+    conditions: Sequence[Condition] | None = services().extensions.hook.device_conditions(given=filters, own=own)
+    # Without an extension that reads filters, all these parameters are unknown.
+    if conditions is None:
         check_query(own)
-    return tuple(found or ())
+    return tuple(conditions or ())
 
 
 def _unique(members: list[tuple[str, Any]]) -> None:
     if len(members) > _MOST_MEMBERS:
-        raise ApiError(400, f"an object of the body has {len(members)} members; {_MOST_MEMBERS} is the limit")
+        raise ApiError(400, f"an object of the body has {len(members)} members; the limit is {_MOST_MEMBERS}")
     if len({name for name, _ in members}) == len(members):
         return
     for name, count in Counter(name for name, _ in members).items():
         if count > 1:
-            raise ApiError.of_field(name[:_LONGEST_NAME], f"there {count} times in one object; give it once")
+            raise ApiError.of_field(name[:_LONGEST_NAME], f"present {count} times in one object; send it once")
 
 
 def _api_error_of(error: ValidationError) -> ApiError:
@@ -385,5 +386,5 @@ def _api_error_of(error: ValidationError) -> ApiError:
     fields = [(place[:_LONGEST_NAME] or "body", fault) for place, fault in found]
     summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
     if len(details) > _MOST_FIELDS:
-        summary += f"; and more, {len(details)} in all"
+        summary += f"; {len(details)} errors in total"
     return ApiError(400, summary, fields=fields)

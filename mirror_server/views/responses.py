@@ -1,4 +1,4 @@
-"""Makes responses: of JSON, of what is stored or read, page by page, and of every error. Source: wire.md 0 and 6."""
+"""Builds responses: JSON, pages, errors, and responses that wait for a read or a commit. Source: wire.md 0 and 6."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Values may be personal data: nobody on the way keeps them.
+# Values can be personal data, so proxies and browsers must not store them.
 NO_STORE = ("Cache-Control", "no-store")
 NO_SNIFF = ("X-Content-Type-Options", "nosniff")
 
@@ -36,40 +36,40 @@ _STORED_TIMEOUT_SECONDS = 30
 _READ_TIMEOUT_SECONDS = 30
 _STORE_AGAIN_SECONDS = 5
 
-_WHY_NOT = (
-    ("POST", re.compile("/v3/devices"), ", since devices come by registering"),
-    ("DELETE", re.compile("/v3/devices/[^/]+"), ", since the mirror keeps what it knows until an operator erases it"),
+_NOT_SUPPORTED_BECAUSE = (
+    ("POST", re.compile("/v3/devices"), ", because a device is created when it registers"),
+    ("DELETE", re.compile("/v3/devices/[^/]+"), ", because only an operator can erase a device"),
 )
-"""Methods that programs of the public API use, and why a mirror has them not."""
+"""Methods that programs of the public API use, and the reason why this server does not support them."""
 
 _log = logging.getLogger(__name__)
 
 
 class CacheableResponse(Response):
-    """An answer whose own ``Cache-Control`` stays; all others are kept by nobody."""
+    """A response that keeps its own ``Cache-Control``. All other responses get ``no-store``."""
 
 
 class EncodedResponse(Response):
-    """Encoded JSON: a body that is whole, and headers that are as they are sent.
+    """An encoded JSON response with a complete body and final headers.
 
-    Werkzeug looks at each answer for a location to complete, for an iterator to count and to close, and copies the
-    headers meanwhile; none of this is here.
+    It skips work that Werkzeug does for each response: completing a location, counting and closing an iterator, and
+    copying the headers.
     """
 
     def __init__(self, body: bytes, status: int = 200) -> None:
         super().__init__(body, status, content_type="application/json")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a WSGI server."""
+        """Respond to a WSGI server."""
         if environ["REQUEST_METHOD"] == "HEAD":
             return super().__call__(environ, start_response)
         start_response(self.status, self.headers.to_wsgi_list())
-        whole = [self.get_data()]
-        return ClosingIterator(whole, self.close) if self._on_close else whole
+        body = [self.get_data()]
+        return ClosingIterator(body, self.close) if self._on_close else body
 
 
 class SharedResponse(EncodedResponse):
-    """An answer to any number of requests, made once: what differs is the id of the request, which it adds itself."""
+    """A response that is built once and sent to many requests. Only the request id differs, which is added per call."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
@@ -79,22 +79,22 @@ class SharedResponse(EncodedResponse):
 
     @cached_property
     def lines(self) -> bytes:
-        """Its headers as they go over the wire, without the id of a request; asked for when it has all others."""
+        """The headers as sent over the wire, without the request id. Use this only after all other headers are set."""
         return "".join(f"{name.lower()}: {value}\r\n" for name, value in self.headers).encode("latin-1")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a WSGI server."""
+        """Respond to a WSGI server."""
         start_response(self.status, [*self.headers.to_wsgi_list(), (REQUEST_ID_HEADER, request_id(environ))])
         return [self.content]
 
 
 def json_response(content: Any, status: int = 200) -> Response:
-    """A JSON answer."""
+    """Return a JSON response."""
     return EncodedResponse(orjson.dumps(content), status)
 
 
 def empty_response(status: int = 204) -> Response:
-    """An answer with nothing in it, and so without a content type."""
+    """Return a response without a body and content type."""
     response = Response(status=status)
     del response.headers["Content-Type"]
     return response
@@ -107,16 +107,16 @@ def when_read(
     is_long: bool,
     discard: Callable[[T], object] = lambda _: None,
 ) -> Response:
-    """Answer at once, or, where reading takes long, when it was done on another thread than the loop's.
+    """Read and respond at once, or run a long read in another thread and respond later.
 
     Args:
-        read: Reads, and encodes what takes long to encode. Neither this nor what follows knows anything of the request.
-        render: Makes the answer of what was read; quickly, on the loop.
-        is_long: Whether it takes longer than the loop may be held; see :func:`takes_long`.
-        discard: Lets go of what was read where nobody waits for it any more.
+        read: Reads, and encodes if encoding is slow. None of these functions may use Flask's request.
+        render: Makes the response from the result; must be fast, because it runs on the event loop.
+        is_long: Whether the read would block the event loop for too long; see :func:`takes_long`.
+        discard: Releases the result if the client is gone.
 
     Raises:
-        ApiError: Too many wait for what takes long (429).
+        ApiError: Too many long reads are waiting (429).
     """
     if not is_long:
         return render(read())
@@ -124,10 +124,10 @@ def when_read(
 
 
 def when_deleted(stored: Future[bool], missing: ApiError) -> Response:
-    """Answer when something is deleted on disk, or was not there."""
+    """Respond when the deletion is on disk; with the error ``missing`` if there was nothing to delete."""
 
-    def response(was_there: bool) -> Response:
-        if not was_there:
+    def response(existed: bool) -> Response:
+        if not existed:
             raise missing
         return empty_response()
 
@@ -142,55 +142,55 @@ def when_long_read(
     close: Callable[[], object] = lambda: None,
     takes: bool = False,
 ) -> Response:
-    """Answer when a long read has ended; see :func:`when_read`, and :class:`Deferred` for ``close`` and ``takes``."""
+    """Respond when a long read has ended; see :func:`when_read`, and :class:`Deferred` for ``close`` and ``takes``."""
     long_reads = services().long_reads
-    is_taken = False
+    is_rendered = False
 
-    def take(found: T) -> Response:
-        nonlocal is_taken
-        is_taken = True
-        return render(found)
+    def render_once(result: T) -> Response:
+        nonlocal is_rendered
+        is_rendered = True
+        return render(result)
 
-    def let_go() -> None:
+    def release() -> None:
         close()
         long_reads.release(reading)
-        if not (is_taken or reading.cancelled()):
+        if not (is_rendered or reading.cancelled()):
             reading.add_done_callback(lambda done: done.exception() or discard(done.result()))
 
     return Deferred(
         reading,
         _READ_TIMEOUT_SECONDS,
-        render=take,
+        render=render_once,
         expired=_not_read,
-        close=let_go,
+        close=release,
         takes=takes,
         rechecks_key=True,
     )
 
 
 def _not_read() -> Response:
-    message = f"nothing was found within {_READ_TIMEOUT_SECONDS} s; give fewer filters, or try again when less is asked"
+    message = f"the query took more than {_READ_TIMEOUT_SECONDS} s; use fewer filters, or try again at lower load"
     raise ApiError(503, message, retry_after_seconds=_READ_TIMEOUT_SECONDS)
 
 
 def when_stored(
     future: Future[T], render: Callable[[T], Response], sent: Callable[[], object] | None = None
 ) -> Response:
-    """Answer when something is on disk; a 503 tells that this took too long. For ``sent`` see :class:`Deferred`."""
+    """Respond when a change is on disk; with 503 if this takes too long. For ``sent`` see :class:`Deferred`."""
 
     def expired() -> Response:
         raise ApiError(
-            503, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so look before you repeat it"
+            503, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so check before you repeat it"
         )
 
     return Deferred(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired, sent=sent)
 
 
 def make_conditional(response: Response) -> None:
-    """Give an answer a tag of its content, and leave the content out where the client has it."""
+    """Add an ``ETag`` of the content, and respond with 304 if the client has this content."""
     response.add_etag()
     response.make_conditional(request)
-    # Werkzeug adds the date, and the server that sends the answer adds it once more.
+    # Werkzeug adds the date, and the HTTP server would add it a second time.
     del response.headers["Date"]
 
 
@@ -203,33 +203,33 @@ def when_page_read(
     *,
     after: int | None = None,
 ) -> Response:
-    """A page of a list of so many rows, made on another thread where that takes long.
+    """Respond with a page of a list; a slow page is made in another thread.
 
     Args:
-        paging: Which page.
-        conditions: On the entries.
-        rows: How many rows there are to select from.
-        select: Reads up to ``limit + 1`` entries, and how many there are in all.
+        paging: The requested page.
+        conditions: Filters of the entries.
+        rows: The number of rows to select from.
+        select: Reads up to ``limit + 1`` entries, and the total number.
         show: Makes the JSON of an entry.
-        after: The id that the page begins behind, where it is a number.
+        after: The page starts after this id, if ids are numbers.
     """
 
     def read() -> Response:
-        found, total = select(
+        entries, total = select(
             conditions,
             after=paging.after if after is None else after,
             descending=paging.descending,
             limit=paging.limit,
             count=paging.count,
         )
-        return page_response(paging, [show(entry) for entry in found], total)
+        return page_response(paging, [show(entry) for entry in entries], total)
 
     is_long = takes_long(conditions, rows=rows, returned=paging.limit, counts=paging.count)
     return when_read(read, lambda page: page, is_long=is_long)
 
 
 def page_response(paging: Paging, entries: Sequence[Any], total: int | None) -> Response:
-    """The page, of up to ``limit + 1`` entries: one more tells that there is more."""
+    """Return a page of up to ``limit + 1`` entries; the extra one shows that there are more."""
     page = {
         "object": "list",
         "data": entries[: paging.limit],
@@ -242,12 +242,12 @@ def page_response(paging: Paging, entries: Sequence[Any], total: int | None) -> 
 
 
 def error_response_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int) -> Response:
-    """The answer to a request that ended in an error, at once or while somebody waited for its answer.
+    """Return the response for an exception, raised at once or while a response was pending.
 
     Args:
-        error: Whatever it is; one that no request should cause goes into the log.
+        error: Any exception. Unexpected ones are logged.
         environ: The request.
-        max_body_bytes: How large a body may be.
+        max_body_bytes: Maximum size of a body.
     """
     api_error = _api_error_of(error, environ, max_body_bytes)
     body: dict[str, Any] = {
@@ -274,7 +274,7 @@ def _api_error_of(error: Exception, environ: WSGIEnvironment, max_body_bytes: in
     if isinstance(error, ApiError):
         return error
     if isinstance(error, StorageFailed):
-        cure = "nothing was changed, so try again later; the operator finds the cause in the log"
+        cure = "nothing was changed, so try again later; the operator can find the cause in the log"
         return ApiError(
             503, f"the server {error}; {cure}", reason="STORAGE_FAILED", retry_after_seconds=_STORE_AGAIN_SECONDS
         )
@@ -292,10 +292,11 @@ def _api_error_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_
         return ApiError(404, f"there is no {get_path_info(environ)} here; check the path", reason=PATH_NOT_FOUND)
     if isinstance(error, MethodNotAllowed):
         method, path = environ["REQUEST_METHOD"], get_path_info(environ)
-        why = next((why for which, found, why in _WHY_NOT if which == method and found.fullmatch(path)), "")
-        message, allow = f"{method} is not available for {path}{why}; see the header Allow", error.valid_methods or ()
+        reasons = (why for other, paths, why in _NOT_SUPPORTED_BECAUSE if other == method and paths.fullmatch(path))
+        message = f"{method} is not supported for {path}{next(reasons, '')}; see the header Allow"
+        allow = error.valid_methods or ()
         return ApiError(405, message, headers={"Allow": ", ".join(allow)})
     if error.code == 413:
-        return ApiError(413, f"the body is larger than {max_body_bytes} bytes; send less at a time")
+        return ApiError(413, f"the body is larger than {max_body_bytes} bytes; split it into several requests")
     code = error.code if error.code in ERROR_TYPES else 400
     return ApiError(code, error.description or error.name)

@@ -1,4 +1,4 @@
-"""Makes the JSON of the interface of rows of the core. Source: wire.md 1, 4, 6 and 8."""
+"""Converts rows of the core to the JSON of the interface. Source: wire.md 1, 4, 6 and 8."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ _LAST_AT: Instant = (datetime(9999, 12, 31, 23, 59, 59, 999_000) - _EPOCH_IN_UTC
 
 
 def timestamp(instant: Instant) -> str:
-    """RFC 3339 in UTC with milliseconds and ``Z``; what comes after the year 9999, which ends it, is its last instant.
+    """Format an instant as RFC 3339 in UTC with milliseconds and ``Z``.
 
-    Lifetimes and freshness may be told in up to 2**32 seconds, and no such instant can be written.
+    RFC 3339 ends with the year 9999; a later instant becomes the last one of that year. Such instants occur because
+    lifetimes and max-age can be up to 2**32 seconds.
     """
-    # A moment without a zone is written in little more than half the time: a device object has dozens of them.
+    # A naive datetime formats in little more than half the time, and a device object has dozens of times.
     return (_EPOCH_IN_UTC + min(instant, _LAST_AT) * _MILLISECOND).isoformat("T", "milliseconds") + "Z"
 
 
 def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: str | None) -> bytes:
-    """What E1 tells an application of a device, whenever it is asked.
+    """Encode the part of E1 that does not depend on the time of the request.
 
-    Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1 and 7.
+    Only the application that requested a write sees why it failed. Source: specification 3.1 and 7.
     """
     content = {
         "device_id": device.device_id,
@@ -47,18 +48,18 @@ def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: 
 
 
 def device_object(content: bytes, now: Instant) -> bytes:
-    """The body of E1: what it tells of the device, and when it was told."""
+    """Return the body of E1: the encoded content with the time of the response."""
     head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
     return head[:-1] + b"," + content[1:]
 
 
 def resources_content(resources: Sequence[ResourceRow], app_id: str | None) -> dict[str, Any]:
-    """The members of E1 that are about resources."""
-    told: dict[str, Any] = {}
-    _put_newest(told, "last_reported_at", (row.reported_at for row in resources))
-    _put_newest(told, "last_desired_at", (row.desired_at for row in resources))
-    told["resources"] = [resource(row, app_id) for row in resources]
-    return told
+    """Return the members of E1 about resources."""
+    content: dict[str, Any] = {}
+    _put_newest(content, "last_reported_at", (row.reported_at for row in resources))
+    _put_newest(content, "last_desired_at", (row.desired_at for row in resources))
+    content["resources"] = [resource(row, app_id) for row in resources]
+    return content
 
 
 def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant | None]) -> None:
@@ -68,7 +69,7 @@ def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant |
 
 
 def resource(row: ResourceRow, app_id: str | None) -> dict[str, Any]:
-    """A resource as E1 tells an application of it."""
+    """Return a resource of E1 as an application sees it."""
     return {
         "resource_path": row.path,
         "subscribed": None if row.subscribed is None else bool(row.subscribed),
@@ -103,20 +104,20 @@ _Members: TypeAlias = Sequence[tuple[int, str, Callable[[Any], Any] | None]]
 
 
 def _members(resource: ResourceRow, members: _Members) -> dict[str, Any]:
-    """What there is of some members, each given as the place in the row, the name, and how its value is written."""
-    told: dict[str, Any] = {}
-    # A comprehension takes a tenth longer, of what is done for each resource of a fleet.
-    for place, name, write in members:
-        value = resource[place]
+    """Return the members that have a value. Each is described by its index in the row, its name and its encoder."""
+    content: dict[str, Any] = {}
+    # A comprehension is a tenth slower, and this runs for each resource of a fleet.
+    for index, name, encode_value in members:
+        value = resource[index]
         if value is not None:
-            told[name] = write(value) if write else value
-    return told
+            content[name] = encode_value(value) if encode_value else value
+    return content
 
 
 def _members_of(part: Part) -> _Members:
-    write: dict[Kind, Callable[[Any], Any]] = {"bytes": encode, "instant": timestamp}
+    encoders: dict[Kind, Callable[[Any], Any]] = {"bytes": encode, "instant": timestamp}
     return [
-        (ResourceRow._fields.index(column.name), column.member, write.get(column.kind))
+        (ResourceRow._fields.index(column.name), column.member, encoders.get(column.kind))
         for column in COLUMNS
         if column.part == part
     ]
@@ -125,9 +126,9 @@ def _members_of(part: Part) -> _Members:
 _REPORTED, _DESIRED = _members_of("reported"), _members_of("desired")
 
 
-def device(found: DirectoryEntry) -> dict[str, Any]:
-    """A device of the directory, with the members that extensions have of it."""
-    row = found.device
+def device(entry: DirectoryEntry) -> dict[str, Any]:
+    """Return a device of the directory, with the members that extensions add."""
+    row = entry.device
     members: dict[str, Any] = {
         "object": "device",
         "id": row.device_id,
@@ -143,11 +144,11 @@ def device(found: DirectoryEntry) -> dict[str, Any]:
         "queue_mode": bool(row.queue_mode),
         "last_contact_at": timestamp(row.last_contact_at),
     }
-    return members | found.members
+    return members | entry.members
 
 
 def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
-    """A resource as ``GET /v2/endpoints/{id}`` lists it."""
+    """Return a resource in the list of ``GET /v2/endpoints/{id}``."""
     return {
         "uri": resource.path,
         "obs": resource.observable,
@@ -157,12 +158,12 @@ def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
 
 
 def access_key(key_id: str, scopes: Iterable[str]) -> dict[str, Any]:
-    """An access key without its secret."""
+    """Return an access key without its secret."""
     return {"object": "api-key", "id": key_id, "scopes": sorted(scopes)}
 
 
 def callback_channel(row: WebhookRow, backlog: int) -> dict[str, Any]:
-    """A webhook and how its delivery stands."""
+    """Return a webhook with the state of its delivery."""
     channel: dict[str, Any] = {
         "delivery_mechanism": "CALLBACK",
         "url": orjson.loads(row.registration)["url"],

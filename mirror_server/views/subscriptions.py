@@ -24,8 +24,8 @@ routes = Blueprint("subscriptions", __name__)
 def put_presubscriptions() -> Response:
     """Replace all presubscription rules.
 
-    They are checked when a device registers or updates its registration; what it refused or left unanswered is then
-    asked again. ``If-Match`` is an extension.
+    Rules are applied when a device registers or updates its registration. Subscriptions that the device rejected or did
+    not respond to are then requested again. ``If-Match`` is an extension.
     """
     also = services().extensions.hook.rules_put()
     if also is None:
@@ -43,13 +43,13 @@ def put_presubscriptions() -> Response:
 @routes.get("/v2/subscriptions")
 @requires(Scope.SUBSCRIBE)
 def get_presubscriptions() -> Response:
-    """The presubscription rules, as they were put.
+    """Get the presubscription rules as they were set.
 
-    All that use this key share them. ``ETag`` and ``If-None-Match`` are extensions.
+    All programs that use this key share them. ``ETag`` and ``If-None-Match`` are extensions.
     """
     text, tag = services().subscriptions.rules(app_id())
-    known = request.if_none_match.contains_weak(tag)
-    response = empty_response(304) if known else Response(text, content_type="application/json")
+    is_unchanged = request.if_none_match.contains_weak(tag)
+    response = empty_response(304) if is_unchanged else Response(text, content_type="application/json")
     response.set_etag(tag)
     return response
 
@@ -57,7 +57,7 @@ def get_presubscriptions() -> Response:
 @routes.delete("/v2/subscriptions")
 @requires(Scope.SUBSCRIBE)
 def delete_presubscriptions() -> Response:
-    """Remove all presubscription rules.
+    """Delete all presubscription rules.
 
     ``If-Match`` is an extension.
     """
@@ -68,7 +68,7 @@ def delete_presubscriptions() -> Response:
 @routes.get("/v2/subscriptions/<device_id>")
 @requires(Scope.SUBSCRIBE)
 def list_subscriptions(device_id: str) -> Response:
-    """What this application subscribed of a device."""
+    """List the paths of a device to which this application is subscribed."""
     paths = services().subscriptions.paths(app_id(), device_id)
     if not paths:
         raise _not_subscribed(f"no subscription of this key to the device {device_id!r}")
@@ -78,7 +78,7 @@ def list_subscriptions(device_id: str) -> Response:
 @routes.delete("/v2/subscriptions/<device_id>")
 @requires(Scope.SUBSCRIBE)
 def delete_subscriptions(device_id: str) -> Response:
-    """End all subscriptions of a device."""
+    """End all subscriptions to a device."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id)
     return when_stored(stored, lambda _: empty_response())
 
@@ -86,11 +86,12 @@ def delete_subscriptions(device_id: str) -> Response:
 @routes.put("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
 def put_subscription(device_id: str, path: str) -> Response:
-    """Subscribe a resource.
+    """Subscribe to a resource.
 
-    The device is asked; it is asked again when it refused or did not answer, by another ``PUT``, by rules with
-    ``apply=now``, and when it next registers or updates its registration. Subscriptions are lost when the device makes
-    a full registration, which names them in the entry of that registration (an extension).
+    The server requests the observation from the device. If the device rejects it or does not respond, the server
+    requests it again after another ``PUT``, after rules with ``apply=now``, and when the device next registers or
+    updates its registration. A full registration of the device ends all subscriptions; its notification lists them (an
+    extension).
     """
     stored = services().subscriptions.subscribe(app_id(), device_id, read_path(path))
     return when_stored(stored, lambda _: empty_response(200))
@@ -99,9 +100,10 @@ def put_subscription(device_id: str, path: str) -> Response:
 @routes.get("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
 def get_subscription(device_id: str, path: str) -> Response:
-    """Whether a resource is subscribed.
+    """Get the state of the subscription to a resource.
 
-    The ``reason`` of a 404 is ``SUBSCRIPTION_ENDED`` where the device's registration ended it, an extension.
+    If a registration of the device ended the subscription, the ``reason`` of the 404 is ``SUBSCRIPTION_ENDED`` (an
+    extension).
     """
     state = services().subscriptions.state(app_id(), device_id, read_path(path))
     if state is SubscriptionState.ENDED:
@@ -116,24 +118,24 @@ def get_subscription(device_id: str, path: str) -> Response:
 @routes.delete("/v2/subscriptions/<device_id>/<path:path>")
 @requires(Scope.SUBSCRIBE)
 def delete_subscription(device_id: str, path: str) -> Response:
-    """End the subscription of a resource."""
+    """End the subscription to a resource."""
     stored = services().subscriptions.unsubscribe(app_id(), device_id, read_path(path))
     return when_stored(stored, lambda _: empty_response())
 
 
 def _was_seen() -> Callable[[str], bool] | None:
-    """Which tags of the rules a writer saw; ``None`` where it does not say."""
-    # A proxy that compresses answers makes their tags weak, which changes nothing here: the rules are the same.
+    """Return a check of the rules' ``ETag`` against ``If-Match``; ``None`` without that header."""
+    # Weak tags are accepted: a proxy that compresses responses makes their tags weak, although the rules are the same.
     return request.if_match.contains_weak if "If-Match" in request.headers else None
 
 
 def _ended(path: str, device_id: str) -> ApiError:
     message = (
-        f"the subscription of /{path} of the device {device_id!r} ended with the device's registration; PUT it again,"
-        " or a presubscription rule, which holds for every registration"
+        f"the subscription to /{path} of the device {device_id!r} ended with the device's registration; PUT it again,"
+        " or PUT a presubscription rule, which applies to every registration"
     )
     return ApiError(404, message, reason=SUBSCRIPTION_ENDED)
 
 
-def _not_subscribed(what: str) -> ApiError:
-    return ApiError(404, f"{what}; PUT the path below /v2/subscriptions to subscribe", reason="NOT_SUBSCRIBED")
+def _not_subscribed(problem: str) -> ApiError:
+    return ApiError(404, f"{problem}; PUT the path below /v2/subscriptions to subscribe", reason="NOT_SUBSCRIBED")

@@ -1,26 +1,26 @@
-"""The calls that lie outside of what a device state mirror does, and why; what is not here has to run."""
+"""Calls of third-party programs that are outside the scope of a mirror, and why; all others have to run."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-ACCOUNTS = "accounts: users, groups, sign-in and keys are the operator's (mirror-server keys)"
-CERTIFICATES = "certificates: trust in devices is the operator's (mirror-server devices)"
-FIRMWARE = "firmware: images, manifests and campaigns; a mirror holds values"
-BILLING = "billing: nothing is charged"
-METRICS = "metrics: /metrics tells them to Prometheus"
-BRANDING = "branding: colours and images of a portal that is not here"
-ENROLMENT = "enrolment: a device comes by registering"
-GROUPS = "device groups: custom attributes and saved filters select devices"
-DEVICES = "devices made and deleted: they come by registering, and what they reported stays"
-PORTAL = "the service's own version: / is a page for people"
+ACCOUNTS = "Accounts: the operator manages users, groups, sign-in and keys (mirror-server keys)"
+CERTIFICATES = "Certificates: the operator decides which devices may connect (mirror-server devices)"
+FIRMWARE = "Firmware: images, manifests and campaigns; a mirror stores values"
+BILLING = "Billing: nothing is charged"
+METRICS = "Metrics: /metrics serves them to Prometheus"
+BRANDING = "branding: colors and images of a portal that does not exist"
+ENROLLMENT = "Enrollment: a device appears when it registers"
+GROUPS = "Device groups: custom attributes and saved queries select devices"
+DEVICES = "devices that a program creates or deletes: a device appears when it registers, and its reported values stay"
+PORTAL = "The service's own version: / is a web page"
 
 REASONS = {
     ("AccountManagementA*",): ACCOUNTS,
     ("CertificatesA*", "BootstrapA*"): CERTIFICATES,
     ("UpdateA*",): FIRMWARE,
     ("BillingA*",): BILLING,
-    ("EnrollmentA*", "foundation.DeviceEnrollment*", "DeviceEnrollment*Repository.*"): ENROLMENT,
+    ("EnrollmentA*", "foundation.DeviceEnrollment*", "DeviceEnrollment*Repository.*"): ENROLLMENT,
     ("ConnectAPI.list_metrics", "ConnectApi.listMetrics"): METRICS,
     ("DeviceDirectoryA??.add*evice", "DeviceDirectoryA??.delete*evice", "*onnector*.deleteEndpoint"): DEVICES,
     (
@@ -40,11 +40,11 @@ REASONS = {
     ("*IdentityProviderRepository.*", "*PolicyGroupRepository.*"): ACCOUNTS,
     ("connector.getConnectorVersion",): PORTAL,
 }
-"""Patterns of calls, and the reason why those are out; the manual tells the reasons too."""
+"""Patterns of calls, and the reason why they are outside the scope; the manual names the reasons too."""
 
 
 def reason(call: str) -> str | None:
-    """Why a call is out; None for one that has to run."""
+    """Return why a call is outside the scope; ``None`` if it has to run."""
     for patterns, why in REASONS.items():
         if any(fnmatchcase(call, pattern) for pattern in patterns):
             return why

@@ -486,4 +486,4 @@ def test_a_look_beside_a_thread_that_reads():
         may_go_on.set()
         assert waiting.result(60) is not None
     # What it passed over is still brought to those who want it.
-    assert router.expect("b").answer is not None
+    assert router.expect("b").response is not None

@@ -241,6 +241,10 @@ def test_widgets_show_values_of_the_decoder(mirror, plain, device_id):
 def test_write_sends_what_the_encoder_made(client, simulator):
     light = simulator.add_device("light", [DIMMER])
     request = client.requests.begin_write(light, LEVEL, 40, content_type=EXAMPLE)
-    assert (request.asked.raw, request.asked.python, request.asked.content_type) == (b'{"value": 40}', 40, EXAMPLE)
+    assert (request.requested_value.raw, request.requested_value.python, request.requested_value.content_type) == (
+        b'{"value": 40}',
+        40,
+        EXAMPLE,
+    )
     desired = client.get_device(light)[LEVEL].desired.value
     assert (desired.raw, desired.python) == (b'{"value": 40}', 40)

@@ -88,12 +88,14 @@ def test_events_pivot_to_a_column_for_each_device_and_resource():
 # Requests
 
 
-def request(answer=None, method="PUT", asked=None, **more):
+def request(answer=None, method="PUT", requested_value=None, **more):
     expectation = Expectation("a1", answer)
     given = {"device_id": "d1", "path": LEVEL, "expiry_seconds": 60, "accepted_at": NOW, "expires_at": at(1), **more}
     expectation.received_seconds = None if answer is None else 103.0
     given.setdefault("_begun_seconds", 100.0)
-    return AcceptedRequest(async_id="a1", method=method, issued_at=NOW, asked=asked, _expectation=expectation, **given)
+    return AcceptedRequest(
+        async_id="a1", method=method, issued_at=NOW, requested_value=requested_value, _expectation=expectation, **given
+    )
 
 
 def answer(status=200, **more):
@@ -104,9 +106,15 @@ def test_requests_are_a_ledger():
     told = {"timestamp": int(at(1).timestamp() * 1000)}
     asked = decode(b"40", "text/plain", LEVEL)
     rows = [
-        (request(answer(**told), asked=asked), "success", None, 40.0, None),
-        (request(answer(429, error="REQUEST_EXPIRED", **told), asked=asked), "failure", "REQUEST_EXPIRED", 40.0, None),
-        (request(asked=asked), "pending", None, 40.0, None),
+        (request(answer(**told), requested_value=asked), "success", None, 40.0, None),
+        (
+            request(answer(429, error="REQUEST_EXPIRED", **told), requested_value=asked),
+            "failure",
+            "REQUEST_EXPIRED",
+            40.0,
+            None,
+        ),
+        (request(requested_value=asked), "pending", None, 40.0, None),
         (request(answer(payload=b"7", ct="text/plain"), method="GET"), "success", None, None, 7.0),
     ]
     frame = requests_frame([placed for placed, *_ in rows])

@@ -24,17 +24,17 @@ def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_ar
     first, second = inbox.expect("first"), inbox.expect("second")
     assert (inbox.waiting, inbox.may_take) == (2, False)
     inbox.take(SECOND, comes_again=True)
-    assert (second.answer.status, inbox.waiting, inbox.may_take) == (200, 1, True)
+    assert (second.response.status, inbox.waiting, inbox.may_take) == (200, 1, True)
     inbox.take(FIRST, comes_again=True)
     # As many are still to come by the log as it keeps.
-    assert (first.answer.status, inbox.may_take, inbox.waiting) == (200, False, 0)
+    assert (first.response.status, inbox.may_take, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()
     assert inbox.may_take
     inbox.feed([answer("first", 504)])
-    assert (first.answer.status, inbox.duplicates) == (200, 1)
+    assert (first.response.status, inbox.duplicates) == (200, 1)
     del first
     gc.collect()
-    assert inbox.expect("first").answer is None
+    assert inbox.expect("first").response is None
     # A request that nobody asks about leaves nothing behind.
     del second
     gc.collect()
@@ -45,7 +45,7 @@ def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
     inbox = Inbox()
     inbox.expect("a")
     inbox.feed([answer("a", 200), answer("a", 504), answer("a", 504), answer("b"), answer("b"), answer("b")])
-    assert inbox.expect("a").answer.status == 200
+    assert inbox.expect("a").response.status == 200
     assert (inbox.duplicates, inbox.unclaimed) == (4, 1)
     # One that came with its request is passed over in the log once; one that the log brought first is none.
     inbox = Inbox()
@@ -53,7 +53,7 @@ def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
     inbox.take(AsyncResponse(id="came", status=200), comes_again=True)
     inbox.feed([answer("came", 504), answer("logged", 200)])
     inbox.take(AsyncResponse(id="logged", status=504), comes_again=True)
-    assert (came.answer.status, logged.answer.status, inbox.duplicates) == (200, 200, 0)
+    assert (came.response.status, logged.response.status, inbox.duplicates) == (200, 200, 0)
     inbox.feed([answer("came", 504)])
     assert inbox.duplicates == 1
 
@@ -85,14 +85,14 @@ def test_a_malformed_entry_never_takes_another_with_it(bad):
     inbox = Inbox()
     expectation = inbox.expect("wanted")
     inbox.feed([*Entries({"async-responses": bad, "registrations": [bad]}), answer("wanted")])
-    assert expectation.answer is not None
+    assert expectation.response is not None
 
 
 def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_that_nobody_claims():
     inbox = Inbox(keep=3)
     inbox.feed(answer(str(number)) for number in range(5))
     assert (inbox.unclaimed, inbox.dropped) == (3, 2)
-    assert (inbox.expect("1").answer, inbox.expect("4").answer.id) == (None, "4")
+    assert (inbox.expect("1").response, inbox.expect("4").response.id) == (None, "4")
     assert inbox.feed(Entries({"notifications": [GOOD, None], "async-responses": [{"id": "a", "status": 200}]})) == {
         "notifications"
     }
@@ -118,8 +118,8 @@ def test_of_others_entries_only_the_awaited_answers_are_taken_each_once():
     expectation = inbox.expect("a")
     awaited = {"a", "c"}
     inbox.feed_answers([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
-    assert expectation.answer is not None
-    assert (expectation.answer.status, awaited) == (200, {"c"})
+    assert expectation.response is not None
+    assert (expectation.response.status, awaited) == (200, {"c"})
     assert (inbox.unreadable, inbox.unclaimed, inbox.duplicates) == (0, 0, 0)
 
 

@@ -131,7 +131,7 @@ def test_what_a_client_gives_becomes_json(client, simulator):
     check(request)
     request.result()
     body = check(request)
-    assert (body["device_id"], body["asked"]["value"], body["answer"]["status"]) == (light, 40, 200)
+    assert (body["device_id"], body["requested_value"]["value"], body["response"]["status"]) == (light, 40, 200)
     resource = check(client.get_device("light-01"))["resources"][LEVEL]
     reported, desired = resource["reported"], resource["desired"]
     assert (reported["value"], reported["kind"], resource["label"]) == (10, "number", "Light Control · Dimmer")
@@ -149,4 +149,4 @@ def test_what_a_client_gives_becomes_json(client, simulator):
     assert [write["status"] for write in body["writes"]] == ["queued", None, None, None]
     plan.apply()
     first = check(plan)["writes"][0]
-    assert (first["status"], first["wanted"]["value"], first["request"]["answer"]["status"]) == ("success", 50, 200)
+    assert (first["status"], first["wanted"]["value"], first["request"]["response"]["status"]) == ("success", 50, 200)

@@ -32,7 +32,20 @@ from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
+from mirror_sdk.history import request as history_request
+from mirror_sdk.history.contract import RowChecker
+from mirror_sdk.history.reading import HistoryReader, HistoryResult, basis
+from mirror_sdk.plan import async_in_flight, async_plan, ledger, report
+from mirror_sdk.plan.checks import PlannedWrite
+from mirror_sdk.recording import async_recorder
+from mirror_sdk.recording.folder import RecordingFolder
+from mirror_sdk.recording.rules import RecordingRules
+from mirror_sdk.recording.writer import RecordingWriter
 from mirror_sdk.resource import Resource
+from mirror_sdk.snapshot import request as snapshot_request
+from mirror_sdk.snapshot import selection
+from mirror_sdk.snapshot.dataset import DatasetWriter, SnapshotDataset
+from mirror_sdk.snapshot.streams import SizeLimit
 from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.log_entries import Batch, Entries
 
@@ -45,19 +58,25 @@ HEAVY = (
     *("mirror_sdk.history", "mirror_sdk.tables"),
 )
 """Modules whose functions take long: names close to another, tables, files, checks."""
-LIGHT = (
-    *("mirror_sdk.snapshot.request", "mirror_sdk.snapshot.selection", "mirror_sdk.history.request"),
-    *(f"mirror_sdk.history.reading.{name}" for name in ("__init__", "_next_part", "next_operation", "result", "basis")),
-    *("mirror_sdk.history.contract.__init__", "mirror_sdk.snapshot.streams.__init__"),
-    # One instant that was given.
-    *(f"mirror_sdk.tables.columns.{name}" for name in ("moment", "instant_of", "_in_a_zone")),
-    *("mirror_sdk.plan.async_plan", "mirror_sdk.plan.async_in_flight", "mirror_sdk.plan.ledger"),
-    *("mirror_sdk.plan.checks.may_be_sent", "mirror_sdk.plan.checks.is_awake"),
-    *("mirror_sdk.plan.report", "mirror_sdk.recording.async_recorder", "mirror_sdk.recording.writer.warn_of_uncovered"),
-    # What takes long of these is done as work beside the loop.
-    *(f"mirror_sdk.recording.rules.{name}" for name in ("__init__", "begin", "uncovered")),
-    *(f"mirror_sdk.recording.folder.{name}" for name in ("position", "due_in_seconds")),
-)
+LIGHT_MODULES = {
+    module.__name__
+    for module in (
+        *(snapshot_request, selection, history_request),
+        *(async_plan, async_in_flight, ledger, report, async_recorder),
+    )
+}
+LIGHT_FUNCTIONS = {
+    function.__code__
+    for function in (
+        *(HistoryReader.__init__, HistoryReader._next_part, HistoryReader.next_operation.fget),
+        *(HistoryReader.result.fget, HistoryResult.__init__, basis, RowChecker.__init__, SizeLimit.__init__),
+        *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
+        # What takes long of these is done as work beside the loop.
+        *(RecordingRules.__init__, RecordingRules.begin, RecordingRules.uncovered),
+        *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
+    )
+}
+"""What of heavy modules takes no time. Not as names, which a rename would leave without what they name."""
 
 
 def run(scene: Awaitable[Any]) -> Any:
@@ -79,7 +98,9 @@ def watched(seen: set[str]) -> Iterator[None]:
 
     def note(frame: FrameType, happening: str, _: object) -> None:
         module = str(frame.f_globals.get("__name__"))
-        if happening == "call" and module.startswith(HEAVY) and not is_within(Operation.finish, frame):
+        is_light = module in LIGHT_MODULES or frame.f_code in LIGHT_FUNCTIONS
+        is_heavy = module.startswith(HEAVY) and not is_light
+        if happening == "call" and is_heavy and not is_within(Operation.finish, frame):
             seen.add(f"{module}.{frame.f_code.co_name}")
 
     sys.setprofile(note)
@@ -146,7 +167,7 @@ def test_it_is_not_done_on_the_thread_of_the_loop(mirror, device_id, tmp_path):
                 before = await prepare(client, tmp_path)
                 with watched(seen):
                     await call(client, before, tmp_path / name / "second")
-                found[name] = {one for one in seen if not one.startswith(LIGHT)}
+                found[name] = seen
         return found
 
     assert run(scene()) == {name: set() for name in CALLS}
@@ -365,13 +386,13 @@ def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkey
         expected = [await router.expect(f"id-{one}") for one in (0, 500, 999)]
         unknown = await router.expect("another")
         waiting = asyncio.create_task(router.wait(unknown, PATIENCE_SECONDS))
-        while not any(one.answer for one in expected):
+        while not any(one.response for one in expected):
             await asyncio.sleep(0)
-        assert expected[-1].answer is None
+        assert expected[-1].response is None
         waiting.cancel()
         with suppress(asyncio.CancelledError):
             await waiting
-        return inbox.unclaimed, [one.answer is not None for one in expected]
+        return inbox.unclaimed, [one.response is not None for one in expected]
 
     assert run(scene()) == (997, [True, True, True])
 
@@ -433,8 +454,6 @@ def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_i
 
 @pytest.mark.parametrize("method", ["add", "finish"])
 def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device_id, tmp_path, monkeypatch, method):
-    from mirror_sdk.snapshot.dataset import DatasetWriter, SnapshotDataset  # noqa: PLC0415
-
     slow = Slow(getattr(DatasetWriter, method))
     monkeypatch.setattr(DatasetWriter, method, partialmethod(slow))
     folder = tmp_path / "in"
@@ -445,8 +464,6 @@ def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device
 
 
 def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirror, device_id, tmp_path, monkeypatch):
-    from mirror_sdk.recording.writer import RecordingWriter  # noqa: PLC0415
-
     slow = Slow(RecordingWriter.__init__)
     monkeypatch.setattr(RecordingWriter, "__init__", partialmethod(slow))
 

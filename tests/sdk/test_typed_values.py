@@ -113,7 +113,7 @@ def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):
         client.write_value(light, path, text=text)
         assert client.read_value(light, path) == value
     request = client.requests.begin_write(light, LEVEL, text="55", content_type="application/json")
-    assert (request.asked.python, request.asked.content_type) == (55, "application/json")
+    assert (request.requested_value.python, request.requested_value.content_type) == (55, "application/json")
 
 
 def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed_or_refused_in_its_row(client, light):

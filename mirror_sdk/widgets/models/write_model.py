@@ -391,7 +391,7 @@ class WriteModel(Model):
 
     def _fetch_response(self, async_id: str | None) -> None:
         for request in self._applied.requests if self._applied else []:
-            if isinstance(request, DeviceRequest) and request.async_id == async_id and request.answer is None:
+            if isinstance(request, DeviceRequest) and request.async_id == async_id and request.response is None:
                 self.run(
                     request.done, lambda _: None, lambda error: self.report("response", "Reading a response", error)
                 )

@@ -120,7 +120,7 @@ def _next_contact(request: AcceptedRequest | UnacceptedRequest) -> str:
 def _failure(request: AcceptedRequest | UnacceptedRequest) -> str:
     if isinstance(request, UnacceptedRequest):
         return f"{request.refusal}: the service refused it"
-    failure = request.read_failure(request.answer) if request.answer else None
+    failure = request.read_failure(request.response) if request.response else None
     return f"{failure.category}: {failure.hint}" if failure else ""
 
 

@@ -116,7 +116,7 @@ def read_resource(device_id: str, path: str) -> Response:
     _ACCEPTED,
     _NO_NOTIFICATION,
     body=_raw("1"),
-    takes_no_body=True,
+    is_body_optional=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER, *_RULES),
     errors=(409,),
 )
@@ -148,7 +148,7 @@ def write_resource(device_id: str, path: str) -> Response:
     _ACCEPTED,
     _NO_NOTIFICATION,
     body=_raw("0='1'"),
-    takes_no_body=True,
+    is_body_optional=True,
     parameters=(_NOT_FROM_CACHE, *_OLDER),
     errors=(409,),
 )

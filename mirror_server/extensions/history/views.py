@@ -24,7 +24,7 @@ from mirror_server.extensions.downloads import (
     COMPRESSION,
     PATTERNS,
     Download,
-    accepted_form,
+    accepted_format,
     in_chunks,
     query_compression,
     query_patterns,
@@ -148,7 +148,7 @@ def get_history() -> Response:
     ``Mirror-Total``. 404 where the operator keeps no history, 400 with ``oldest_at`` where an instant lies before what
     is kept. Any other parameter is taken for a filter, as in ``GET /v3/devices``.
     """
-    form, compression = accepted_form("the history"), query_compression()
+    form, compression = accepted_format("the history"), query_compression()
     selection, limit, after = _selection(), query_integer("limit", low=1, high=MAX_ROWS), query_text("after")
     before = None if after is None else read_cursor(after, selection)
     page = selection if before is None else replace(selection, revision=before[0].revision, after=before[1])

@@ -1,8 +1,8 @@
-"""The description of the interface in OpenAPI 3.1, at ``GET /openapi.json``: made from the views and their models.
+"""The OpenAPI 3.1 document of the interface at ``GET /openapi.json``, generated from the views and their models.
 
-``core`` describes the views of the core; those of an extension have the decorator
-:func:`mirror_server.views.description.described` beside that for their scopes and the parameters of their query.
-Begin with ``document``.
+``core`` describes the views of the core. The views of an extension use the decorator
+:func:`mirror_server.views.description.described`, next to the one for scopes and query parameters.
+Start reading at ``document``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """``GET /openapi.json``."""
+    """Return the route ``GET /openapi.json``."""
     from mirror_server.extensions.openapi.views import routes
 
     return [routes]

@@ -1,4 +1,4 @@
-"""Describes the operations of the core; those of an extension are described at its views."""
+"""Descriptions of the core's operations. An extension describes its operations at its views."""
 
 from __future__ import annotations
 
@@ -45,70 +45,70 @@ from mirror_server.views.description import (
 
 _ETAG = header("ETag", "Changes with the content.", is_extension=False)
 _UNLESS_CHANGED = header(
-    "If-None-Match", "The `ETag` of an earlier answer: if nothing has changed since, the answer is 304."
+    "If-None-Match", "The `ETag` of an earlier response. If nothing has changed since, the response is 304."
 )
 _NOT_CHANGED = ResponseSpec(304, "Nothing has changed.", headers=(_ETAG,))
-_OF_RESOURCES = tuple(
-    Parameter(name, "For older programs: it changes nothing, the device is never asked.", FLAG)
+_RESOURCE_LIST_PARAMETERS = tuple(
+    Parameter(name, "Accepted for older programs; it has no effect. No request is sent to the device.", FLAG)
     for name in ("cacheOnly", "noResp")
 )
 _IF_MATCH = header(
     "If-Match",
-    "The `ETag` of the rules that were read: if they have changed since, nothing is changed and the answer is 412."
-    " Without it they are changed in any case.",
+    "The `ETag` of the rules that you read. If the rules have changed since, the response is 412 and nothing is"
+    " changed. Without this header they are changed unconditionally.",
 )
 _ASYNC_ID = Parameter(
     "async-id",
-    "The request's identity, by which its answer is recognised. The same one for the same request within 24 h queues"
-    " nothing twice; for another request it is a conflict. Without it the server makes one.",
+    "Identifies the request and its response. Repeating the same request with the same id within 24 h queues it only"
+    " once; another request with this id is a conflict. By default the server generates an id.",
     TEXT | {"pattern": ASYNC_ID_PATTERN},
 )
 _EXPIRY_SECONDS = Parameter("expiry-seconds", "As `expiry_seconds` in the body.", whole_number(1, MAX_EXPIRY_SECONDS))
 _RETRY = Parameter(
     "retry",
-    "How often it is tried again when the device does not answer. The default is 2 for a device in queue mode, else 0."
-    " For a `POST` it is always 0, because the device may have executed it although its response was lost: with another"
-    " number the device may execute it more than once.",
+    "How often the request is sent again if the device does not respond. The default is 2 for a device in queue mode,"
+    " else 0. For a `POST` the default is always 0: the device may have executed it although its response was lost, so"
+    " with a larger number the device may execute it more than once.",
     whole_number(0, MAX_RETRIES),
 )
 _RULES = json_of(PresubscriptionRules, "a device, its type and a pattern", "none")
 _SUBSCRIPTION = header(
     SUBSCRIPTION_HEADER,
-    "`active` once the device accepted the subscription, `asked` until it answers, `refused` when it refused: it is"
-    " asked again when it next registers or updates its registration.",
+    "`asked` until the device responds, `active` once it has accepted the subscription, `refused` if it has rejected"
+    " it. A rejected subscription is requested again when the device next registers or updates its registration.",
     words("active", "asked", "refused"),
 )
-_OF_POLLS = (
+_POLL_PARAMETERS = (
     Parameter(
         "after",
-        "Read what follows this number and remove nothing; the reader keeps its own position, and `latest` begins at"
-        " the end. Without it the server keeps a position for the key and moves it.",
+        "Return the entries after this number and remove nothing: the reader stores its own position. `latest` starts"
+        " at the end of the log. Without this parameter the server stores the position of the key and advances it.",
         POSITION,
         is_extension=True,
     ),
     Parameter(
         "hold",
-        "For how many seconds the poll is held open when there is nothing to tell.",
+        "How many seconds the poll stays open if there is nothing to deliver.",
         whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
         is_extension=True,
     ),
-    Parameter("noWait", "With `true` the poll is answered at once, as with `hold=0`.", FLAG),
+    Parameter("noWait", "With `true` the poll responds at once, as with `hold=0`.", FLAG),
 )
-_OF_A_POSITION = (
+_POSITION_HEADERS = (
     header(
         CURSOR_HEADER,
-        "Number of the last entry in the message; the next poll gives it as `after`. Only with `after`.",
+        "Number of the last entry in the message. Pass it as `after` in the next poll. Only with `after`.",
         whole_number(0),
     ),
     header(
         GAP_HEADER,
-        "First and last number of entries that are gone from the log. Only with `after`.",
+        "First and last number of the entries that are no longer in the log. Only with `after`.",
         TEXT | {"pattern": "^[0-9]+-[0-9]+$"},
     ),
     header(
         TIME_HEADER,
-        "All that happened before this instant, by this service's clock, stands in the log up to the number in"
-        " `Mirror-Cursor`. Only with `after`; absent where the process that answers cannot know.",
+        "Everything that happened before this time, by the server's clock, is in the log up to the number in"
+        " `Mirror-Cursor`. Only with `after`; absent if the process that responds cannot determine it.",
         INSTANT,
     ),
 )
@@ -147,7 +147,7 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
     devices.list_resources: described(
         "Directory",
         ResponseSpec(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)),
-        parameters=_OF_RESOURCES,
+        parameters=_RESOURCE_LIST_PARAMETERS,
     ),
     device_requests.place_device_request: described(
         "Device requests",
@@ -164,55 +164,55 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
     subscriptions.put_presubscriptions: described(
         "Subscriptions",
         ResponseSpec(202, "Accepted, and on disk."),
-        ResponseSpec(204, "The same, for the path without a version."),
+        ResponseSpec(204, "Accepted, and on disk; for the path without a version."),
         parameters=(_IF_MATCH,),
         body=_RULES,
         errors=(412,),
     ),
     subscriptions.get_presubscriptions: described(
         "Subscriptions",
-        ResponseSpec(200, "The rules; an empty list when there are none.", _RULES, headers=(_ETAG,)),
+        ResponseSpec(200, "The rules; an empty list if there are none.", _RULES, headers=(_ETAG,)),
         _NOT_CHANGED,
         parameters=(_UNLESS_CHANGED,),
     ),
     subscriptions.delete_presubscriptions: described(
-        "Subscriptions", ResponseSpec(204, "There are no rules any more."), parameters=(_IF_MATCH,), errors=(412,)
+        "Subscriptions", ResponseSpec(204, "All rules are deleted."), parameters=(_IF_MATCH,), errors=(412,)
     ),
     subscriptions.list_subscriptions: described(
         "Subscriptions",
-        ResponseSpec(200, "The paths, one a line.", text_of("text/uri-list", "/3303/0/5700\n/3311/0/5850")),
+        ResponseSpec(200, "The paths, one per line.", text_of("text/uri-list", "/3303/0/5700\n/3311/0/5850")),
     ),
     subscriptions.delete_subscriptions: described(
-        "Subscriptions", ResponseSpec(204, "This application has no subscription of the device any more.")
+        "Subscriptions", ResponseSpec(204, "This application no longer has any subscription to the device.")
     ),
     subscriptions.put_subscription: described("Subscriptions", ResponseSpec(200, "Subscribed.")),
     subscriptions.get_subscription: described(
         "Subscriptions",
         ResponseSpec(
-            200, "This application asked for it; what became of it stands in the header.", headers=(_SUBSCRIPTION,)
+            200, "This application requested the subscription; the header contains its state.", headers=(_SUBSCRIPTION,)
         ),
     ),
     subscriptions.delete_subscription: described(
-        "Subscriptions", ResponseSpec(204, "This application does not subscribe it any more.")
+        "Subscriptions", ResponseSpec(204, "This application is no longer subscribed to the resource.")
     ),
     notifications.pull: described(
         "Notifications",
-        ResponseSpec(200, "A message.", _MESSAGE, headers=_OF_A_POSITION),
-        ResponseSpec(204, "Nothing came in time.", headers=_OF_A_POSITION),
+        ResponseSpec(200, "A message.", _MESSAGE, headers=_POSITION_HEADERS),
+        ResponseSpec(204, "No entry arrived in time.", headers=_POSITION_HEADERS),
         errors=(409, 410, 429),
-        parameters=_OF_POLLS,
+        parameters=_POLL_PARAMETERS,
     ),
     notifications.delete_poll_channel: described(
-        "Notifications", ResponseSpec(204, "There is no poll channel any more; also when there was none.")
+        "Notifications", ResponseSpec(204, "There is no poll channel any more. Also returned if there was none.")
     ),
     notifications.put_callback: described(
-        "Notifications", ResponseSpec(204, "Registered; delivery begins."), body=_REGISTRATION
+        "Notifications", ResponseSpec(204, "The webhook is registered, and delivery starts."), body=_REGISTRATION
     ),
     notifications.get_callback: described(
         "Notifications", ResponseSpec(200, "The webhook.", _REGISTRATION), errors=(404,)
     ),
     notifications.delete_callback: described(
-        "Notifications", ResponseSpec(204, "There is no webhook any more."), errors=(404,)
+        "Notifications", ResponseSpec(204, "The webhook is removed."), errors=(404,)
     ),
     notifications.get_channel: described(
         "Notifications",
@@ -223,19 +223,21 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
         "Operation",
         ResponseSpec(
             200,
-            "It does, and is one of these.",
+            "The server responds.",
             object_like({"status": OK, "service": SERVICE, "extensions": ["compat", "page"]}),
         ),
         is_extension=True,
     ),
     operation.get_readiness: described(
-        "Operation", ResponseSpec(200, "It can.", object_like({"status": "ready"})), is_extension=True
+        "Operation",
+        ResponseSpec(200, "The server can store data.", object_like({"status": "ready"})),
+        is_extension=True,
     ),
     operation.get_own_access_key: described(
         "Operation", ResponseSpec(200, "The key, without its secret.", json_of(AccessKey, "one of an application"))
     ),
 }
-"""What each view is described with."""
+"""The description of each view."""
 
 for _view, _describe in OPERATIONS.items():
     _describe(_view)

@@ -1,4 +1,4 @@
-"""The texts of the description, out of the docstrings of views and models."""
+"""Reads the texts of the OpenAPI document from the docstrings of views and models."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ _BREAK_IN_PARAGRAPH = re.compile(r"(?<!\n)\n *(?!\n)")
 
 
 def summary_and_meaning(view: Any) -> tuple[str, str]:
-    """The first line of a view's docstring without its full stop, and the paragraphs behind it."""
+    """Return the first line of a view's docstring without its period, and the paragraphs after it."""
     summary, _, meaning = _in_markdown(inspect.getdoc(view) or "", view.__module__).partition("\n\n")
     return summary.removesuffix("."), meaning
 
 
 def prose(model: type) -> str:
-    """What a model's docstring says of it as a whole."""
+    """Return a model's docstring without its attributes."""
     return inspect.cleandoc(model.__doc__ or "").partition(_ATTRIBUTES)[0]
 
 
 def meanings_of_attributes(model: type) -> dict[str, str]:
-    """What the docstrings of a model and of its bases say of each attribute."""
-    found: dict[str, str] = {}
-    for kind in reversed(model.__mro__):
-        _, _, section = inspect.cleandoc(kind.__doc__ or "").partition(_ATTRIBUTES)
-        found |= {name: _in_markdown(text, kind.__module__) for name, text in _ATTRIBUTE.findall(section)}
-    return found
+    """Return the description of each attribute from the docstrings of a model and its base classes."""
+    meanings: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        _, _, section = inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)
+        meanings |= {name: _in_markdown(text, base.__module__) for name, text in _ATTRIBUTE.findall(section)}
+    return meanings
 
 
 def _in_markdown(text: str, module: str) -> str:
-    """A text of a module without its line breaks, and with the value of each constant that it names.
+    """Join the lines of each paragraph, and replace references to constants by their values.
 
-    A constant is its own or, by its full name, one of a module that it imports.
+    A constant is one of the module itself or, by its full name, of a module that it imports.
     """
 
-    def value(named: re.Match[str]) -> str:
-        place, _, name = named[1].rpartition(".")
-        return _shown(getattr(sys.modules[place or module], name))
+    def value(reference: re.Match[str]) -> str:
+        other_module, _, name = reference[1].rpartition(".")
+        return _format(getattr(sys.modules[other_module or module], name))
 
     return _CONSTANT.sub(value, _BREAK_IN_PARAGRAPH.sub(" ", text)).replace("``", "`")
 
 
-def _shown(constant: object) -> str:
+def _format(constant: object) -> str:
     if isinstance(constant, Mapping):
         return ", ".join(f"`{word}` ({number})" for number, word in constant.items())
     if isinstance(constant, Collection):

@@ -1,4 +1,4 @@
-"""Puts the description together."""
+"""Builds the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -34,49 +34,50 @@ from mirror_server.views.description import (
 )
 
 if TYPE_CHECKING:
-    from mirror_server.extensions.openapi.views import Besides, Route
+    from mirror_server.extensions.openapi.views import Additions, Route
 
 _REFERENCE = "#/components/schemas/{model}"
 _SUMMARY = """\
-The last reported and the last desired value of every resource of every device. Requests to devices are accepted first
-and answered later, through a notification log.
+The last reported and the last desired value of every resource of every device. A request to a device is accepted at
+once with 202. Its response arrives later, as an entry of a notification log.
 
-It follows the public API of Arm Pelion / Izuma Device Management (Connect, Notifications, Device Echo); operations,
-parameters and headers with `x-extension` are not part of that. Of the scopes in `x-scopes` a key needs one.
+The interface follows the public API of Arm Pelion / Izuma Device Management (Connect, Notifications, Device Echo).
+Operations, parameters and headers with `x-extension` are not part of that API. A key needs one of the scopes in
+`x-scopes`.
 
-Answers are not to be kept by anybody on the way (`Cache-Control: no-store`): values may be personal data. An `ETag` is
-for the client's own `If-None-Match`, and that of the presubscription rules for `If-Match` too.
+Proxies and browsers must not store responses (`Cache-Control: no-store`), because values can be personal data. Use an
+`ETag` in your own `If-None-Match`; the one of the presubscription rules also in `If-Match`.
 
-A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads base64. An unknown member
-of a body is refused, and so is an unknown parameter of the query. A parameter or a member that is there twice is
-refused, unless its description says that it may be.
+A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads are base64. Unknown members
+of a body and unknown query parameters are rejected. So are repeated members and parameters, unless the description of a
+parameter allows it.
 """
 _REQUEST_ID = header(
     routes.REQUEST_ID_HEADER,
-    "Identifies the request in the server's log; a client may send 32 hex digits of its own.",
+    "Identifies the request in the server's log. A client can send its own id of 32 hexadecimal digits.",
     TEXT | {"pattern": "^[0-9a-f]{32}$"},
     is_extension=False,
 )
 _RETRY_AFTER = header("Retry-After", "Seconds to wait.", whole_number(0), is_extension=False)
 _RESOURCE_PATH: Schema = {
-    "description": "A resource path without its first slash; the other slashes stand as they are: `3303/0/5700`.",
+    "description": "A resource path without its first slash. The other slashes are not encoded: `3303/0/5700`.",
     "schema": TEXT | {"pattern": PATH_PATTERN.replace("(?:/", "(?:(?:^|/)", 1)},
 }
 _ERROR_MEANINGS = {
-    400: "Something in the request is wrong; `fields` names it.",
+    400: "The request is invalid; `fields` names the invalid parameters and members.",
     401: "The access key is missing, malformed, unknown or revoked.",
-    403: "The access key lacks the scope.",
-    404: "There is no such thing.",
-    406: "There is no such form; the message names those there are.",
+    403: "The access key lacks the required scope.",
+    404: "The path, device or object does not exist.",
+    406: "The format in `Accept` is not available; the message lists the available ones.",
     408: "The request did not arrive in time.",
-    409: "It contradicts what is there.",
-    410: "The poll channel was deleted meanwhile.",
-    412: "What was to be changed is not what `If-Match` was given for any more; nothing was changed.",
+    409: "The request conflicts with the current state.",
+    410: "The poll channel was deleted during the poll.",
+    412: "The object has changed since the `ETag` or revision in `If-Match`; nothing was changed.",
     413: "The body is too large.",
     414: "The request line is too long.",
-    415: "The body is not `application/json`, or compressed.",
-    426: "Only a websocket can be opened here; `Upgrade` tells it.",
-    429: "A limit is reached; `Retry-After` may tell for how long.",
+    415: "The body is compressed, or not `application/json`.",
+    426: "This path accepts only websockets; see the header `Upgrade`.",
+    429: "A limit is reached; `Retry-After`, if present, is the time to wait.",
     431: "The headers are too large or too many.",
     500: "The server failed.",
     503: "The server cannot store anything at the moment, or has too many connections.",
@@ -88,30 +89,30 @@ class DescribedOperation:
     """One method of one path.
 
     Attributes:
-        name: Its ``operationId``.
-        group: The heading under which it stands.
-        summary: What it does, in a line.
-        meaning: What is to be known besides.
-        answers: Its responses that are no errors.
-        path: With the names of its variables in braces.
-        scopes: Of which a key must have one; none where no key is needed.
-        parameters: Of the query, and headers.
+        name: The ``operationId``.
+        group: The tag.
+        summary: One line.
+        meaning: The description.
+        responses: The responses other than errors.
+        path: The path, with its variables in braces.
+        scopes: A key needs one of them; empty if no key is needed.
+        parameters: Query parameters and headers.
         body: The body of the request.
-        takes_no_body: Whether the body may be left out.
-        errors: Codes of the errors of its own; those of every operation are added.
-        is_extension: Whether the public API lacks it.
+        is_body_optional: Whether the body may be left out.
+        errors: Codes of errors that only some operations have; the common ones are added.
+        is_extension: Whether the operation is missing in the public API.
     """
 
     name: str
     group: str
     summary: str
     meaning: str
-    answers: tuple[ResponseSpec, ...]
+    responses: tuple[ResponseSpec, ...]
     path: str = ""
     scopes: Collection[str] = ()
     parameters: tuple[Parameter, ...] = ()
     body: BodySpec | None = None
-    takes_no_body: bool = False
+    is_body_optional: bool = False
     errors: tuple[int, ...] = ()
     is_extension: bool = False
 
@@ -119,40 +120,41 @@ class DescribedOperation:
 _DELIVERY = DescribedOperation(
     name="deliver",
     group="Notifications",
-    summary="What the server sends to a webhook",
-    meaning=f"One message at a time, in order, the next after 200 or 204; within {LIMIT_SECONDS} seconds. After a"
-    " failure it is sent again after 1, 2, 4 ... 120 seconds, and for 24 hours without success at most.",
+    summary="The request that the server sends to a webhook",
+    meaning="The server sends one message at a time, in order, and the next one after 200 or 204. The webhook has to"
+    f" respond within {LIMIT_SECONDS} seconds. A failed message is sent again after 1, 2, 4 ... 120 seconds, for at"
+    " most 24 hours without success.",
     body=json_of(
         NotificationMessage,
         "a read or write that the device did",
         "an observation with all its options",
         "a registration",
     ),
-    answers=(ResponseSpec(200, "Taken."), ResponseSpec(204, "Taken.")),
+    responses=(ResponseSpec(200, "Accepted."), ResponseSpec(204, "Accepted.")),
 )
 
 
 def describe(
-    routes: Iterable[Route], device_filters: Sequence[Parameter], besides: Sequence[Besides]
+    routes: Iterable[Route], device_filters: Sequence[Parameter], additions: Sequence[Additions]
 ) -> dict[str, Any]:
-    """The OpenAPI document of a server.
+    """Return the OpenAPI document of a server.
 
     Args:
-        routes: All it answers to.
+        routes: All its described routes.
         device_filters: Parameters of each operation that selects devices.
-        besides: Responses and parameters that extensions add to operations of others.
+        additions: Responses and parameters that extensions add to operations of others.
     """
     paths: dict[str, Any] = {}
     operations = []
     for route in routes:
-        operation = _operation_of(route, device_filters, besides)
+        operation = _operation_of(route, device_filters, additions)
         operations.append(operation)
-        paths.setdefault(route.path, {})[route.method] = _requested(operation)
+        paths.setdefault(route.path, {})[route.method] = _server_operation(operation)
     schemas = _schemas([*operations, _DELIVERY])
     for name in _closed_schemas(operations, schemas):
         schemas[name]["additionalProperties"] = False
     operations.append(_DELIVERY)
-    headers = chain.from_iterable(response.headers for operation in operations for response in operation.answers)
+    headers = chain.from_iterable(response.headers for operation in operations for response in operation.responses)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -161,7 +163,7 @@ def describe(
             "description": _SUMMARY,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        # The description is served by the server it describes, also below the prefix of a proxy.
+        # A relative URL, so that the document is also right below the path prefix of a proxy.
         "servers": [{"url": "."}],
         "security": [{"access_key": []}],
         "paths": paths,
@@ -182,51 +184,54 @@ def describe(
 
 
 class _Schemas(GenerateJsonSchema):
-    """Describes each member by the docstring of its model, and leaves out titles, which only repeat names."""
+    """A generator that describes members by the docstrings of models, and omits titles, which only repeat names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
     def model_schema(self, schema: ModelSchema) -> Schema:
-        model, found = schema["cls"], super().model_schema(schema)
-        found["description"] = prose(model)
-        meanings, members = meanings_of_attributes(model), found.get("properties", {})
+        model, generated = schema["cls"], super().model_schema(schema)
+        generated["description"] = prose(model)
+        meanings, members = meanings_of_attributes(model), generated.get("properties", {})
         for name, field in model.model_fields.items():
             if name in meanings and (member := members.get(field.alias or name)):
                 member["description"] = meanings[name]
         if "object" in members:
             members["object"]["description"] = "The kind of this object, always the same word."
-        return found
+        return generated
 
 
 def _names_in(path: str) -> list[str]:
     return re.findall(r"{(\w+)}", path)
 
 
-def _operation_of(route: Route, device_filters: Sequence[Parameter], besides: Sequence[Besides]) -> DescribedOperation:
+def _operation_of(
+    route: Route, device_filters: Sequence[Parameter], additions: Sequence[Additions]
+) -> DescribedOperation:
     view = route.view
     summary, meaning = summary_and_meaning(view)
-    group, answers, described = view.__dict__["described"]
+    group, responses, described = view.__dict__["described"]
     details = dict(described)
-    added = [more[view.__name__] for more in besides if view.__name__ in more]
-    by_code = {response.code: response for response in chain(answers, *(responses for responses, _ in added))}
-    selecting = device_filters if details.pop("selects_devices", False) else ()
+    added = [addition[view.__name__] for addition in additions if view.__name__ in addition]
+    # A response of an extension replaces the one with the same code.
+    by_code = {response.code: response for response in chain(responses, *(others for others, _ in added))}
+    filters = device_filters if details.pop("selects_devices", False) else ()
     return DescribedOperation(
         name=view.__name__,
         group=group,
         summary=summary,
         meaning=meaning,
-        answers=tuple(by_code.values()),
+        responses=tuple(by_code.values()),
         path=route.path,
         scopes=view.__dict__["required_scopes"],
-        parameters=(*details.pop("parameters", ()), *selecting, *chain(*(more for _, more in added))),
+        parameters=(*details.pop("parameters", ()), *filters, *chain(*(parameters for _, parameters in added))),
         **details,
     )
 
 
 def _parameters(operation: DescribedOperation) -> list[Schema]:
     return [
-        *({"name": name, "in": "path", "required": True} | _of_path(name) for name in _names_in(operation.path)),
+        *({"name": name, "in": "path", "required": True} | _path_variable(name) for name in _names_in(operation.path)),
         *({"name": one.name, "in": one.place} | _parameter(one) for one in operation.parameters),
     ]
 
@@ -238,11 +243,11 @@ def _parameter(parameter: Parameter) -> Schema:
     return described | ({"x-extension": True} if parameter.is_extension else {})
 
 
-def _of_path(name: str) -> Schema:
+def _path_variable(name: str) -> Schema:
     if name == "path":
         return _RESOURCE_PATH
-    what, mark, _ = name.partition("_id")
-    return {"description": f"The {what}'s {'id' if mark else 'name'}.", "schema": TEXT | {"minLength": 1}}
+    owner, is_id, _ = name.partition("_id")
+    return {"description": f"The {owner}'s {'id' if is_id else 'name'}.", "schema": TEXT | {"minLength": 1}}
 
 
 def _operation(operation: DescribedOperation) -> Schema:
@@ -250,19 +255,19 @@ def _operation(operation: DescribedOperation) -> Schema:
         "operationId": operation.name,
         "tags": [operation.group],
         "summary": operation.summary,
-        "responses": {str(response.code): _response(response) for response in operation.answers},
+        "responses": {str(response.code): _response(response) for response in operation.responses},
     }
     if operation.meaning:
         described["description"] = operation.meaning
     if operation.body is not None:
-        described["requestBody"] = {"required": not operation.takes_no_body, "content": _content(operation.body)}
+        described["requestBody"] = {"required": not operation.is_body_optional, "content": _content(operation.body)}
     if operation.is_extension:
         described["x-extension"] = True
     return described
 
 
-def _requested(operation: DescribedOperation) -> Schema:
-    """An operation of the server, which has errors, parameters and scopes."""
+def _server_operation(operation: DescribedOperation) -> Schema:
+    """Describe an operation of the server, with errors, parameters and scopes; a webhook has none of these."""
     described = _operation(operation)
     described["responses"] |= _errors(operation)
     if parameters := _parameters(operation):
@@ -292,7 +297,7 @@ def _error(code: int) -> Schema:
         "object": "error",
         "code": code,
         "type": ERROR_TYPES[code],
-        "message": "what is wrong and what to do next",
+        "message": "what happened, and what to do next",
         "fields": [],
         "request_id": "0af7651916cd43dd8448eb211c80319c",
     }
@@ -324,15 +329,15 @@ def _content(content: BodySpec) -> Schema:
 
 
 @cache
-def _goldens() -> dict[str, dict[str, Any]]:
-    """The examples of the interface, by the name of their model."""
+def _golden_examples() -> dict[str, dict[str, Any]]:
+    """Return the examples of the interface by model name and variant."""
     files = (resources.files("mirror_sdk.wire") / "examples").iterdir()
     contents = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.name.endswith(".json")]
     return {content["model"].rpartition(".")[2]: content["variants"] for content in contents}
 
 
 def _example(model: type, variant: str) -> Any:
-    return _goldens()[model.__name__][variant]
+    return _golden_examples()[model.__name__][variant]
 
 
 def _schemas(operations: Collection[DescribedOperation]) -> dict[str, Schema]:
@@ -343,22 +348,22 @@ def _schemas(operations: Collection[DescribedOperation]) -> dict[str, Schema]:
     _, schema = models_json_schema(
         [(model, "validation") for model in ordered], ref_template=_REFERENCE, schema_generator=_Schemas
     )
-    found: dict[str, Schema] = schema["$defs"]
-    return found
+    schemas: dict[str, Schema] = schema["$defs"]
+    return schemas
 
 
 def _contents(operation: DescribedOperation) -> Iterator[BodySpec]:
     if operation.body is not None:
         yield operation.body
-    yield from chain.from_iterable(response.contents for response in operation.answers)
+    yield from chain.from_iterable(response.contents for response in operation.responses)
 
 
 def _closed_schemas(operations: Collection[DescribedOperation], schemas: Mapping[str, Schema]) -> set[str]:
-    """The names of the schemas that bodies consist of: there an unknown member is refused."""
-    found: set[str] = set()
-    unseen = {operation.body.model.__name__ for operation in operations if operation.body and operation.body.model}
-    while unseen:
-        name = unseen.pop()
-        found.add(name)
-        unseen |= set(re.findall(r"#/components/schemas/(\w+)", json.dumps(schemas[name]))) - found
-    return {name for name in found if "properties" in schemas[name]}
+    """Return the names of all schemas in request bodies: the server rejects unknown members there."""
+    visited: set[str] = set()
+    pending = {operation.body.model.__name__ for operation in operations if operation.body and operation.body.model}
+    while pending:
+        name = pending.pop()
+        visited.add(name)
+        pending |= set(re.findall(r"#/components/schemas/(\w+)", json.dumps(schemas[name]))) - visited
+    return {name for name in visited if "properties" in schemas[name]}

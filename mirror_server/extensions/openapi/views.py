@@ -1,4 +1,4 @@
-"""The route of the description. Source: wire.md 0-8."""
+"""The route of the OpenAPI document. Source: wire.md 0-8."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _METHODS_OF_EVERY_ROUTE = {"HEAD", "OPTIONS"}
 routes = Blueprint("description", __name__)
 
 
-Besides: TypeAlias = Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]
-"""What an extension adds to operations: see :func:`mirror_server.hooks.described_besides`."""
+Additions: TypeAlias = Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]
+"""Responses and parameters that an extension adds, by view name: see :func:`mirror_server.hooks.described_besides`."""
 
 
 class Route(NamedTuple):
@@ -37,12 +37,12 @@ class Route(NamedTuple):
 @requires()
 @described("Operation", ResponseSpec(200, "An OpenAPI document.", object_like({"openapi": "3.1.0"})), is_extension=True)
 def get_description() -> Response:
-    """This description."""
+    """Return this document."""
     hooks = services().extensions
-    absent = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
-    there = (route for route in each_route(current_app) if not route.path.startswith(absent))
+    undescribed_prefixes = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
+    described_routes = (route for route in each_route(current_app) if not route.path.startswith(undescribed_prefixes))
     content = _document(
-        tuple(there),
+        tuple(described_routes),
         hooks.collected("device_filters"),
         hooks.collected("described_besides"),
         hooks.collected("interface_described"),
@@ -56,22 +56,22 @@ def get_description() -> Response:
 def _document(
     described: tuple[Route, ...],
     device_filters: tuple[Callable[[], Sequence[Parameter]], ...],
-    besides: tuple[Callable[[], Besides], ...],
-    complete: tuple[Callable[[dict[str, Any]], None], ...],
+    additions: tuple[Callable[[], Additions], ...],
+    completions: tuple[Callable[[dict[str, Any]], None], ...],
 ) -> bytes:
-    # Made when it is first requested: this takes longer than starting the server should.
+    # Built at the first request, because it would make the start of the server slow.
     from mirror_server.extensions.openapi.document import describe  # noqa: PLC0415
 
     document = describe(
-        described, [one for filters in device_filters for one in filters()], [more() for more in besides]
+        described, [one for filters in device_filters for one in filters()], [added() for added in additions]
     )
-    for add in complete:
-        add(document)
+    for complete in completions:
+        complete(document)
     return orjson.dumps(document)
 
 
 def each_route(app: Flask) -> Iterator[Route]:
-    """All routes of the app but those whose views are not described, as another package may have them."""
+    """Return the routes of all described views. Extensions of other packages may have views without a description."""
     for rule in app.url_map.iter_rules():
         view = app.view_functions[rule.endpoint]
         if "described" not in view.__dict__:

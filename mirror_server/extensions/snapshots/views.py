@@ -28,7 +28,7 @@ from mirror_server.extensions.downloads import (
     COMPRESSION,
     PATTERNS,
     Download,
-    accepted_form,
+    accepted_format,
     in_chunks,
     query_compression,
     query_patterns,
@@ -103,7 +103,7 @@ def get_snapshot() -> Response:
     left out, and ``reported_at`` is the time of the change by the device's clock (``changed_at`` of the history), so it
     is never after ``as_of``.
     """
-    form, compression = accepted_form("a snapshot"), query_compression()
+    form, compression = accepted_format("a snapshot"), query_compression()
     instant = query_instant("as_of")
     if instant is not None:
         if "changed_after" in request.args:

@@ -97,7 +97,7 @@ def stream_events() -> Response:
         json_of(WebsocketChannel, "registered, no socket open"),
     ),
     body=json_of(WebsocketRegistration, "everything"),
-    takes_no_body=True,
+    is_body_optional=True,
 )
 def put_websocket() -> Response:
     """Register a websocket channel, or change how the one there is writes.

@@ -217,10 +217,10 @@ def test_rules_that_changed_meanwhile_are_left_as_they_are(server: Any, key: str
 
 def test_apply_is_now_or_absent_and_alone(server: Any, key: str, refused: Any) -> None:
     for query, field, cure in (
-        ("apply=now&apply=now", "apply", "give it once"),
-        ("apply=later", "apply", "write now"),
-        ("aply=now", "aply", "known are apply"),
-        ("apply=now&x=1", "x", "known are apply"),
+        ("apply=now&apply=now", "apply", "send it once"),
+        ("apply=later", "apply", "use now"),
+        ("aply=now", "aply", "supported: apply"),
+        ("apply=now&x=1", "x", "supported: apply"),
     ):
         assert cure in refused(server.call(key, "PUT", f"{RULES}?{query}", json=[{}]), 400, field).message
     assert server.call(key, "GET", RULES).json == []

@@ -116,7 +116,7 @@ def test_member_that_cannot_be_changed_is_400_with_its_name(refused_as):
         ("state", "deregistered", "registers and deregisters by itself"),
         ("queue_mode", True, "says so itself"),
         ("created_at", "2020-01-01T00:00:00Z", "read the object again"),
-        ("etag", "abc", "is no time"),
+        ("etag", "abc", "is not a time"),
         ("last_contact_at", "2020-01-01T00:00:00Z", "read the object again"),
         ("ca_id", "abc", "leave it out"),
         ("groups", ["abc"], "leave it out"),
@@ -152,9 +152,9 @@ def test_invalid_custom_attribute_is_400_with_its_name(refused_as):
         assert told in field.message
 
 
-def test_devices_are_neither_posted_nor_deleted(server, key, device, refused):
-    assert "come by registering" in refused(server.call(key, "POST", DEVICES, json=LAMP), 405).message
-    assert "erases" in refused(server.call(key, "DELETE", f"{DEVICES}/{device}"), 405).message
+def test_post_and_delete_of_devices_are_405_with_the_reason(server, key, device, refused):
+    assert "created when it registers" in refused(server.call(key, "POST", DEVICES, json=LAMP), 405).message
+    assert "operator can erase" in refused(server.call(key, "DELETE", f"{DEVICES}/{device}"), 405).message
 
 
 def test_devices_are_found_by_their_description(server, key, say, names):

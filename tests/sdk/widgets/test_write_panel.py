@@ -124,15 +124,16 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simul
 
 
 def test_the_interpreter_ends_at_once_while_a_write_waits(mirror, address, simulator, lights):
+    # Through fields and buttons: the panel's thread uses the model meanwhile, and it could put the device's value back.
     program = f"""
 import time
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import WritePanel
 panel = WritePanel(MirrorClient({address!r}, {mirror.new_key()!r}), {lights[:1]}, path="{LEVEL}", expiry_seconds=3600)
-panel.model.value.enter("40")
+panel.field.fields[0].value = "40"
 def wait(condition):
     while not condition(): time.sleep(0.01)
-panel.preview_button.click(); wait(lambda: panel.model.can_apply)
+panel.preview_button.click(); wait(lambda: not panel.apply_button.disabled)
 panel.apply_button.click(); wait(lambda: panel.plan_grid.rows[0]["status"] == "… Pending")
 print("ends", flush=True)
 """

@@ -111,7 +111,7 @@ def test_a_bad_poll_is_refused_by_name_opens_no_channel_and_takes_nothing(server
         *[(f"hold={value}", "hold", "55") for value in ("", "x", "-1", "56", "0.5", "25s")],
         ("after=0&hold=56", "hold", "55"),
         *[(query, "noWait", "") for query in ("noWait=1", "noWait=", "noWait=true&noWait=true")],
-        ("aftr=1", "aftr", "known are after, hold, noWait"),
+        ("aftr=1", "aftr", "supported: after, hold, noWait"),
     ]
     for query, field, told in cases:
         assert told in refused(server.call(key, "GET", f"{PULL}?{query}"), 400, field).message, query

@@ -129,7 +129,7 @@ def test_the_list_tells_until_when_the_key_before_is_good(tmp_path):
     key = renew(url, "app", "7d")
     (line,) = done(url, "keys", "list").splitlines()
     last = line.split("\t")[-1]
-    assert re.fullmatch(r"in use, also as it was before until \d{4}-\d\d-\d\dT\d\d:\d\dZ", last)
+    assert re.fullmatch(r"in use; the previous key is valid until \d{4}-\d\d-\d\dT\d\d:\d\dZ", last)
     assert key.split("_", 2)[2] not in line
     renew(url, "app", "0")
     assert done(url, "keys", "list").endswith("\tin use\n")

@@ -138,7 +138,7 @@ def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path
     taken = tmp_path / "taken.db"
     taken.write_text("mine")
     refused(url, "backup", taken, told="is there already")
-    told = "is there already, and nothing is overwritten"
+    told = "already exists and is not overwritten"
     assert "-wal" in refused(url, "restore", backup, told=told).output
     assert taken.read_text() == "mine"
 
@@ -205,7 +205,7 @@ def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id,
     assert len(examples) == len(set(examples)) == 20
     assert all(example.startswith("  none ") for example in examples)
     assert more == "  and 1,214 more"
-    assert "1,234 things are wrong; restore a backup" in found.stderr
+    assert "found 1,234 problems; restore a backup" in found.stderr
 
 
 def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(tmp_path, url, backup, restored):
