@@ -5,6 +5,7 @@ A client has about 60 methods in nine groups, so a guessed name is often right a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from inspect import isfunction
@@ -14,18 +15,24 @@ from mirror_sdk._fork import unlocked_property
 
 T = TypeVar("T")
 
-_LEAST_SIMILARITY = 0.7
+_LEAST_SIMILARITY = 0.85
 _SAME_WORDS = 0.95
+_REMOVING = frozenset({"delete", "remove", "replace"})
 _OTHER_NAMES = {
-    "attributes": "client.devices.list(attributes=...)",
-    "decoder": "mirror_sdk.register_decoder(...)",
-    "find": "client.devices.list(...)",
-    "get_value": "client.read_value(...)",
-    "observe": "client.subscribe(...)",
-    "register_decoder": "mirror_sdk.register_decoder(...)",
-    "set": "client.write_value(...)",
-    "set_value": "client.write_value(...)",
-    "table": "client.state_frame(...)",
+    "client.attributes": "client.devices.list(attributes=...)",
+    "client.decoder": "mirror_sdk.register_decoder(...)",
+    "client.devices.attributes": "client.devices.list(attributes=...)",
+    "client.devices.find": "client.devices.list(...)",
+    "client.find": "client.devices.list(...)",
+    "client.get_value": "client.read_value(...)",
+    "client.observe": "client.subscribe(...)",
+    "client.plans.create": "client.plan(...)",
+    "client.register_decoder": "mirror_sdk.register_decoder(...)",
+    "client.requests.table": "client.requests.frame(...)",
+    "client.set": "client.write_value(...)",
+    "client.set_value": "client.write_value(...)",
+    "client.subscriptions.add": "client.subscriptions.rules.add(...)",
+    "client.table": "client.state_frame(...)",
 }
 """Names that are not similar to the right one."""
 
@@ -65,35 +72,70 @@ def shown_as_its_own(kind: type[T]) -> type[T]:
 
 
 def _cure(owner: WithMembers, name: str) -> str:
-    if name in _OTHER_NAMES:
-        return f"use {_OTHER_NAMES[name]}"
-    own = _members_of(owner)
-    # Of members that are equally similar, ``max`` returns the first: the nearest one.
-    similar = max([*own, *_members_of(owner._client())], key=lambda member: _similarity(name, member))
-    if _similarity(name, similar) >= _LEAST_SIMILARITY:
-        return f"use {similar}"
-    return f"it has {', '.join(name for name in dir(owner) if not name.startswith('_'))}"
+    expression = owner._expression
+    known = _OTHER_NAMES.get(f"{expression}.{name}")
+    similar = [known] if known else _similar_members(owner, name) or _same_name(owner._client(), name)
+    if similar:
+        return f"use {' or '.join(similar)}"
+    return f"it has {', '.join(member for member in dir(owner) if not member.startswith('_'))}"
+
+
+def _similar_members(owner: WithMembers, name: str) -> list[str]:
+    """Return the most similar members of the owner; if it has none, those of its groups, and so on."""
+    nearest: dict[int, dict[str, float]] = {}
+    for member in _members_of(owner):
+        parts = _parts(member.removeprefix(owner._expression))
+        is_on_client = owner._expression == "client"
+        nearest.setdefault(len(parts), {})[member] = _similarity(name, parts, is_on_client=is_on_client)
+    for _, similarities in sorted(nearest.items()):
+        best = max(similarities.values())
+        if best >= _LEAST_SIMILARITY:
+            return [member for member, similarity in similarities.items() if similarity == best]
+    return []
+
+
+def _same_name(client: WithMembers, name: str) -> list[str]:
+    return [f"client.{one}(...)" for one in dir(client) if one == name and callable(getattr(type(client), one, None))]
 
 
 def _members_of(owner: WithMembers) -> list[str]:
-    """List the members as users write them: first the owner's, then those of its groups."""
-    own, of_groups = [], []
+    """List the members as users write them: the owner's and those of its groups."""
+    found = []
     for name in dir(owner):
         member = getattr(type(owner), name, None)
         if not name.startswith("_"):
-            own.append(f"{owner._expression}.{name}{'(...)' if callable(member) else ''}")
+            found.append(f"{owner._expression}.{name}{'(...)' if callable(member) else ''}")
         if isinstance(member, unlocked_property):
-            of_groups += _members_of(getattr(owner, name))
-    return own + of_groups
+            found += _members_of(getattr(owner, name))
+    return found
 
 
-def _similarity(name: str, member: str) -> float:
-    """Compare the words of a name, in any order, with those of a member, with and without those of its groups."""
-    parts = member.removesuffix("(...)").split(".")[1:]
-    wanted = sorted(name.split("_"))
-    return max(_compare(wanted, sorted("_".join(parts[begin:]).split("_"))) for begin in range(len(parts)))
+def _parts(member: str) -> list[str]:
+    return member.removesuffix("(...)").removeprefix(".").split(".")
 
 
-def _compare(wanted: list[str], words: list[str]) -> float:
-    ratio = SequenceMatcher(None, " ".join(wanted), " ".join(words)).ratio()
-    return max(ratio, _SAME_WORDS) if set(wanted) < set(words) else ratio
+def _similarity(name: str, parts: list[str], *, is_on_client: bool) -> float:
+    """Compare the words of a name, in any order, with those of a member, which may include those of its groups.
+
+    A wrong cure is worse than none. So the name must include the group of a member that removes something, unless it
+    was tried on that group; and the group of a member of another group than the one it was tried on.
+    """
+    wanted, own = _words(name), _words(parts[-1])
+    is_removing = not _REMOVING.isdisjoint(own)
+    if is_removing and _REMOVING.isdisjoint(wanted):
+        return 0
+    found = [_ratio(wanted, _words("_".join(parts[begin:]))) for begin in range(len(parts) - 1)]
+    if len(parts) == 1 or (is_on_client and len(parts) == 2 and not is_removing):
+        found.append(_ratio(wanted, own))
+        if not is_removing and set(wanted) < set(own):
+            found.append(_SAME_WORDS)
+    return max(found, default=0)
+
+
+def _ratio(wanted: list[str], words: list[str]) -> float:
+    return SequenceMatcher(None, " ".join(wanted), " ".join(words)).ratio()
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name in the singular, sorted."""
+    return sorted(re.sub("ies$", "y", word).removesuffix("s") for word in name.split("_"))

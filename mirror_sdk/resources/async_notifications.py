@@ -12,7 +12,7 @@ from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
 from mirror_sdk._protocol.inbox import Inbox
-from mirror_sdk._protocol.status import Channel, ClientStatus, status_of
+from mirror_sdk._protocol.status import ClientStatus, status_of
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.errors import InvalidValue
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    # Not imported at run time: the completion of Jupyter evaluates annotations of properties, and fails at a Literal.
+    from mirror_sdk._protocol.status import Channel
     from mirror_sdk._session.table_options import EventsOptions
     from mirror_sdk.tables.arrow_types import ArrowTable
     from mirror_sdk.webhook import CallbackInbox

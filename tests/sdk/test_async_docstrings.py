@@ -9,6 +9,7 @@ import doctest
 import inspect
 import io
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,10 @@ from mirror_sdk import (
     Simulator,
 )
 from mirror_sdk._protocol.accepted_request import AcceptedRequest
-from mirror_sdk.config import KEY_VARIABLE
-from mirror_sdk.lab.demo import DemoServer
 from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import AsyncRecorder
+from mirror_server.web.serve import _server_of, listen
 
 CLASSES = [AsyncSimulator, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
 CLASSES += [*ASYNC_RESOURCES.values(), *AsyncMirrorClient.__bases__]
@@ -57,9 +57,8 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
         names = {"client": client, "simulator": AsyncSimulator(operator), **given(simulator, folder)}
         names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
         if test.name == "AsyncNotifications.use_websocket":
-            server = stack.enter_context(contextlib.closing(DemoServer(devices=1, quiet=True)))
-            over_websocket = AsyncMirrorClient(server.base_url, server.environment[KEY_VARIABLE])
-            names["client"] = await stack.enter_async_context(over_websocket)
+            address = await stack.enter_async_context(listening(mirror))
+            names["client"] = await stack.enter_async_context(AsyncMirrorClient(address, mirror.new_key()))
         if test.name.startswith("PlanReport."):
             await client.read_value("light-01", "/3311/0/5851")
             names["plan"] = await client.plan(WANTED)
@@ -74,6 +73,22 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
                     await made
             found = printed.getvalue()
             assert doctest.OutputChecker().check_output(example.want, found, FLAGS), f"{example.source}gave {found}"
+
+
+@contextlib.asynccontextmanager
+async def listening(mirror: Any) -> AsyncIterator[str]:
+    """Serve the mirror on this loop at an address, as it is served for websockets too.
+
+    A process of its own would have to start within a time that a busy machine may exceed.
+    """
+    server = _server_of(mirror.services)
+    with listen("127.0.0.1", 0) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -1,9 +1,11 @@
 """Names on a client and its groups: an unknown one is an error that says which one to use."""
 
+import jedi
 import pytest
 
 import mirror_sdk.testing
 from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk._members import WithMembers
 
 URL = "http://127.0.0.1:1"
 
@@ -20,7 +22,12 @@ URL = "http://127.0.0.1:1"
         ("client.add_rule", "client.subscriptions.rules.add(...)"),
         ("client.register_decoder", "mirror_sdk.register_decoder(...)"),
         ("client.subscriptions.add", "client.subscriptions.rules.add(...)"),
-        ("client.subscriptions.rules.get", "client.devices.get(...)"),
+        ("client.delete_query", "client.devices.queries.delete(...)"),
+        ("client.remove_rules", "client.subscriptions.rules.remove(...)"),
+        ("client.subscriptions.delete_al", "client.subscriptions.delete_all(...)"),
+        ("client.events_frame", "client.devices.events_frame(...) or client.notifications.events_frame(...)"),
+        ("client.plans.create", "client.plan(...)"),
+        ("client.requests.table", "client.requests.frame(...)"),
         ("client.devices.history", "client.history(...)"),
         ("client.fleet.snapshots", "client.fleet.snapshot(...)"),
     ],
@@ -33,9 +40,49 @@ def test_unknown_name_says_which_one_to_use(kind, expression, use):
     assert str(caught.value) == f"{owner} has no attribute {name!r}; use {use}"
 
 
-def test_name_that_is_similar_to_none_lists_those_there_are():
-    with pytest.raises(AttributeError, match=r"^client\.fleet has no .* 'xylophone'; it has dataset, refresh, sn"):
-        MirrorClient(URL, "a-key").fleet.xylophone  # noqa: B018 - the attribute is the test
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "client.fleet.xylophone",
+        "client.delete",
+        "client.delete_all",
+        "client.delete_devices",
+        "client.device_history",
+        "client.devices.create",
+        "client.devices.delete",
+        "client.devices.remove",
+        "client.notifications.list",
+        "client.requests.all",
+        "client.requests.cancel",
+        "client.requests.delete",
+        "client.subscriptions.delete",
+        "client.subscriptions.rules.delete",
+        "client.subscriptions.rules.get",
+    ],
+)
+def test_name_that_is_similar_to_none_lists_those_there_are(expression):
+    owner, _, name = expression.rpartition(".")
+    with MirrorClient(URL, "a-key") as client, pytest.raises(AttributeError) as caught:
+        eval(expression, {"client": client})
+    members = [member for member in dir(eval(owner, {"client": client})) if not member.startswith("_")]
+    assert str(caught.value) == f"{owner} has no attribute {name!r}; it has {', '.join(members)}"
+
+
+def expressions_of_groups(owner):
+    for name in dir(owner):
+        if isinstance(getattr(owner, name), WithMembers):
+            yield getattr(owner, name)._expression
+            yield from expressions_of_groups(getattr(owner, name))
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_groups_are_completed(kind):
+    client = kind(URL, "a-key")
+    groups = list(expressions_of_groups(client))
+    assert {"client.notifications", "client.subscriptions.rules"} < set(groups)
+    for group in groups:
+        completed = {one.name for one in jedi.Interpreter(f"{group}.", [{"client": client}]).complete()}
+        assert set(dir(eval(group))) <= completed, group
 
 
 def test_group_outlives_its_client_and_still_explains_a_wrong_name():
